@@ -71,7 +71,7 @@ ModelMeasures measure(const Program& program) {
 ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
   model.set_layers(layers);
   Program program;
-  Builder builder(program, {.training = false, .checked = false});
+  Builder builder(program, {.seq_len = model.seq_len(), .training = false, .checked = false});
   model.family().build(builder, model);
   return measure(program);
 }

@@ -6,6 +6,7 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/command_names.h"
 #include "launcher/cli/option_readers.h"
+#include "launcher/cli/trained_arguments.h"
 #include "runtime/config/job.h"
 #include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
@@ -23,6 +24,7 @@ constexpr const char* kOverview = R"(dstrain: trains a model from a DeepSpeed ds
   dstrain check    --config FILE                 a verdict for every key of the file
   dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
+  dstrain eval     --run DIR --data FILE         a trained model's loss on a file
   dstrain models                                 the models that a run can train, and their keys
   dstrain hosts    --hostfile FILE               the ranks that would be started where
   dstrain doctor   --hostfile FILE               are the hosts ready for a run?
@@ -61,7 +63,9 @@ void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& 
 void add_sources(CommandLine& line, ConfigRequest& request) {
   line.option("--model", "NAME|FILE",
               fmt::format("{} or a model file", request.models->types(", ")), text(request.model));
-  line.option("--data", "PATH", "the training text or token file", text(request.data));
+  line.option("--data", "PATH",
+              "the training text or token file, or a pattern for token files (\"data/*.bin\")",
+              text(request.data));
   line.option("--vocab", "RUN", "read the text with the vocabulary of this run",
               text(request.vocab));
 }
@@ -72,6 +76,12 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               text(request.device));
   add_sources(line, request);
   line.option("--steps", "N", "optimizer steps", integer(request.steps, 0));
+  line.option("--epochs", "E", "see all training samples so often, instead of --steps",
+              [&request](const std::string& option, const std::string& value) {
+                request.epochs =
+                    number_of<double>(option, value, std::numeric_limits<double>::min(), 1e6,
+                                      "a number above 0, up to 1000000");
+              });
   line.option("--seed", "N", "seed of weights, order and dropout", integer(request.seed, 0));
   line.option("--activation_checkpoint_interval", "K|selective",
               "keep the input of every K layers and compute the rest again; 0: keep all",
@@ -114,8 +124,16 @@ void add_files(CommandLine& line, ConfigRequest& request) {
             request.overwrite);
 }
 
-void require(const std::string& command, const std::string& option, bool given) {
-  if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
+void refuse_two_lengths(const ConfigRequest& request) {
+  if (request.steps && request.epochs)
+    fail_user("--steps {} and --epochs {:g} both say how long the run is: give one", *request.steps,
+              *request.epochs);
+}
+
+// Of the commands whose result does not depend on the length of the run: the samples need not be counted.
+void leave_out_epochs(ConfigRequest& request) {
+  refuse_two_lengths(request);
+  request.epochs.reset();
 }
 
 void refuse_two_beginnings(const ConfigRequest& request) {
@@ -141,6 +159,7 @@ Arguments parse_train(const std::vector<std::string>& words, const ModelRegistry
   a.launch.hosts.slots_each = request.ranks;
   require("train", "--config FILE", !request.path.empty());
   refuse_two_beginnings(request);
+  refuse_two_lengths(request);
   return a;
 }
 
@@ -170,6 +189,7 @@ Arguments parse_plan(const std::vector<std::string>& words, const ModelRegistry&
               });
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("plan", "--config FILE", !a.request.path.empty());
+  leave_out_epochs(a.request);
   if (a.json && a.timeline) fail_user("dstrain plan takes one of --json and --timeline");
   if (a.largest && a.timeline) fail_user("dstrain plan takes one of --largest and --timeline");
   if (!a.largest && (a.host_memory || a.disk > 0))
@@ -193,6 +213,7 @@ Arguments parse_verify(const std::vector<std::string>& words, const ModelRegistr
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("verify", "--config FILE", !a.request.path.empty());
+  leave_out_epochs(a.request);
   if (!a.seed_fault.empty()) fault_of(a.seed_fault);
   if (a.request.steps && *a.request.steps < 2)
     fail_user("--steps: dstrain verify takes two steps or more, got {}", *a.request.steps);
@@ -223,46 +244,7 @@ Arguments parse_estimate(const std::vector<std::string>& words, const ModelRegis
               integer(a.nodes, 1, kMostRanks));
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("estimate", "--config FILE", !a.request.path.empty());
-  return a;
-}
-
-Arguments parse_generate(const std::vector<std::string>& words) {
-  GenerateArguments a;
-  CommandLine line("generate",
-                   "Continues a prompt with a trained model. Without --prompt and --prompt_ids the "
-                   "prompt is the "
-                   "standard input.");
-  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
-              text(a.run_dir));
-  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
-              text(a.device));
-  line.option("--prompt", "TEXT", "the text to continue",
-              [&a](const std::string&, const std::string& value) { a.prompt = value; });
-  line.option("--prompt_ids", "1,2,3", "the token ids to continue",
-              [&a](const std::string& option, const std::string& value) {
-                a.prompt_ids = token_ids(option, value);
-              });
-  line.option("--tokens", "N", "tokens to add (200)", integer(a.tokens, 0));
-  line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
-              [&a](const std::string& option, const std::string& value) {
-                a.temperature =
-                    number_of<double>(option, value, 0, 1e6, "a number from 0 to 1000000");
-              });
-  line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
-  line.option("--top_p", "F", "draw from the likeliest that together have probability F (1)",
-              [&a](const std::string& option, const std::string& value) {
-                a.top_p = number_of<double>(option, value, std::numeric_limits<double>::min(), 1,
-                                            "a number above 0, up to 1");
-              });
-  line.option("--seed", "N", "same seed, same text (1337)",
-              [&a](const std::string& option, const std::string& value) {
-                a.seed =
-                    number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
-              });
-  if (const auto help = line.parse(words)) return PrintArguments{*help};
-  require("generate", "--run DIR", !a.run_dir.empty());
-  if (a.prompt && a.prompt_ids)
-    fail_user("dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3");
+  leave_out_epochs(a.request);
   return a;
 }
 
@@ -301,6 +283,7 @@ Arguments parse_doctor(const std::vector<std::string>& words, const ModelRegistr
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   a.launch.hosts.slots_each = request.ranks;
   refuse_two_beginnings(request);
+  refuse_two_lengths(request);
   if (!request.path.empty()) a.words = words;
   return a;
 }
@@ -366,6 +349,7 @@ Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegi
   if (command == "check") return parse_check(rest, models);
   if (command == "estimate") return parse_estimate(rest, models);
   if (command == "generate") return parse_generate(rest);
+  if (command == "eval") return parse_eval(rest);
   if (command == "models") return parse_models(rest);
   if (command == "hosts") return parse_hosts(rest);
   if (command == "doctor") return parse_doctor(rest, models);
@@ -380,11 +364,11 @@ Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegi
   if (command == kRelayCommand) return RelayArguments{rest};
   if (command == kRelayEndCommand && rest.empty()) return RelayEndArguments{};
   const std::string near =
-      nearest(command, {"train", "plan", "verify", "check", "estimate", "generate", "models",
-                        "hosts", "doctor", "bench-io", "help"});
+      nearest(command, {"train", "plan", "verify", "check", "estimate", "generate", "eval",
+                        "models", "hosts", "doctor", "bench-io", "help"});
   fail_user(
-      "unknown command '{}'{} (train, plan, verify, check, estimate, generate, models, hosts, "
-      "doctor, bench-io or help)",
+      "unknown command '{}'{} (train, plan, verify, check, estimate, generate, eval, models, "
+      "hosts, doctor, bench-io or help)",
       printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }
 

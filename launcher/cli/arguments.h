@@ -76,6 +76,15 @@ struct GenerateArguments {
   uint64_t seed = 1337;
 };
 
+// The arguments of `dstrain eval`, which measures a trained model on a file.
+struct EvalArguments {
+  std::string run_dir;  // or one of the run's checkpoints
+  std::string data;
+  std::string device = "auto";
+  std::string logits;  // the file for the logits of the first window; empty: none
+  bool json = false;
+};
+
 // The arguments of `dstrain models`, which lists the models that a run can train.
 struct ModelsArguments {
   bool json = false;
@@ -125,7 +134,7 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, ModelsArguments, HostsArguments, DoctorArguments,
+                 GenerateArguments, EvalArguments, ModelsArguments, HostsArguments, DoctorArguments,
                  BenchIoArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
                  RelayEndArguments, RankStarterArguments, PrintArguments>;
 

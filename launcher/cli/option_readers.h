@@ -33,6 +33,11 @@ Number number_of(const std::string& option, const std::string& text, Number leas
   return value;
 }
 
+// Throws UserError if an option that a command needs is not given.
+inline void require(const std::string& command, const std::string& option, bool given) {
+  if (!given) fail_user("dstrain {} needs {} (see dstrain {} --help)", command, option, command);
+}
+
 // Reads an integer. A message names the largest one only where the text may be larger.
 template <class Target>
 CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAnyInteger) {

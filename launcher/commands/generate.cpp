@@ -1,28 +1,20 @@
 #include <unistd.h>
 
-#include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "launcher/cli/option_readers.h"
 #include "launcher/commands/commands.h"
 #include "launcher/implementations.h"
-#include "launcher/input/run_input.h"
+#include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
-#include "runtime/config/model/family.h"
-#include "runtime/config/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
-#include "runtime/core/files/input_file.h"
 #include "runtime/engine/run/run.h"
-#include "runtime/storage/checkpoint/manifest.h"
 
 namespace dstrain {
 namespace {
-
-constexpr int64_t kLargestFile = int64_t{64} << 20;
 
 // Prints tokens as they are generated: as text, or as ids separated by commas, which --prompt_ids accepts.
 class Printer {
@@ -79,47 +71,11 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
   return ids;
 }
 
-// Where a model is: the output directory of its run, and the checkpoint that has the weights; empty: model.safetensors.
-struct ModelPlace {
-  std::string run_dir, checkpoint;
-};
-
-// Returns what --run names. Throws UserError if there is no model.
-ModelPlace model_place(const std::string& directory) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  ModelPlace place{directory, ""};
-  const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
-  if (checkpoint)  // RUN/checkpoints/step_N
-    place = {(fs::path(directory) / ".." / "..").lexically_normal().string(), directory};
-  if (!fs::exists(place.run_dir + "/resolved_config.json", none))
-    fail_user(
-        "--run {}: there is no {}/resolved_config.json, which every run writes: give the output "
-        "directory of a run "
-        "(its --output, or runs/<config's name>), or a checkpoint in it",
-        directory, place.run_dir);
-  if (checkpoint || fs::exists(directory + "/model.safetensors", none)) return place;
-  fail_user(
-      "--run {0}: there is no {0}/model.safetensors, which a run writes at its end: give one of "
-      "its checkpoints ({0}/checkpoints/step_N)",
-      directory);
-}
-
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models) {
-  const ModelPlace place = model_place(arguments.run_dir);
-  const std::string job_file = place.run_dir + "/resolved_config.json";
-  Job job = job_from_resolved(read_input_file(job_file, "the resolved configuration", kLargestFile),
-                              models, job_file);
-  if (const std::string why = job.model.family().why_no_text(); !why.empty())
-    fail_user("{} holds a {}, which {}", arguments.run_dir, job.model.family().title, why);
-  job.device = arguments.device;  // not the device of the training run
-  settle_device(job);
-  const std::string vocabulary_file = place.run_dir + "/vocab.json";
-  const Vocabulary vocabulary = parse_vocabulary(
-      read_input_file(vocabulary_file, "the vocabulary", kLargestFile), vocabulary_file);
-
+  const auto [job, vocabulary, place] =
+      read_trained_model(arguments.run_dir, arguments.device, models);
   GenerateRequest request;
   request.run_dir = place.run_dir;
   request.checkpoint = place.checkpoint;

@@ -72,7 +72,7 @@ void print_largest(const PlanArguments& arguments, const Job& job,
 
 // Returns what offload costs in a step; empty without offload.
 std::string offload_lines(const Job& job, const Plan& plan) {
-  const int64_t micro_tokens = job.batch.micro_batch * job.model.context() * job.data_ranks();
+  const int64_t micro_tokens = job.batch.micro_batch * job.model.seq_len() * job.data_ranks();
   return offload_text(offload_cost(plan, job.device, micro_tokens), job.device, job.dtype);
 }
 

@@ -99,6 +99,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
                several ? std::nullopt
                        : std::optional(RankMemory{available_memory().bytes, ranks,
                                                   local_ranks(input.job())}));
+  settle_steps(request, input.loaded, *input.dataset);
   const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)
     rank_words.insert(rank_words.end(), {"--set", request.sets[i]});

@@ -1,6 +1,4 @@
 // dstrain verify: compares a few steps of a small job with plain training.
-#include <filesystem>
-
 #include "launcher/commands/commands.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
@@ -12,6 +10,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/data/file/data_files.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/verify/small_job.h"
 #include "runtime/engine/verify/verified_rank.h"
@@ -50,12 +49,13 @@ struct Samples {
 Samples samples_for(const Job& job, Job& small) {
   if (!job.model.family().reads_tokens())
     return {made_up_samples(small), fmt::format("samples: made up from seed {}", small.seed)};
-  if (job.data.path.empty() || !std::filesystem::exists(job.data.path))
+  if (job.data.paths.empty() || !first_missing(job.data.paths).empty())
     return {made_up_samples(small),
             fmt::format("samples: no data, random token ids of seed {}", small.seed)};
   Job reading = small;
   if (job.model.vocabulary() > 0) reading.model.set_vocabulary(job.model.vocabulary());
   reading.data.val_fraction = 0;
+  reading.data.val_path = "";
   std::unique_ptr<Dataset> data = open_dataset(reading);
   const std::string note =
       fmt::format("samples: {}, ids modulo {}", data->summary(), small.model.vocabulary());
@@ -67,7 +67,7 @@ Samples samples_for(const Job& job, Job& small) {
 int run_verify(const VerifyArguments& arguments) {
   ConfigRequest request = arguments.request;
   request.assume_vocabulary = true;
-  if (request.data && !std::filesystem::exists(*request.data))
+  if (request.data && !first_missing({*request.data}).empty())
     fail_user("--data: {} is not there", printable(*request.data));
   LoadedConfig loaded = load(request);
   Job& job = loaded.job;

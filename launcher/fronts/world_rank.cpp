@@ -128,6 +128,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     }
     if (input.loaded.default_batch) {
       agree_on_batch(*comm, input.loaded);
+      settle_steps(request, input.loaded, *input.dataset);
       if (ranks > 1) input.facts = input_facts(input.job(), *input.dataset);
       if (rank == 0) log::info("{}", batch_line(request.path, input.loaded));
     }

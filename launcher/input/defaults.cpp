@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
+#include "runtime/data/file/data_files.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/optim/optimizer_rule.h"
@@ -19,11 +18,6 @@ namespace {
 
 constexpr int64_t kAssumedOfText = 256;      // as many as bytes
 constexpr int64_t kAssumedOfTokens = 50257;  // of a common tokenizer
-
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
-}
 
 // Returns whether a setting is the key table's default.
 bool by_default(const LoadedConfig& loaded, std::string_view key) {
@@ -45,7 +39,7 @@ std::string model_line(const std::string& path, const LoadedConfig& loaded) {
   std::string line =
       fmt::format("{} names no sizes of a model: the default, a {} of {} of {} channels", path,
                   family.title, counted(model.layers(), "layer"), model.width());
-  if (family.reads_tokens()) line += fmt::format(" on {}", counted(model.context(), "token"));
+  if (family.reads_tokens()) line += fmt::format(" on {}", counted(model.seq_len(), "token"));
   if (!family.reads_tokens() || model.vocabulary() > 0)
     line += fmt::format(", {:.1f} million parameters", model.measures().parameters / 1e6);
   return line + " (dstrain.model or --model FILE.json names another)";
@@ -93,8 +87,11 @@ std::vector<std::string> default_lines(const std::string& path, const LoadedConf
 
 std::string missing_data(const Job& job) {
   if (!job.model.family().reads_tokens()) return "";
-  if (job.data.path.empty()) return "--data names a file";
-  return is_there(job.data.path) ? "" : printable(job.data.path) + " is there";
+  if (job.data.paths.empty()) return "--data names a file";
+  std::vector<std::string> all = job.data.paths;
+  if (!job.data.val_path.empty()) all.push_back(job.data.val_path);
+  const std::string missing = first_missing(all);
+  return missing.empty() ? "" : printable(missing) + " is there";
 }
 
 std::string AssumedVocabulary::line() const {
@@ -106,22 +103,26 @@ std::optional<AssumedVocabulary> settle_planned_vocabulary(Job& job) {
   const ModelFamily& family = job.model.family();
   if (!family.reads_tokens() || job.model.vocabulary() != 0) return std::nullopt;
   const DataConfig& data = job.data;
-  const bool missing = data.path.empty() || !is_there(data.path);
+  const std::string absent = first_missing(data.paths);
+  const bool missing = data.paths.empty() || !absent.empty();
   if (missing && !data.vocab.empty()) {
     job.model.set_vocabulary(vocabulary_of_run(data.vocab).size);
     return std::nullopt;
   }
   const bool tokens = data.format == DataFormat::tokens ||
-                      (data.format == DataFormat::automatic && data.path.ends_with(".bin"));
+                      (data.format == DataFormat::automatic && !data.paths.empty() &&
+                       data.paths.front().ends_with(".bin"));
   if (!missing && !tokens) {
-    job.model.set_vocabulary(open_dataset(job)->vocabulary().size);
+    Job reading = job;
+    reading.data.val_path = "";  // it has no characters of its own
+    job.model.set_vocabulary(open_dataset(reading)->vocabulary().size);
     return std::nullopt;
   }
   const int64_t size = tokens ? kAssumedOfTokens : kAssumedOfText;
   job.model.set_vocabulary(size);
-  const std::string why = data.path.empty() ? "no data file is named"
-                          : missing         ? printable(data.path) + " is not there"
-                                            : printable(data.path) + " holds token ids";
+  const std::string why = data.paths.empty() ? "no data file is named"
+                          : missing          ? printable(absent) + " is not there"
+                                             : printable(data.paths.front()) + " holds token ids";
   return AssumedVocabulary{size, why, model_path(family.vocabulary_key())};
 }
 

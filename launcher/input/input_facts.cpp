@@ -42,8 +42,8 @@ InputFacts input_facts(const Job& job, const Dataset& dataset) {
   for (const RunFact& fact : run_facts(job, dataset)) {
     if (fact.name == "data")
       facts.push_back({fact.name,
-                       fmt::format("{} bytes, {}", fs::file_size(job.data.path), fact.value),
-                       job.data.path});
+                       fmt::format("{} bytes, {}", dataset.files(Split::train).bytes, fact.value),
+                       job.data.paths.size() == 1 ? job.data.paths.front() : ""});
     else
       facts.push_back({fact.name, fact.value});
   }

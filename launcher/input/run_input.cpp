@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -189,6 +190,33 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
   loaded.settle("train_batch_size", std::to_string(loaded.job.batch.train_batch), why);
 }
 
+void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Dataset& dataset) {
+  if (!request.epochs) return;
+  Job& job = loaded.job;
+  if (!job.model.family().reads_tokens())
+    fail_user("--epochs: the {} makes its own samples, which never end: give --steps",
+              job.model.family().title);
+  // The quotient is exact but for rounding, which must not add a step.
+  constexpr double rounding = 1e-12;
+  const int64_t samples = dataset.samples(Split::train), batch = job.batch.train_batch;
+  const double exact = *request.epochs * static_cast<double>(samples) / static_cast<double>(batch);
+  ConfigRequest with_steps = request;
+  with_steps.epochs.reset();
+  with_steps.steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(exact * (1 - rounding))));
+  // What depends on the steps is the schedule alone, and what warnings say.
+  LoadedConfig again = load_config(with_steps);
+  job.steps = again.job.steps;
+  job.schedule = again.job.schedule;
+  loaded.warnings = std::move(again.warnings);
+  loaded.settle("dstrain.steps", std::to_string(job.steps),
+                fmt::format("--epochs {:g} of {} in batches of {}", *request.epochs,
+                            counted(samples, "sample"), batch));
+  constexpr std::string_view total = "scheduler.params.total_num_steps";
+  const auto setting = std::ranges::find(again.settings, total, &Setting::key);
+  const auto before = std::ranges::find(loaded.settings, total, &Setting::key);
+  if (setting != again.settings.end() && before != loaded.settings.end()) *before = *setting;
+}
+
 RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
@@ -198,6 +226,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   input.dataset = open_dataset(job);
   if (job.model.family().reads_tokens() && job.model.vocabulary() == 0)
     job.model.set_vocabulary(input.dataset->vocabulary().size);
+  settle_steps(request, input.loaded, *input.dataset);
   if (job.ranks > 1) input.facts = input_facts(job, *input.dataset);
   return input;
 }

@@ -47,6 +47,11 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
 // Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
 
+// Sets the steps of a run of so many epochs (request.epochs; does nothing without), whose batch must be settled: as many
+// as take each training sample so often, the last one rounded up. Throws UserError if the model has no epochs, or the
+// configuration is wrong with that many steps.
+void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Dataset& dataset);
+
 // Reads the input that every rank needs, and settles the device. request.ranks must be set. Throws UserError.
 RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here);
 

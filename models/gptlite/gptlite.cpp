@@ -27,7 +27,7 @@ class GptLite {
         activation_(c.text("activation") == "gelu" ? Activation::gelu : Activation::relu),
         qkv_bias_(c.flag("qkv_bias")),
         tied_head_(c.flag("tied_head")) {
-    seq_len_ = b.options().seq_len > 0 ? b.options().seq_len : context_;
+    seq_len_ = b.seq_len(context_);
     // Residual projections start smaller, so that the variance of the residual stream does not grow with
     // depth.
     projection_std_ = kInitStd / static_cast<float>(std::sqrt(2.0 * static_cast<double>(layers_)));
@@ -116,7 +116,7 @@ std::vector<ModelKey> gptlite_keys() {
               "hidden_size|d_model")},
       {called(size_key("dstrain.model.n_head", "12", ""), "num_attention_heads|num_heads"),
        forbidden},
-      {called(size_key("dstrain.model.block_size", "2048", "tokens of a sample"),
+      {called(size_key("dstrain.model.block_size", "2048", "the most tokens of a sample"),
               "seq_length|max_seq_length|max_seq_len|sequence_length|max_position_embeddings")},
       {{.key = "dstrain.model.dropout",
         .type = Type::real,

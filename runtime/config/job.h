@@ -106,14 +106,15 @@ struct ScheduleConfig {
 
 // The format of the data file: auto, char, byte or bin.
 enum class DataFormat { automatic, characters, bytes, tokens };
-// The data file and how samples are taken from it.
+// The data files and how samples are taken from them. The tokens of a sample are the model's (ModelConfig::seq_len()).
 struct DataConfig {
-  std::string path;
+  std::vector<std::string> paths;  // files, and patterns for files ("data/*.bin")
+  std::string val_path;            // a file of its own for validation; empty: the end of the data
   DataFormat format = DataFormat::automatic;
   // A run, or its vocab.json, with whose vocabulary the text is read; empty: the text's own.
   std::string vocab;
   bool random_order = true;
-  double val_fraction = 0.1;
+  double val_fraction = 0.1;  // 0 with val_path
   bool operator==(const DataConfig&) const = default;
 };
 

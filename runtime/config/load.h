@@ -34,6 +34,9 @@ struct ConfigRequest {
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
   std::optional<std::string> device, model, data, vocab, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
+  // How often the training samples are seen: the caller of load_config() must count them and set `steps` instead. Until
+  // then the job has one step.
+  std::optional<double> epochs;
   std::optional<int64_t> device_memory;  // bytes
   std::optional<std::string> recompute;  // "selective" or an interval
   std::optional<int64_t> pipeline_stages;

@@ -11,7 +11,7 @@ SparseGradientBytes sparse_gradient_bytes(const Job& job) {
   const int64_t row = table.width * size_of(job.dtype) + size_of(DType::i32);
   const int64_t sums = job.reduce == ReduceMode::boundary ? 1 : micro_batches;
   return {
-      .rows = micro_batches * (ranks - 1) * job.batch.micro_batch * job.model.context() * row,
+      .rows = micro_batches * (ranks - 1) * job.batch.micro_batch * job.model.seq_len() * row,
       .table = sums * 2 * (ranks - 1) * table.rows * table.width * size_of(job.wire_dtype) / ranks};
 }
 

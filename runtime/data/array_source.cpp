@@ -39,6 +39,11 @@ class ArraySource : public TokenSource {
     for (int64_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[i + 1]);
   }
 
+  std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const override {
+    if (vocabulary_.format != DataFormat::bytes) return std::nullopt;
+    return end - begin;
+  }
+
   void check_ids(int64_t begin, int64_t end, const VocabularyKey& given) override {
     if (begin >= end || vocabulary_.format == DataFormat::bytes) return;
     const int64_t largest = largest_id(begin, end);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/input_role.h"
 #include "runtime/core/tensor.h"
@@ -29,6 +30,12 @@ struct InputTensor {
 void* samples_in(std::span<const InputTensor> inputs, InputRole role, int64_t count,
                  int64_t elements);
 
+// The files of a part of the data, and their bytes together.
+struct SplitFiles {
+  std::vector<std::string> paths;
+  int64_t bytes = 0;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -39,8 +46,13 @@ class Dataset {
   virtual void read(Split split, int64_t first, int64_t count,
                     std::span<const InputTensor> inputs) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
-  // Returns a checksum of the whole data, computed at the first call; 0 for generated samples.
+  // Returns a checksum of all files of the training samples, computed at the first call; 0 for generated samples.
   virtual uint64_t fingerprint() const { return 0; }
+  // Returns the files of a split's samples; none for generated ones. Those for validation are none, too, where they are
+  // the end of the training files.
+  virtual SplitFiles files(Split) const { return {}; }
+  // Returns the checksum of the file for validation, computed at each call; 0 if there is none.
+  virtual uint64_t validation_fingerprint() const { return 0; }
   // Throws RunError if the data have changed since they were opened.
   virtual void check_unchanged() const {}
   // Returns a line for the log: "input.txt: 1115394 characters, vocabulary 65; 3921 training samples of 256".

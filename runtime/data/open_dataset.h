@@ -5,11 +5,17 @@
 
 #include "runtime/config/job.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/token_source.h"
 
 namespace dstrain {
 
 // Memory-maps the data of `job` and checks the part that the run will read: each split in use has a sample,
 // and every id is below the vocabulary size. Throws UserError, which names file and byte offset.
 std::unique_ptr<Dataset> open_dataset(const Job& job);
+
+// Opens a file on which the model that `trained` has trained is measured, as data of the same format. `vocabulary`: that
+// of the run. Every id is below the model's vocabulary size. Throws UserError.
+std::unique_ptr<TokenSource> open_for_model(const std::string& path, const Job& trained,
+                                            const Vocabulary& vocabulary);
 
 }  // namespace dstrain

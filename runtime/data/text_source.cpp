@@ -19,13 +19,13 @@ constexpr size_t kMostNamed = 10;  // characters in a message
 
 class TextSource : public TokenSource {
  public:
-  TextSource(std::unique_ptr<DataFile> file, const Vocabulary* vocabulary)
+  TextSource(std::unique_ptr<DataFile> file, const Vocabulary* vocabulary, std::string_view owner)
       : file_(std::move(file)),
         begin_(text_begin(*file_)),
         text_(file_->data() + begin_),
         scan_(scan_text(text_, file_->bytes() - begin_, file_->path())) {
     if (vocabulary) {
-      check_known(*vocabulary);
+      check_known(*vocabulary, owner);
       vocabulary_ = *vocabulary;
     } else {
       vocabulary_.format = DataFormat::characters;
@@ -59,12 +59,22 @@ class TextSource : public TokenSource {
     }
   }
 
+  std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const override {
+    return offset_of(end) - offset_of(begin);
+  }
+
   void check_ids(int64_t, int64_t, const VocabularyKey&) override {
   }  // all ids are positions in the vocabulary
 
  private:
-  // Throws UserError if the text has characters that are not in the vocabulary.
-  void check_known(const Vocabulary& vocabulary) const {
+  // Returns where a character begins, or where the text ends.
+  int64_t offset_of(int64_t character) const {
+    if (character == scan_.characters) return file_->bytes() - begin_;
+    return scan_.starts_before.empty() ? character : byte_of_character(scan_, text_, character);
+  }
+
+  // Throws UserError if the text has characters that are not in the vocabulary, which is that of `owner`.
+  void check_known(const Vocabulary& vocabulary, std::string_view owner) const {
     std::map<uint32_t, int64_t> unknown;  // by character, how often it occurs
     for (const uint32_t code : scan_.distinct)
       if (!std::ranges::binary_search(vocabulary.characters, code)) unknown[code] = 0;
@@ -86,9 +96,9 @@ class TextSource : public TokenSource {
                            counted(often[i].second, "time"));
     if (often.size() > kMostNamed) names += fmt::format(" and {} more", often.size() - kMostNamed);
     fail_user(
-        "the data file {} has {} of {} that are not in the vocabulary of --vocab ({}): {}; replace "
+        "the data file {} has {} of {} that are not in the vocabulary of {} ({}): {}; replace "
         "them or leave them out",
-        file_->path(), counted(all, "character"), scan_.characters,
+        file_->path(), counted(all, "character"), scan_.characters, owner,
         counted(vocabulary.size, "character"), names);
   }
 
@@ -102,9 +112,9 @@ class TextSource : public TokenSource {
 
 }  // namespace
 
-std::unique_ptr<TokenSource> open_text(std::unique_ptr<DataFile> file,
-                                       const Vocabulary* vocabulary) {
-  return std::make_unique<TextSource>(std::move(file), vocabulary);
+std::unique_ptr<TokenSource> open_text(std::unique_ptr<DataFile> file, const Vocabulary* vocabulary,
+                                       std::string_view owner) {
+  return std::make_unique<TextSource>(std::move(file), vocabulary, owner);
 }
 
 }  // namespace dstrain

@@ -9,69 +9,138 @@
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
+#include "runtime/data/file/data_files.h"
 
 namespace dstrain {
+namespace {
 
-TokenDataset::TokenDataset(const Job& job, std::unique_ptr<TokenSource> source)
-    : source_(std::move(source)), block_(job.model.context()) {
-  const int64_t n = source_->tokens();
+// The name of the tokens of a sample in messages, and the key that changes them.
+struct SampleKey {
+  std::string name, path;
+};
+
+SampleKey sample_key(const ModelConfig& model) {
+  const std::string context(model.family().context_key());
+  if (model.seq_len() == model.context()) return {context, model_path(context)};
+  return {"seq_len", "dstrain.data.seq_len"};
+}
+
+uint64_t checksum_of_file(const DataFile& file) {
+  return checksum_of_many(file.data(), file.bytes());
+}
+
+}  // namespace
+
+TokenDataset::TokenDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
+                           std::unique_ptr<TokenSource> validation)
+    : files_(std::move(files)), validation_(std::move(validation)), block_(job.model.seq_len()) {
+  for (const auto& file : files_) tokens_ += file->tokens();
   const auto held_out =
-      static_cast<int64_t>(std::floor(static_cast<double>(n) * job.data.val_fraction));
-  parts_[0] = make_part(0, n - held_out, job.data.random_order, job.seed);
-  parts_[1] = make_part(n - held_out, held_out, false, job.seed);
+      validation_
+          ? 0
+          : static_cast<int64_t>(std::floor(static_cast<double>(tokens_) * job.data.val_fraction));
+  parts_[0] = make_part(pieces_of(0, tokens_ - held_out), job.data.random_order, job.seed);
+  parts_[1] = make_part(
+      validation_ ? std::vector{Piece{.source = validation_.get(), .tokens = validation_->tokens()}}
+                  : pieces_of(tokens_ - held_out, tokens_),
+      false, job.seed);
   if (job.model.family().input(InputRole::features))
     features_.emplace(job.seed, job.model.elements_of(InputRole::features));
   check_parts(job);
   check_vocabulary(job);
-  source_->file().check_whole();
+  for (const auto& file : files_) file->file().check_whole();
 }
 
-TokenDataset::Part TokenDataset::make_part(int64_t begin, int64_t tokens, bool random,
-                                           uint64_t seed) const {
-  Part part{.begin = begin, .tokens = tokens, .samples = 0, .order = {}};
-  if (tokens > block_) {
-    part.samples = (tokens - 1) / block_;
-    part.order.emplace(part.samples, random, seed);
+std::vector<TokenDataset::Piece> TokenDataset::pieces_of(int64_t begin, int64_t end) const {
+  std::vector<Piece> pieces;
+  int64_t before = 0;
+  for (const auto& file : files_) {
+    const int64_t from = std::max(begin - before, int64_t{0}),
+                  to = std::min(end - before, file->tokens());
+    if (from < to) pieces.push_back({.source = file.get(), .begin = from, .tokens = to - from});
+    before += file->tokens();
   }
+  return pieces;
+}
+
+TokenDataset::Part TokenDataset::make_part(std::vector<Piece> pieces, bool random,
+                                           uint64_t seed) const {
+  Part part;
+  for (Piece& piece : pieces) {
+    piece.samples = std::max(piece.tokens - 1, int64_t{0}) / block_;
+    piece.first_sample = part.samples;
+    part.samples += piece.samples;
+    part.tokens += piece.tokens;
+  }
+  part.pieces = std::move(pieces);
+  if (part.samples > 0) part.order.emplace(part.samples, random, seed);
   return part;
 }
 
 void TokenDataset::check_parts(const Job& job) const {
-  const std::string key(job.model.family().context_key()), path = model_path(key);
-  const auto complain = [&](std::string_view name, const Part& part, std::string_view advice) {
+  const auto [key, path] = sample_key(job.model);
+  const std::string_view unit = files_.front()->unit();
+  const std::string needs = fmt::format("one sample of {} {} needs {}", key, block_, block_ + 1);
+  const auto complain = [&, &key_path = path](std::string_view name, const Part& part,
+                                              std::string_view advice) {
+    if (files_.size() == 1)
+      fail_user(
+          "the data file {} is too short: it has {}, its {} part {} of them (val_fraction {}), "
+          "and {}; give more data, a smaller {}{}",
+          files_.front()->file().path(), counted(tokens_, unit), name, part.tokens,
+          job.data.val_fraction, needs, key_path, advice);
     fail_user(
-        "the data file {} is too short: it has {}, its {} part {} of them (val_fraction {}), "
-        "and one sample of {} {} needs {}; {}",
-        source_->file().path(), counted(source_->tokens(), source_->unit()), name, part.tokens,
-        job.data.val_fraction, key, block_, block_ + 1, advice);
+        "the data files are too short: {} have {}, their {} part {} of them (val_fraction {}) in "
+        "{}, and {}; give more data, a smaller {}{}",
+        counted(static_cast<int64_t>(files_.size()), "file"), counted(tokens_, unit), name,
+        part.tokens, job.data.val_fraction,
+        counted(static_cast<int64_t>(part.pieces.size()), "file"), needs, key_path, advice);
   };
-  if (parts_[0].samples == 0)
-    complain("training", parts_[0],
-             fmt::format("give more data, a smaller {} or a smaller val_fraction", path));
-  if (job.eval_interval > 0 && parts_[1].samples == 0)
-    complain("validation", parts_[1],
-             fmt::format("give more data, a smaller {}, a larger val_fraction, or eval_interval 0",
-                         path));
+  if (parts_[0].samples == 0) complain("training", parts_[0], " or a smaller val_fraction");
+  if (parts_[1].samples > 0) return;
+  if (validation_)
+    fail_user(
+        "the validation file {} is too short: it has {}, and {}; give more data or a smaller "
+        "{}",
+        validation_->file().path(), counted(validation_->tokens(), unit), needs, path);
+  if (job.eval_interval > 0)
+    complain("validation", parts_[1], ", a larger val_fraction, or eval_interval 0");
 }
 
 void TokenDataset::check_vocabulary(const Job& job) {
   const int64_t vocab_size = job.model.vocabulary();
-  const std::string& path = source_->file().path();
   const std::string key = model_path(job.model.family().vocabulary_key());
-  if (vocabulary().format == DataFormat::tokens && vocab_size <= 0)
+  const Vocabulary& own = files_.front()->vocabulary();
+  const std::string& path = files_.front()->file().path();
+  if (own.format == DataFormat::tokens && vocab_size <= 0)
     fail_user(
         "the data file {} holds token ids, which needs {}: give the size of the tokenizer's "
         "vocabulary",
         path, key);
-  if (vocab_size > 0 && vocab_size < vocabulary().size)
+  if (vocab_size > 0 && vocab_size < own.size)
     fail_user("{} is {}, and the data file {} needs {}: give at least that, or leave it out", key,
-              vocab_size, path, vocabulary().size);
+              vocab_size, path, own.size);
   const auto check_used = [&](const Part& part, int64_t samples) {
-    if (samples > 0)
-      source_->check_ids(part.begin, part.begin + samples * block_ + 1, {vocab_size, key});
+    for (const Piece& piece : part.pieces) {
+      const int64_t used = std::min(piece.samples, samples - piece.first_sample);
+      if (used > 0)
+        piece.source->check_ids(piece.begin, piece.begin + used * block_ + 1, {vocab_size, key});
+    }
   };
   check_used(parts_[0], parts_[0].samples);
   check_used(parts_[1], std::min(parts_[1].samples, job.eval_samples));
+  vocabulary_ = own;
+  for (const auto& file : files_)
+    vocabulary_.size = std::max(vocabulary_.size, file->vocabulary().size);
+  if (validation_) vocabulary_.size = std::max(vocabulary_.size, validation_->vocabulary().size);
+}
+
+void TokenDataset::read_tokens(const Part& from, int64_t place, int32_t* ids,
+                               int32_t* labels) const {
+  const int64_t sample = from.order->sample_at(place);
+  const auto behind = std::ranges::upper_bound(from.pieces, sample, {}, &Piece::first_sample);
+  const Piece& piece = *(behind - 1);
+  piece.source->read(piece.begin + (sample - piece.first_sample) * block_, block_, ids, labels);
 }
 
 void TokenDataset::read(Split split, int64_t first, int64_t count,
@@ -81,9 +150,8 @@ void TokenDataset::read(Split split, int64_t first, int64_t count,
   auto* ids = static_cast<int32_t*>(samples_in(inputs, InputRole::token_ids, count, block_));
   auto* labels = static_cast<int32_t*>(samples_in(inputs, InputRole::labels, count, block_));
   for (int64_t i = 0; i < count; ++i)
-    source_->read(from.begin + from.order->sample_at(first + i) * block_, block_, ids + i * block_,
-                  labels + i * block_);
-  source_->file().check_whole();
+    read_tokens(from, first + i, ids + i * block_, labels + i * block_);
+  for (const Piece& piece : from.pieces) piece.source->file().check_whole();
   if (!features_) return;
   const int64_t elements = features_->elements();
   auto* features = static_cast<float*>(samples_in(inputs, InputRole::features, count, elements));
@@ -95,24 +163,58 @@ void TokenDataset::read(Split split, int64_t first, int64_t count,
 }
 
 void TokenDataset::check_unchanged() const {
-  source_->file().check_unchanged();
+  for (const auto& file : files_) file->file().check_unchanged();
+  if (validation_) validation_->file().check_unchanged();
 }
 
 uint64_t TokenDataset::fingerprint() const {
-  if (!fingerprint_)
-    fingerprint_ = checksum_of_many(source_->file().data(), source_->file().bytes());
+  if (fingerprint_) return *fingerprint_;
+  std::vector<uint64_t> of_files;
+  for (const auto& file : files_) of_files.push_back(checksum_of_file(file->file()));
+  fingerprint_ =
+      of_files.size() == 1
+          ? of_files.front()
+          : checksum_of(of_files.data(), static_cast<int64_t>(of_files.size() * sizeof(uint64_t)));
   return *fingerprint_;
 }
 
+uint64_t TokenDataset::validation_fingerprint() const {
+  return validation_ ? checksum_of_file(validation_->file()) : 0;
+}
+
+SplitFiles TokenDataset::files(Split split) const {
+  SplitFiles result;
+  const auto add = [&result](const DataFile& file) {
+    result.paths.push_back(file.path());
+    result.bytes += file.bytes();
+  };
+  if (split == Split::train)
+    for (const auto& file : files_) add(file->file());
+  else if (validation_)
+    add(validation_->file());
+  return result;
+}
+
+std::string TokenDataset::files_text() const {
+  const std::vector<std::string> paths = files(Split::train).paths;
+  return fmt::format("{}: {}", paths.size() == 1 ? paths.front() : names_of_files(paths),
+                     counted(tokens_, files_.front()->unit()));
+}
+
 std::string TokenDataset::summary() const {
-  std::string text = fmt::format("{}: {}, vocabulary {}; {} of {}", source_->file().path(),
-                                 counted(source_->tokens(), source_->unit()), vocabulary().size,
-                                 counted(parts_[0].samples, "training sample"), block_);
   const Part& validation = parts_[1];
-  text += validation.samples > 0
-              ? fmt::format(", {} for validation", validation.samples)
-              : fmt::format(", none for validation, whose part has {} and needs {}",
-                            counted(validation.tokens, source_->unit()), block_ + 1);
+  std::string text = fmt::format("{}, vocabulary {}; {} of {}", files_text(), vocabulary_.size,
+                                 counted(parts_[0].samples, "training sample"), block_);
+  const auto without = std::ranges::count(parts_[0].pieces, 0, &Piece::samples);
+  if (without > 0) text += fmt::format(" ({} too short for one)", counted(without, "file"));
+  if (validation_)
+    text +=
+        fmt::format(", {} for validation from {}", validation.samples, validation_->file().path());
+  else if (validation.samples > 0)
+    text += fmt::format(", {} for validation", validation.samples);
+  else
+    text += fmt::format(", none for validation, whose part has {} and needs {}",
+                        counted(validation.tokens, files_.front()->unit()), block_ + 1);
   if (features_) text += fmt::format("; {} made-up features beside each", features_->elements());
   return text;
 }

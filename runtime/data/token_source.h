@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,9 @@ class TokenSource {
   // Writes ids begin .. begin+count-1 into `inputs`, and begin+1 .. begin+count into `targets`. Allocates
   // nothing.
   virtual void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const = 0;
+
+  // Returns the bytes of text that the tokens [begin, end) are; nothing where that is unknown.
+  virtual std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const = 0;
 
   // Checks the ids of [begin, end), which a run will read. Throws UserError if one is not below
   // `given.size`. Enlarges the vocabulary to the largest id.

@@ -14,7 +14,7 @@ namespace dstrain {
 struct ForwardOptions {
   DType dtype = DType::f32;
   int64_t batch = 1;         // samples of a micro-batch (B)
-  int64_t seq_len = 0;       // tokens of a sample; 0: the model's block size
+  int64_t seq_len = 0;       // tokens of a sample; 0: the model's context
   bool training = true;      // dropout on; the loss comes with its gradient
   bool with_loss = true;     // false: stop at the logits (decoding)
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
@@ -31,6 +31,10 @@ class Builder {
 
   const ForwardOptions& options() const { return options_; }
   const Program& program() const { return program_; }
+  // Returns the tokens of a sample, for a model with this context.
+  int64_t seq_len(int64_t context) const {
+    return options_.seq_len > 0 ? options_.seq_len : context;
+  }
 
   // Starts a layer that has no number: parameters declared from now on form one unit, and instructions are printed
   // under `name`. `first_sublayer` is the name of its first sublayer, if sublayer() will begin others.

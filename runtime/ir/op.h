@@ -35,7 +35,7 @@ enum class OpKind : uint8_t {
                   //   V may be padded; by_row: loss f64 (R), which a later one adds: its `before`
   // backward: the input gradient and the weight gradient of an op are two instructions, until the pass `join_norms`
   embed_token_grad,        // d_x (R,C), ids i32 (R) -> d_token f32 (V,C)
-  embed_position_grad,     // d_x (R,C) -> d_position f32 (T,C)
+  embed_position_grad,     // d_x (R,C) -> d_position f32 (P,C), P >= T; 0 from row T on
   layer_norm_input_grad,   // d_y (R,C), x, weight, mean, rstd, add? (R,C)-> d_x (R,C)  (+ add)
   layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd -> d_weight f32 (C), d_bias f32 (C)
   // d_y (R,C), x (R,C), weight, mean, rstd, add? (R,C) -> d_x (R,C) (+ add), d_weight f32 (C), d_bias f32 (C)

@@ -217,6 +217,7 @@ class SizesOfModel final : public KernelLibrary {
 WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole;
   const auto build = [&](Program& program, ForwardOptions options) {
+    options.seq_len = job.model.seq_len();
     options.row_multiple = inputs.library->row_multiple();
     Builder builder(program, options);
     build_model(builder, job.model);
@@ -334,7 +335,11 @@ std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInput
   return stages;
 }
 
-RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs& inputs) {
+namespace {
+
+// Returns the plan of a forward pass over one sample.
+RankPlan one_sample_plan(const Job& trained, int64_t seq_len, const PlanInputs& inputs,
+                         bool with_loss) {
   Job job = trained;
   job.offload = {};
   job.optimizer = {};
@@ -343,9 +348,10 @@ RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs&
                             .batch = 1,
                             .seq_len = seq_len,
                             .training = false,
-                            .with_loss = false,
+                            .with_loss = with_loss,
                             .row_multiple = inputs.library->row_multiple()});
   build_model(builder, job.model);
+  program.at(program.logits).lifetime = Lifetime::step;  // for the host
   fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;
   rank.validate = forward_plan(std::move(program), job, {}, inputs);
@@ -353,6 +359,16 @@ RankPlan make_decode_plan(const Job& trained, int64_t seq_len, const PlanInputs&
   order_communication(rank.validate, false);
   verify(rank.validate);
   return rank;
+}
+
+}  // namespace
+
+RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
+  return one_sample_plan(job, seq_len, inputs, false);
+}
+
+RankPlan make_eval_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
+  return one_sample_plan(job, seq_len, inputs, true);
 }
 
 std::vector<int32_t> count_posted(const Plan& plan) {

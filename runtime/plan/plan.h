@@ -127,6 +127,8 @@ StageBytes stage_bytes(const Job& job, const PlanInputs& inputs);
 // Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits. Everything is on
 // the device, also where training offloads.
 RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
+// Returns the same with the losses, as validations compute them, after the logits, which live to the step's end.
+RankPlan make_eval_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
 
 // Returns how many collectives and messages a step starts, by channel of a communicator.
 std::vector<int32_t> count_collectives(const Plan& plan);

@@ -20,7 +20,7 @@ TEST_CASE("load: the command line beats --set, which beats the file") {
   CHECK(loaded.job.steps == 100);
   CHECK(loaded.job.seed == 21);
   CHECK(loaded.job.save_interval == 3);
-  CHECK(loaded.job.data.path == "c");
+  CHECK(loaded.job.data.paths == std::vector<std::string>{"c"});
   CHECK(setting(loaded, "dstrain.steps").origin == "--steps");
   CHECK(setting(loaded, "dstrain.seed").origin == "--set");
   CHECK(setting(loaded, "dstrain.save_interval").origin == "c.json:1:37");

@@ -16,7 +16,7 @@ namespace dstrain {
 inline Job text_job(const std::string& path, int64_t block_size,
                     DataFormat format = DataFormat::automatic) {
   Job job = job_of(GptLite{.block_size = block_size});
-  job.data.path = path;
+  if (!path.empty()) job.data.paths = {path};
   job.data.format = format;
   job.data.random_order = false;
   job.data.val_fraction = 0;

@@ -13,7 +13,7 @@ Job notes_job(const std::string& path) {
   job.model = ModelConfig(bigram_with_notes());
   job.model.set("length", kLength);
   job.model.set("notes", kNotes);
-  job.data.path = path;
+  job.data.paths = {path};
   job.data.random_order = true;
   job.data.val_fraction = 0.2;
   job.seed = 77;
@@ -69,7 +69,7 @@ TEST_CASE("features of a sample lie beside its tokens, in every epoch and batch"
   CHECK(order != std::vector<int32_t>(order.rbegin(), order.rend()));
   CHECK(epochs.labels[0] == epochs.ids[1]);
   CHECK(data->summary() ==
-        job.data.path +
+        job.data.paths[0] +
             ": 41 characters, vocabulary 11; 10 training samples of 4, none for validation, whose "
             "part has 0 characters and needs 5; 20 made-up features beside each");
 }

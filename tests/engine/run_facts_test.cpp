@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/data/open_dataset.h"
+#include "runtime/engine/run/resume.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 
@@ -24,7 +25,7 @@ class Folder {
   Job job() const {
     Job job;
     job.model = GptLite{.n_layer = 1, .n_embd = 8, .n_head = 2, .block_size = 8, .vocab_size = 5};
-    job.data.path = dir_ / "text";
+    job.data.paths = {dir_ / "text"};
     job.batch = {2, 2, 1};
     return job;
   }
@@ -135,6 +136,27 @@ TEST_CASE("what compression does to numbers is a fact where it is on, and no oth
   };
   CHECK(different(with(local(true)), with(local(false))) ==
         Names{"dstrain.comm_hook", "shard ranks"});
+}
+
+TEST_CASE(
+    "a short sample and a validation file are facts of a checkpoint where they are not usual") {
+  const Folder folder;
+  using Names = std::vector<std::string>;
+  Job job = folder.job();
+  const RunFacts usual = facts_of(job);
+  CHECK_FALSE(kept_facts(usual).contains("dstrain.data.seq_len"));
+  CHECK_FALSE(kept_facts(usual).contains("dstrain.data.val_path"));
+  job.model.set_seq_len(4);
+  const RunFacts shorter = facts_of(job);
+  CHECK(different(usual, shorter) == Names{"dstrain.data.seq_len", "data"});
+  CHECK(kept_facts(shorter).at("dstrain.data.seq_len") == "4");
+  job = folder.job();
+  job.data.val_fraction = 0;
+  const RunFacts without = facts_of(job);
+  job.data.val_path = job.data.paths[0];
+  const RunFacts with = facts_of(job);
+  CHECK(different(without, with) == Names{"dstrain.data.val_path"});
+  CHECK(kept_facts(with).at("dstrain.data.val_path").starts_with("text, 24 samples, checksum "));
 }
 
 TEST_CASE("lists are facts with all of their members") {

@@ -53,6 +53,8 @@ TEST_CASE("the gradients of embed's tables are f32, of the tables' shapes") {
                              .reads = {d_x},
                              .writes = {t.buffer({5, 6})}};
   CHECK(t.refusal(position) == "");
+  CHECK(t.refusal(with_write(position, 0, t.buffer({9, 6}))) ==
+        "");  // more positions than are used
   CHECK_THAT(t.refusal(with_write(position, 0, t.buffer({4, 6}))), Contains("30 elements of f32"));
   CHECK_THAT(t.refusal(with_write(position, 0, t.run({5, 6}))), Contains("30 elements of f32"));
 }

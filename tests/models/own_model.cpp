@@ -11,7 +11,7 @@ namespace {
 
 void build_bigram(Builder& b, const ModelConfig& c) {
   const int64_t width = c.integer("width"), ids = c.integer("vocab_size"),
-                length = c.integer("length"), notes = c.integer("notes");
+                length = b.seq_len(c.integer("length")), notes = c.integer("notes");
   const auto weight = [&b](const std::string& name, Shape shape) {
     return b.parameter(name + ".weight", shape, Init::normal, 0.02f);
   };
@@ -43,7 +43,7 @@ const ModelFamily& bigram_with_notes() {
       .title = "bigram with notes",
       .keys = {{size_key("dstrain.model.depth", "1", "hidden layers", models::kMostLayers)},
                {size_key("dstrain.model.width", "64", "of a hidden layer")},
-               {size_key("dstrain.model.length", "32", "tokens of a sample")},
+               {size_key("dstrain.model.length", "32", "the most tokens of a sample")},
                {size_key("dstrain.model.notes", "4", "features of a token")},
                {size_key("dstrain.model.vocab_size", "", "unset: the data's")}},
       .inputs = {{"ids", InputRole::token_ids, DType::i32, {"length"}, "vocab_size"},

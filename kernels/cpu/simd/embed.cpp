@@ -2,6 +2,7 @@
 //   embed                2 s R C, as a row of the tables is read from memory at most once
 //   embed_token_grad     s R C + 8 R C (reads, adds and writes a row), and 4 V C to clear the table
 //   embed_position_grad  s R C + 4 T C
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -69,13 +70,17 @@ void token_grad_columns(const EmbedShape& s, const void* d_x, const int32_t* ids
   });
 }
 
-// Computes rows [begin, end) of d_position: the sum over the samples, added once.
+// Computes rows [begin, end) of d_position: the sum over the samples, added once; zeros where no sample has the position.
 void position_grad_rows(const EmbedShape& s, const void* d_x, float* d_position, bool accumulate,
                         int64_t begin, int64_t end) {
   const int64_t samples = s.rows / s.seq_len;
   with_type(s.dtype, [&](auto t) SIMD_INLINE {
     using T = decltype(t);
-    for (int64_t p = begin; p < end; ++p) {
+    if (!accumulate && end > s.seq_len) {
+      const int64_t first = std::max(begin, s.seq_len);
+      std::fill(d_position + first * s.columns, d_position + end * s.columns, 0.0f);
+    }
+    for (int64_t p = begin; p < std::min(end, s.seq_len); ++p) {
       const T* from = static_cast<const T*>(d_x) + p * s.columns;
       float* to = d_position + p * s.columns;
       const int64_t stride = s.seq_len * s.columns;
@@ -123,14 +128,16 @@ std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec) {
 
 std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec) {
   const int64_t c = columns(spec.out[0]);
-  const EmbedShape s{elements(spec.in[0]) / c, c, rows(spec.out[0]), 0, spec.in[0].dtype};
-  return kernel_of([s, threads = spec.threads](const KernelCall& call) {
-    const int64_t row_bytes = s.rows / s.seq_len * s.columns * size_of(s.dtype);
-    parallel_ranges(threads, s.seq_len, row_grain(row_bytes), [&](int64_t begin, int64_t end) {
-      DSTRAIN_BEST(position_grad_rows)
-      (s, data(call.in, 0), data<float>(call.out, 0), call.accumulate, begin, end);
-    });
-  });
+  const EmbedShape s{elements(spec.in[0]) / c, c, attrs_as<EmbedAttrs>(spec.attrs).seq_len, 0,
+                     spec.in[0].dtype};
+  return kernel_of(
+      [s, positions = rows(spec.out[0]), threads = spec.threads](const KernelCall& call) {
+        const int64_t row_bytes = s.rows / s.seq_len * s.columns * size_of(s.dtype);
+        parallel_ranges(threads, positions, row_grain(row_bytes), [&](int64_t begin, int64_t end) {
+          DSTRAIN_BEST(position_grad_rows)
+          (s, data(call.in, 0), data<float>(call.out, 0), call.accumulate, begin, end);
+        });
+      });
 }
 
 }  // namespace dstrain::simd

@@ -87,6 +87,23 @@ __global__ void __launch_bounds__(kFlatThreads, 3)
   store_pack<kAligned>(total, d_position, at, n);
 }
 
+// Launches the kernel for `n` elements of d_position.
+template <class T>
+void add_positions(const LaunchContext& context, const T* d_x, float* d_position, int64_t samples,
+                   int64_t n, bool add) {
+  constexpr int kN = pack_of(sizeof(T));
+  const bool whole = whole_packs<kN>(n, d_x) && whole_packs<kN>(n, d_position);
+  with_flag(whole, [&](auto aligned) {
+    constexpr bool kAligned = decltype(aligned)::value;
+    constexpr int kOfThread = kAligned ? kN : 4;
+    const int64_t first = kAligned ? 0 : pack_start<kOfThread>(d_position);
+    const int64_t packs = (n - first + kOfThread - 1) / kOfThread;
+    const Grid grid{static_cast<unsigned>((packs + kFlatThreads - 1) / kFlatThreads), kFlatThreads};
+    launch(context.stream, "embed_position_grad", grid, position_grad_kernel<T, kAligned>, d_x,
+           d_position, samples, first, n, add);
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& context) {
@@ -111,25 +128,17 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& 
 
 std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec,
                                                  const LaunchContext& context) {
-  return kernel_of([context, n = elements(spec.out[0]), in = elements(spec.in[0]),
+  const int64_t used = attrs_as<EmbedAttrs>(spec.attrs).seq_len * columns(spec.out[0]);
+  return kernel_of([context, used, all = elements(spec.out[0]), in = elements(spec.in[0]),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    if (n == 0) return;
+    if (used == 0) return;
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
-      float* d_position = data<float>(call.out, 0);
       const T* d_x = data<const T>(call.in, 0);
-      constexpr int kN = pack_of(sizeof(T));
-      const bool whole = whole_packs<kN>(n, d_x) && whole_packs<kN>(n, d_position);
-      with_flag(whole, [&](auto aligned) {
-        constexpr bool kAligned = decltype(aligned)::value;
-        constexpr int kOfThread = kAligned ? kN : 4;
-        const int64_t first = kAligned ? 0 : pack_start<kOfThread>(d_position);
-        const int64_t packs = (n - first + kOfThread - 1) / kOfThread;
-        const Grid grid{static_cast<unsigned>((packs + kFlatThreads - 1) / kFlatThreads),
-                        kFlatThreads};
-        launch(context.stream, "embed_position_grad", grid, position_grad_kernel<T, kAligned>, d_x,
-               d_position, in / n, first, n, call.accumulate);
-      });
+      add_positions(context, d_x, data<float>(call.out, 0), in / used, used, call.accumulate);
+      // The sum over no sample for the positions that no sample has.
+      if (all > used && !call.accumulate)
+        add_positions(context, d_x, data<float>(call.out, 0) + used, 0, all - used, false);
     });
   });
 }

@@ -1,11 +1,11 @@
 #include "launcher/hosts/start/run_questions.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "launcher/connection/network.h"
 #include "launcher/hosts/start/agents.h"
@@ -60,10 +60,11 @@ std::string master_address(const LaunchOptions& options) {
 json input_files(const RunInput& input, const std::string& config) {
   const Job& job = input.job();
   json files = json::array();
-  const std::array<std::pair<std::string, const char*>, 3> paths{
-      {{config, "the configuration"},
-       {job.data.path, "the data file"},
-       {job.init_weights, "the weights file"}}};
+  std::vector<std::pair<std::string, const char*>> paths{{config, "the configuration"}};
+  for (const Split split : {Split::train, Split::validation})
+    for (const std::string& path : input.dataset->files(split).paths)
+      paths.emplace_back(path, "the data file");
+  paths.emplace_back(job.init_weights, "the weights file");
   for (const auto& [path, what] : paths)
     if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path, what)}});
   return files;

@@ -58,10 +58,14 @@ struct ModelFamily {
   // The name of the key of attention heads, with which --largest lets layers, width and heads grow together; empty: it
   // does not search this family.
   std::string_view heads_key = {};
+  // The most tokens of a sample that training takes where dstrain.data.seq_len does not say it; 0: the whole context.
+  int64_t usual_tokens = 0;
+  // Returns whether samples may have more tokens than the context; null: they may not.
+  bool (*exceeds_context)(const ModelConfig&) = nullptr;
   std::optional<KeyProblem> (*problem)(const ModelConfig&) = nullptr;  // null: there is none
   // Emits the forward pass for one micro-batch; build_model() (runtime/plan/build_model.h) calls it. It declares all
-  // `inputs`, labels only if there is a loss. The vocabulary must be known. Sequences have the length of the builder's
-  // options, or else the model's context.
+  // `inputs`, labels only if there is a loss. The vocabulary must be known. Sequences have the length that
+  // Builder::seq_len() returns for the model's context.
   void (*build)(Builder&, const ModelConfig&) = nullptr;
   // Returns the sizes of what `build` emits: measure_model (models/measure.h).
   ModelMeasures (*measure)(const ModelConfig&) = nullptr;

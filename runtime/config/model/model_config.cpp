@@ -95,6 +95,15 @@ int64_t ModelConfig::context() const {
   return key.empty() ? 1 : integer(key);
 }
 
+int64_t ModelConfig::usual_seq_len() const {
+  const int64_t most = family().usual_tokens;
+  return most > 0 ? std::min(most, context()) : context();
+}
+
+int64_t ModelConfig::seq_len() const {
+  return seq_len_ > 0 ? seq_len_ : usual_seq_len();
+}
+
 int64_t ModelConfig::vocabulary() const {
   const std::string_view key = family().vocabulary_key();
   return key.empty() ? 0 : integer(key);
@@ -118,7 +127,8 @@ int64_t ModelConfig::elements_of(InputRole role) const {
   const ModelInput* input = family().input(role);
   check(input, "a {} has no {}", family().title, name_of(role));
   int64_t elements = 1;
-  for (const std::string_view key : input->shape) elements *= integer(key);
+  for (const std::string_view key : input->shape)
+    elements *= key == family().context_key() ? seq_len() : integer(key);
   return elements;
 }
 

@@ -37,15 +37,21 @@ class ModelConfig {
   // What the runtime asks of every family.
   int64_t layers() const;   // that are numbered
   int64_t width() const;    // of a layer
-  int64_t context() const;  // tokens of a sample; 1 where a sample has no tokens
+  int64_t context() const;  // the most tokens that it is made for; 1 where a sample has no tokens
+  // Returns the tokens of a sample in training (T): those that set_seq_len() has set, else usual_seq_len().
+  int64_t seq_len() const;
+  // Returns T where dstrain.data.seq_len does not say it: the context, or what the family takes of it.
+  int64_t usual_seq_len() const;
   // Returns the number of token ids; 0: it is not known yet, or the model has no tokens.
   int64_t vocabulary() const;
   // Returns this model, with a vocabulary of one token where the size is not known yet: for shapes and names.
   ModelConfig with_any_vocabulary() const;
   void set_layers(int64_t layers);
+  // Sets the tokens of a sample in training; 0: the usual ones.
+  void set_seq_len(int64_t tokens) { seq_len_ = tokens; }
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
-  // Returns the elements that a sample of the input with this role has. Throws InternalError if there is none.
+  // Returns the elements that a sample in training of the input with this role has. Throws InternalError if there is none.
   int64_t elements_of(InputRole role) const;
   // Returns the sizes of the program that the family builds. Where the vocabulary is not known, it counts as one token.
   ModelMeasures measures() const;
@@ -59,6 +65,7 @@ class ModelConfig {
 
   const ModelFamily* family_ = nullptr;
   std::vector<Value> values_;  // in the order of the family's keys
+  int64_t seq_len_ = 0;        // 0: the usual ones
 };
 
 }  // namespace dstrain

@@ -38,7 +38,7 @@ std::string context_path(const ModelConfig& model) {
 bool check_rows(const Job& job, const Values& values, Diagnostics& diagnostics) {
   constexpr int64_t most_rows = 2147483647;
   const int64_t samples = job.batch.micro_batch;
-  const int64_t tokens = job.model.context();
+  const int64_t tokens = job.model.seq_len();
   if (samples <= most_rows / tokens) return true;
   const std::string context = context_path(job.model);
   const std::string_view key = first_given(values, {kMicroBatch, kTrainBatch, context});

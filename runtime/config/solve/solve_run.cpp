@@ -49,19 +49,47 @@ void solve_model(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
   if (const std::optional<KeyProblem> problem = family.problem(m)) report(*problem, v, diagnostics);
 }
 
+// Sets the tokens of a sample. They are recorded where they are not the model's context, which has a key of its own.
+void solve_seq_len(ModelConfig& model, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view key = "dstrain.data.seq_len";
+  const ModelFamily& family = model.family();
+  const std::string context_key = model_path(family.context_key());
+  const int64_t context = model.context(), usual = model.usual_seq_len();
+  if (!v.given(key) && usual == context) return;
+  const int64_t tokens =
+      v.integer(key, usual, fmt::format("{}, at most {}", context_key, family.usual_tokens));
+  model.set_seq_len(tokens);
+  if (tokens > context && !(family.exceeds_context && family.exceeds_context(model)))
+    diagnostics.error(key,
+                      fmt::format("{} is more than {} {}, which the model is made for: use at most "
+                                  "that",
+                                  tokens, context_key, context),
+                      {context_key});
+}
+
+void solve_files(DataConfig& d, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
+  constexpr std::string_view key = "dstrain.data.path", val_key = "dstrain.data.val_path";
+  d.paths = v.texts(key);
+  if (std::ranges::any_of(d.paths, &std::string::empty))
+    diagnostics.error(key, d.paths.size() == 1 ? "is empty: name a text or token file"
+                                               : "has an empty name: name token files");
+  else if (d.paths.empty() && request.need_data)
+    diagnostics.error(key, "missing: name a text or token file, here or with --data");
+  if (const Member* val = v.given(val_key); val && val->value.text.empty())
+    diagnostics.error(val_key, "is empty: name a file, or remove the key");
+  else if (val)
+    d.val_path = v.text(val_key, "", "");
+  d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
+}
+
 void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
   DataConfig& d = job.data;
   if (!job.model.family().reads_tokens()) {
     d.random_order = false;
     return;
   }
-  if (const Member* path = v.given("dstrain.data.path"); path && path->value.text.empty())
-    diagnostics.error("dstrain.data.path", "is empty: name a text or token file");
-  else if (path)
-    d.path = v.text("dstrain.data.path", "", "");
-  else if (request.need_data)
-    diagnostics.error("dstrain.data.path",
-                      "missing: name a text or token file, here or with --data");
+  solve_seq_len(job.model, v, diagnostics);
+  solve_files(d, v, diagnostics, request);
   if (v.given("dstrain.data.vocab")) d.vocab = v.text("dstrain.data.vocab", "", "");
   const std::string format = v.text("dstrain.data.format");
   d.format = format == "char"   ? DataFormat::characters
@@ -79,7 +107,6 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
     diagnostics.error(vocabulary_key,
                       fmt::format("{} is less than the 256 of data of format byte", ids));
   d.random_order = v.text("dstrain.data.order") == "random";
-  d.val_fraction = v.real("dstrain.data.val_fraction");
 }
 
 // Two keys set recompute: DeepSpeed's interval, whose default 0 means none, and dstrain.recompute. If both are
@@ -188,6 +215,19 @@ OffloadConfig solve_offload(Values& v, const Facts& facts) {
   return offload;
 }
 
+// Returns the number of steps. Where the command line asks for epochs, it is one until the samples are counted.
+int64_t solve_steps(Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
+  constexpr std::string_view key = "dstrain.steps";
+  if (!request.epochs) return v.integer(key);
+  if (v.given(key))
+    diagnostics.error(key, fmt::format("{} and --epochs {} both say how long the run is: keep one "
+                                       "(--ignore {} leaves this one out)",
+                                       v.integer(key), json_text(*request.epochs), key));
+  else
+    v.record(key, "1", "derived: --epochs");
+  return 1;
+}
+
 }  // namespace
 
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
@@ -211,7 +251,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
       values.flag("dstrain.deterministic_collectives", job.data_ranks() <= kRankOrderRanks,
                   fmt::format("{}, true up to {}", counted(job.data_ranks(), "data-parallel rank"),
                               kRankOrderRanks));
-  job.steps = values.integer("dstrain.steps");
+  job.steps = solve_steps(values, diagnostics, request);
   job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
   job.eval_interval = values.integer("dstrain.eval_interval");
   job.eval_samples = values.integer("dstrain.eval_samples");

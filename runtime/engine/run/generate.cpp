@@ -7,37 +7,26 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/comm/devices/device_comm.h"
-#include "runtime/comm/self_comm.h"
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
-#include "runtime/engine/run/model_state.h"
+#include "runtime/engine/forward/forward_model.h"
 #include "runtime/engine/run/run.h"
-#include "runtime/engine/step/executor.h"
-#include "runtime/storage/checkpoint/checkpoint_load.h"
-#include "runtime/storage/weights.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int64_t kShortestPlan = 64;
 
-// A forward pass of one context length, with its own copy of the weights.
+// A forward pass of one context length.
 class Decoder {
  public:
   Decoder(const Job& job, const GenerateRequest& request, const Implementations& implementations,
           int64_t seq_len)
-      : backend_(make_backend(implementations, job.device)),
-        comm_(make_device_communicator(self_, *backend_.device)),
-        plans_(make_decode_plan(job, seq_len, {backend_.library, request.threads})),
-        arenas_(plans_.memory, *backend_.device, comm(), request.threads),
-        mesh_(comm(), self_, {}),
-        executor_(plans_.validate, arenas_, backend_, job, mesh_, nullptr),
-        vocab_size_(job.model.vocabulary()),
-        ids_(static_cast<size_t>(seq_len)) {
-    load(job, request);
-  }
+      : model_(job, {request.run_dir, request.checkpoint}, implementations, seq_len,
+               ForwardModel::Ends::with_logits, request.threads),
+        ids_(static_cast<size_t>(seq_len)),
+        row_(static_cast<size_t>(job.model.vocabulary())) {}
 
   // Returns the logits of the token after `context`.
   std::span<const float> logits(std::span<const int32_t> context) {
@@ -45,53 +34,13 @@ class Decoder {
     std::copy(context.begin(), context.end(), ids_.begin());
     StepState state;
     StepContext step{.state = &state, .ids = ids_};
-    executor_.run(step);
-    const Tensor all = arenas_.tensor(plans_.validate, plans_.validate.program.logits);
-    const int64_t begin = (static_cast<int64_t>(context.size()) - 1) * all.shape[-1];
-    const int64_t vocab = vocab_size_;
-    row_.resize(static_cast<size_t>(vocab));
-    const Tensor row{all.as<std::byte>() + begin * size_of(all.dtype), {vocab}, all.dtype};
-    on_host(*backend_.device, row, HostAccess::read, [&](int64_t first, const Tensor& values) {
-      for (int64_t v = 0; v < values.elements(); ++v)
-        row_[static_cast<size_t>(first + v)] = at(values, v);
-    });
+    model_.run(step);
+    model_.read_logits(static_cast<int64_t>(context.size()) - 1, row_);
     return row_;
   }
 
  private:
-  static float at(const Tensor& t, int64_t i) {
-    switch (t.dtype) {
-      case DType::bf16:
-        return to_float(t.as<const bf16>()[i]);
-      case DType::f16:
-        return to_float(t.as<const f16>()[i]);
-      default:
-        return t.as<const float>()[i];
-    }
-  }
-
-  void load(const Job& job, const GenerateRequest& request) {
-    const Plan& plan = plans_.validate;
-    check(plan.program.dtype == DType::f32, "generation runs in f32, not in {}",
-          name_of(job.dtype));
-    StateRegister weights = ModelState(plan, arenas_, mesh_, request.threads).weights();
-    if (request.checkpoint.empty())
-      load_weights(request.run_dir + "/model.safetensors",
-                   mapped(std::move(weights), weight_map_of(job.model)));
-    else
-      load_checkpoint_weights(request.checkpoint, weights);
-  }
-
-  Communicator& comm() { return comm_ ? *comm_ : self_; }
-
-  Backend backend_;
-  SelfComm self_;
-  std::unique_ptr<Communicator> comm_;
-  RankPlan plans_;
-  Arenas arenas_;
-  MeshComm mesh_;
-  Executor executor_;
-  int64_t vocab_size_;
+  ForwardModel model_;
   std::vector<int32_t> ids_;
   std::vector<float> row_;
 };
@@ -139,19 +88,17 @@ double uniform(uint64_t seed, int64_t index) {
 
 }  // namespace
 
-void generate(const Job& trained, const GenerateRequest& request,
+void generate(const Job& job, const GenerateRequest& request,
               const Implementations& implementations,
               const std::function<void(int32_t)>& on_token) {
-  if (const std::string why = trained.model.family().why_no_text(); !why.empty())
+  if (const std::string why = job.model.family().why_no_text(); !why.empty())
     fail_user("generate: the run in {} trained a {}, which {}", request.run_dir,
-              trained.model.family().title, why);
+              job.model.family().title, why);
   if (request.prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
   for (int32_t id : request.prompt)
-    if (id < 0 || id >= trained.model.vocabulary())
+    if (id < 0 || id >= job.model.vocabulary())
       fail_user("generate: prompt id {} is outside the vocabulary of {} ids", id,
-                trained.model.vocabulary());
-  Job job = trained;
-  job.dtype = DType::f32;  // the precision of the weight file
+                job.model.vocabulary());
   std::map<int64_t, Decoder> decoders;
   std::vector<int32_t> ids = request.prompt;
   const int64_t block = job.model.context();

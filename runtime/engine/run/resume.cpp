@@ -24,6 +24,7 @@ std::string consequence(const std::string& name, const CheckpointLabel& label, c
   if (name == "train_batch_size")
     return fmt::format("step {} takes samples {} to {}", next, first,
                        first + job.batch.train_batch - 1);
+  if (name == "dstrain.data.val_path") return "validations take the samples of the new file";
   if (name == "data" || name == "dstrain.data.val_fraction")
     return fmt::format("from step {} on samples are those of the new data, beginning at place {}",
                        next, first);
@@ -31,11 +32,13 @@ std::string consequence(const std::string& name, const CheckpointLabel& label, c
 }
 
 // Returns what differs between the checkpoint's value of a fact and its value now; nothing if they are equal, or the
-// program that saved the checkpoint did not know the fact.
+// program that saved the checkpoint did not know the fact, which has no usual value.
 std::optional<std::string> change_of(const RunFact& fact, const CheckpointLabel& label) {
-  const auto was = label.facts.find(fact.name);
-  if (was == label.facts.end() || was->second == fact.value) return {};
-  return fmt::format("{} was {} and is {}", fact.name, was->second, fact.value);
+  const auto found = label.facts.find(fact.name);
+  const std::optional<std::string> was =
+      found == label.facts.end() ? fact.usual : std::optional(found->second);
+  if (!was || *was == fact.value) return {};
+  return fmt::format("{} was {} and is {}", fact.name, *was, fact.value);
 }
 
 // Returns a line about --vocab if the text has another vocabulary than that of the run, else an empty text.
@@ -86,7 +89,8 @@ int64_t open_local_steps_of(const CheckpointLabel& label, int64_t applied_steps)
 std::map<std::string, std::string> kept_facts(const RunFacts& facts) {
   std::map<std::string, std::string> kept;
   for (const RunFact& fact : facts)
-    if (fact.change != FactChange::irrelevant) kept[fact.name] = fact.value;
+    if (fact.change != FactChange::irrelevant && fact.value != fact.usual)
+      kept[fact.name] = fact.value;
   return kept;
 }
 

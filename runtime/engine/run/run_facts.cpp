@@ -6,6 +6,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
+#include "runtime/data/file/data_files.h"
 #include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain {
@@ -17,6 +18,10 @@ class FactList {
   template <class Value>
   void add(FactChange change, std::string name, const Value& value) {
     facts_.push_back({std::move(name), fmt::format("{}", value), change});
+  }
+  // Adds a fact that a checkpoint may lack, which then has the value `usual`.
+  void add_unusual(FactChange change, std::string name, std::string value, std::string usual) {
+    facts_.push_back({std::move(name), std::move(value), change, std::move(usual)});
   }
   RunFacts take() { return std::move(facts_); }
 
@@ -70,16 +75,35 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
   return "none";
 }
 
+// Returns "3 files (a.bin, b.bin, c.bin), " of several files: their names, because they may lie elsewhere on another host.
+std::string several_files(const Dataset& dataset) {
+  const std::vector<std::string> files = dataset.files(Split::train).paths;
+  return files.size() > 1 ? names_of_files(files) + ", " : "";
+}
+
+// Returns which file is for validation.
+std::string validation_text(const Dataset& dataset) {
+  const std::vector<std::string> files = dataset.files(Split::validation).paths;
+  if (files.empty()) return "none";
+  return fmt::format("{}, {}, checksum {:016x}", names_of_files(files),
+                     counted(dataset.samples(Split::validation), "sample"),
+                     dataset.validation_fingerprint());
+}
+
 void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add(FactChange::forbidden, "vocabulary", vocabulary_text(dataset.vocabulary()));
   list.add(FactChange::forbidden, "dstrain.seed", job.seed);
   if (!job.model.family().reads_tokens()) return;  // samples are made from the seed
   list.add(FactChange::forbidden, "dstrain.data.order",
            job.data.random_order ? "random" : "sequential");
+  list.add_unusual(FactChange::forbidden, "dstrain.data.seq_len",
+                   fmt::format("{}", job.model.seq_len()),
+                   fmt::format("{}", job.model.usual_seq_len()));
   list.add(FactChange::allowed, "data",
-           fmt::format("{} training samples, checksum {:016x}", dataset.samples(Split::train),
-                       dataset.fingerprint()));
+           fmt::format("{}{} training samples, checksum {:016x}", several_files(dataset),
+                       dataset.samples(Split::train), dataset.fingerprint()));
   list.add(FactChange::allowed, "dstrain.data.val_fraction", job.data.val_fraction);
+  list.add_unusual(FactChange::allowed, "dstrain.data.val_path", validation_text(dataset), "none");
 }
 
 // Returns the tensors that an optimizer keeps for each parameter.

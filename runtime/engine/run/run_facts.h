@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct RunFact {
   std::string name;   // a key of the configuration, "data" or "vocabulary"
   std::string value;  // "4", "gelu", "1115394 bytes, checksum 7c0ffee5d00dfeed"
   FactChange change = FactChange::forbidden;
+  // The value that a run has whose checkpoint lacks the fact, and with which a checkpoint does not have it; absent: there is
+  // none.
+  std::optional<std::string> usual{};
   bool operator==(const RunFact&) const = default;
 };
 using RunFacts = std::vector<RunFact>;

@@ -89,6 +89,17 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
   return line;
 }
 
+std::string seen_line(const Job& job, int64_t samples, int64_t first, int64_t steps) {
+  const int64_t taken = first + steps * job.batch.train_batch;
+  const double times = static_cast<double>(taken) / static_cast<double>(samples);
+  const std::string all = counted(samples, "training sample");
+  const std::string seen = times < 1    ? fmt::format("{:.3g}% of {} once", times * 100, all)
+                           : times == 1 ? fmt::format("each of {} once", all)
+                                        : fmt::format("each of {} {:.4g} times", all, times);
+  return fmt::format("the run sees {}, in batches of {}{}", seen, job.batch.train_batch,
+                     first > 0 ? fmt::format("; it goes on behind sample {}", first) : "");
+}
+
 std::string memory_line(const MemoryTable& memory) {
   const auto bytes = [&](Space space) {
     return bytes_text(static_cast<double>(memory.total(space)));

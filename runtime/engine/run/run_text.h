@@ -13,6 +13,10 @@ namespace dstrain {
 // time of a step if it is long. `done`: steps done before, on resume. `threads`: of a rank.
 std::string first_line(const Job& job, const Plan& train, int64_t done, int threads);
 
+// Returns how often the run sees its training samples, of which there are so many: "the run sees each of 3921
+// training samples 2.04 times, in batches of 8". `first`: samples taken before the first of the `steps` to come.
+std::string seen_line(const Job& job, int64_t samples, int64_t first, int64_t steps);
+
 // Returns the bytes that a rank reserves in each space: "1.2 GB and 3.4 GB of the host's memory".
 std::string memory_line(const MemoryTable& memory);
 

@@ -263,11 +263,19 @@ bool Trainer::ends_epoch() const {
   return next_sample_ / samples != state_.first_sample / samples;
 }
 
+void Trainer::log_begin() const {
+  if (!root()) return;
+  log::info("{}", first_line(job_, plans_.train, state_.step, ctx_.threads));
+  const int64_t samples = dataset_.samples(Split::train);
+  if (job_.model.family().reads_tokens() && state_.step < job_.steps)
+    log::info("{}", seen_line(job_, samples, next_sample_, job_.steps - state_.step));
+}
+
 RunOutcome Trainer::run() {
   const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto begin = Clock::now();
   const int64_t first_step = state_.step;
-  if (root()) log::info("{}", first_line(job_, plans_.train, first_step, ctx_.threads));
+  log_begin();
   output_.open(progress(), resumed_);
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();

@@ -51,6 +51,7 @@ class Trainer {
     return index == 0 ? plans_.train : plans_.other[index - 1];
   }
   void record(double seconds, int64_t comm_bytes);
+  void log_begin() const;
   void validate();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;

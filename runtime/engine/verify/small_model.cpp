@@ -40,6 +40,15 @@ int64_t in_proportion(int64_t size, const ModelConfig& large, const ModelConfig&
   return std::min(size, small.width());
 }
 
+// Returns the tokens of a sample of a model with a small context: those of the model in proportion, at least half of the
+// context where the model has as many; 0, all of the context, if the model has all of its own.
+int64_t small_seq_len(const ModelConfig& model, int64_t context) {
+  const int64_t tokens = model.seq_len(), whole = model.context();
+  if (tokens == whole) return 0;
+  const int64_t half = std::max<int64_t>(context / 2, 1);
+  return std::max(std::min(tokens, half), tokens * context / whole);
+}
+
 // Returns the elements of the parameters of a model with one numbered layer, by name, and of its units.
 struct Sizes {
   std::map<std::string, double> parameters;
@@ -74,6 +83,7 @@ ModelConfig small_model(const ModelConfig& model, int64_t layers) {
   small.set_layers(std::min(model.layers(), layers));
   if (family.reads_tokens()) {
     small.set(family.context_key(), std::min(model.context(), kContext));
+    small.set_seq_len(small_seq_len(model, small.context()));
     const int64_t known = model.vocabulary();
     small.set_vocabulary(known > 0 ? std::min(known, kVocabulary) : kVocabulary);
   }

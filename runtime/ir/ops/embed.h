@@ -1,6 +1,8 @@
 // x (R,C) = token[ids] + position[t]: the position table is optional.
 #pragma once
 
+#include <algorithm>
+
 #include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
@@ -57,7 +59,10 @@ inline constexpr OpRule embed_position_grad{
           o.count(1, 1, 1, 1);
           const int64_t c = columns(o.out(0));
           o.expect(o.in(0), rows(o.in(0)) * c, o.values(o.in(0)));
-          o.expect(o.out(0), attrs_as<EmbedAttrs>(op.attrs).seq_len * c, DType::f32);
+          // Positions that no sample has get zeros.
+          const int64_t positions =
+              std::max(rows(o.out(0)), attrs_as<EmbedAttrs>(op.attrs).seq_len);
+          o.expect(o.out(0), positions * c, DType::f32);
         },
 };
 

@@ -50,7 +50,7 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
     "weight_decay_exclude": ["*.bias"], "reduce": "micro_batch")"))
           .job();
   CHECK(job.model == GptLite{2, 96, 3, 64, 0, true, true, true, 99});
-  CHECK(job.data == DataConfig{"a.txt", DataFormat::characters, "", false, 0.2});
+  CHECK(job.data == DataConfig{{"a.txt"}, "", DataFormat::characters, "", false, 0.2});
   CHECK(job.steps == 500);
   CHECK(job.seed == 7);
   CHECK(job.eval_interval == 10);
@@ -333,7 +333,41 @@ TEST_CASE("run: training without data is an error, a plan without data is none")
   CHECK(a.error() ==
         "c.json:1:1: dstrain.data.path: missing: name a text or token file, here or with --data");
   a.request.data = "x.txt";
-  CHECK(a.job().data.path == "x.txt");
+  CHECK(a.job().data.paths == std::vector<std::string>{"x.txt"});
+}
+
+TEST_CASE("run: seq_len is the tokens of a sample, at most those that the model is made for") {
+  const auto with = [](const std::string& data) {
+    return ask(ours(R"("model": {"block_size": 64}, "data": {)" + data + "}"));
+  };
+  CHECK(with("").job().model.seq_len() == 64);
+  CHECK(setting(with("").load(), "dstrain.data.seq_len").value.empty());
+  const Ask shorter = with(R"("seq_len": 24)");
+  CHECK(shorter.job().model.seq_len() == 24);
+  CHECK(shorter.job().model.context() == 64);
+  CHECK(setting(shorter.load(), "dstrain.data.seq_len").value == "24");
+  CHECK_THAT(with(R"("seq_len": 65)").error(),
+             Catch::Contains("dstrain.data.seq_len: 65 is more than dstrain.model.block_size 64"));
+}
+
+TEST_CASE("run: data are one path or several, and validation may have a file of its own") {
+  const auto with = [](const std::string& data) { return ask(ours(R"("data": {)" + data + "}")); };
+  CHECK(with(R"("path": ["a.bin", "b*.bin"])").job().data.paths ==
+        std::vector<std::string>{"a.bin", "b*.bin"});
+  CHECK_THAT(with(R"("path": ["a.bin", ""])").error(), Catch::Contains("has an empty name"));
+  CHECK_THAT(with(R"("path": "a", "val_path": "")").error(), Catch::Contains("val_path: is empty"));
+  const Ask own = with(R"("path": "a", "val_path": "v", "val_fraction": 0.3)");
+  CHECK(own.job().data.val_path == "v");
+  CHECK(own.job().data.val_fraction == 0);
+  CHECK(verdict(own.check(), "dstrain.data.val_fraction").starts_with("no_effect: "));
+}
+
+TEST_CASE("run: epochs and steps together are an error; epochs alone leave the steps open") {
+  Ask a = ask(ours(R"("steps": 7)"));
+  a.request.epochs = 2;
+  CHECK_THAT(a.error(), Catch::Contains("dstrain.steps: 7 and --epochs 2 both say"));
+  a.text = trains_with("");
+  CHECK(a.job().steps == 1);
 }
 
 TEST_CASE(

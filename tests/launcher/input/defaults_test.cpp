@@ -62,7 +62,7 @@ TEST_CASE("what a run lacks to read its data is the name of a file, or the file"
   const TempDir folder;
   Job job = job_of();
   CHECK(missing_data(job) == "--data names a file");
-  job.data.path = folder / "in.txt";
+  job.data.paths = {folder / "in.txt"};
   CHECK(missing_data(job) == folder / "in.txt is there");
   folder.write("in.txt", "text");
   CHECK(missing_data(job).empty());
@@ -82,20 +82,20 @@ TEST_CASE("a plan assumes a vocabulary where the data do not say one") {
   CHECK(settle()->line() ==
         "assumed: a vocabulary of 256, as no data file is named (--set dstrain.model.vocab_size=N "
         "gives the size)");
-  job.data.path = folder / "in.txt";
+  job.data.paths = {folder / "in.txt"};
   CHECK(settle()->why == folder / "in.txt is not there");
   CHECK(job.model.integer("vocab_size") == 256);
   job.data.format = DataFormat::tokens;
   CHECK(settle()->size == 50257);
   job.data.format = DataFormat::automatic;
-  job.data.path = folder / "in.bin";
+  job.data.paths = {folder / "in.bin"};
   CHECK(settle()->size == 50257);
-  job.data.path = folder.write("there.bin", std::string(64, '\0'));
+  job.data.paths = {folder.write("there.bin", std::string(64, '\0'))};
   CHECK(settle()->why == folder / "there.bin holds token ids");
-  job.data.path = folder.write("in.txt", "abcabcabcabcabcabc");
+  job.data.paths = {folder.write("in.txt", "abcabcabcabcabcabc")};
   CHECK_FALSE(settle());
   CHECK(job.model.integer("vocab_size") == 3);
-  job.data.path = folder.path();  // a directory is there, and no data
+  job.data.paths = {folder.path()};  // a directory is there, and no data
   CHECK_THROWS_AS(settle(), UserError);
   job.model.set("vocab_size", 7);
   CHECK_FALSE(settle_planned_vocabulary(job));

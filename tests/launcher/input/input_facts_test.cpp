@@ -42,7 +42,7 @@ TEST_CASE("where files lie is no fact, what they hold is") {
   Job job;
   job.model = GptLite{.n_layer = 1, .n_embd = 4, .n_head = 1, .block_size = 2, .vocab_size = 7};
   const auto facts_of = [&](const std::string& file) {
-    job.data.path = base + file;
+    job.data.paths = {base + file};
     return input_facts(job, *open_dataset(job));
   };
   const InputFacts facts = facts_of("1.txt");

@@ -16,6 +16,14 @@ constexpr Rule kTextData{
     },
     "honoured; no_effect for a model without tokens"};
 
+constexpr Rule kValFraction{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (facts.family->reads_tokens() && !facts.text("dstrain.data.val_path").empty())
+        return {State::no_effect, "dstrain.data.val_path is for validation, all else for training"};
+      return kTextData.judge(facts, spec, value);
+    },
+    "honoured; no_effect with dstrain.data.val_path, or for a model without tokens"};
+
 constexpr Rule kSharding{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       const std::optional<int64_t> stage = stage_of_sharding(value.text);
@@ -140,9 +148,21 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.model", .type = Type::section},
       {.key = "dstrain.data", .type = Type::section},
       {.key = "dstrain.data.path",
-       .type = Type::string,
-       .note = "required to train",
+       .type = Type::string_or_strings,
+       .note = "required to train: a file, or several of bytes or token ids as a list or as a "
+               "pattern such as data/*.bin; samples do not cross files",
        .rule = &kTextData},
+      {.key = "dstrain.data.val_path",
+       .type = Type::string,
+       .note = "a file for validation, of the data's format and vocabulary; unset: the end of the "
+               "data",
+       .rule = &kTextData},
+      {.key = "dstrain.data.seq_len",
+       .type = Type::integer,
+       .note = "tokens of a sample, at most those that the model is made for; unset: as many",
+       .rule = &kTextData,
+       .min = 1,
+       .max = 2147483647},
       {.key = "dstrain.data.format",
        .type = Type::choice,
        .fallback = "\"auto\"",
@@ -163,7 +183,7 @@ std::vector<KeySpec> dstrain() {
        .type = Type::real,
        .fallback = "0.1",
        .note = "the end of the data, kept for validation",
-       .rule = &kTextData,
+       .rule = &kValFraction,
        .min = 0,
        .max = 1,
        .open = true},

@@ -112,6 +112,25 @@ TEST_CASE("embed_position_grad sums over the samples") {
       }
 }
 
+TEST_CASE("embed_position_grad makes the rows of positions that no sample has zeros") {
+  for (DType dtype : kRunTypes)
+    for (const EmbedSizes& s : kEmbedSizes)
+      for (bool accumulate : {false, true}) {
+        const int64_t r = s.samples * s.seq_len, c = s.columns, positions = s.seq_len + 3;
+        const auto d_x = rounded(normal_values(r * c, 2), dtype);
+        const auto before = rounded(normal_values(positions * c, 3), DType::f32);
+        Call call{OpKind::embed_position_grad};
+        call.accumulate = accumulate;
+        call.attrs = EmbedAttrs{.seq_len = s.seq_len};
+        const auto d_position = run_everywhere(call, {{Shape{r, c}, dtype, d_x}},
+                                               {{Shape{positions, c}, DType::f32, before}});
+        std::vector<double> expected = accumulate ? before : std::vector<double>(before.size());
+        for (int64_t i = 0; i < r * c; ++i)
+          expected[static_cast<size_t>(i % (s.seq_len * c))] += d_x[static_cast<size_t>(i)];
+        require_close("d_position", d_position[0].values(), expected, {1e-6, 1e-6});
+      }
+}
+
 TEST_CASE(
     "the token gradient of a vocabulary of 50257 is cleared everywhere and hit where it must") {
   const int64_t v = 50257, c = 3;

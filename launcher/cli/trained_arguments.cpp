@@ -1,0 +1,70 @@
+#include "launcher/cli/trained_arguments.h"
+
+#include <limits>
+
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/option_readers.h"
+#include "runtime/core/error.h"
+
+namespace dstrain {
+
+Arguments parse_generate(const std::vector<std::string>& words) {
+  GenerateArguments a;
+  CommandLine line("generate",
+                   "Continues a prompt with a trained model. Without --prompt and --prompt_ids the "
+                   "prompt is the "
+                   "standard input.");
+  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
+              text(a.run_dir));
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
+              text(a.device));
+  line.option("--prompt", "TEXT", "the text to continue",
+              [&a](const std::string&, const std::string& value) { a.prompt = value; });
+  line.option("--prompt_ids", "1,2,3", "the token ids to continue",
+              [&a](const std::string& option, const std::string& value) {
+                a.prompt_ids = token_ids(option, value);
+              });
+  line.option("--tokens", "N", "tokens to add (200)", integer(a.tokens, 0));
+  line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
+              [&a](const std::string& option, const std::string& value) {
+                a.temperature =
+                    number_of<double>(option, value, 0, 1e6, "a number from 0 to 1000000");
+              });
+  line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
+  line.option("--top_p", "F", "draw from the likeliest that together have probability F (1)",
+              [&a](const std::string& option, const std::string& value) {
+                a.top_p = number_of<double>(option, value, std::numeric_limits<double>::min(), 1,
+                                            "a number above 0, up to 1");
+              });
+  line.option("--seed", "N", "same seed, same text (1337)",
+              [&a](const std::string& option, const std::string& value) {
+                a.seed =
+                    number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
+              });
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("generate", "--run DIR", !a.run_dir.empty());
+  if (a.prompt && a.prompt_ids)
+    fail_user("dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3");
+  return a;
+}
+
+Arguments parse_eval(const std::vector<std::string>& words) {
+  EvalArguments a;
+  CommandLine line("eval",
+                   "Prints the loss, perplexity, bits per byte and accuracy of a trained model on "
+                   "a whole file. Trains nothing.");
+  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
+              text(a.run_dir));
+  line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
+  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
+              text(a.device));
+  line.option("--logits", "FILE", "write the logits of the first window (safetensors)",
+              text(a.logits));
+  line.flag("--json", "print JSON", a.json);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("eval", "--run DIR", !a.run_dir.empty());
+  require("eval", "--data FILE", !a.data.empty());
+  return a;
+}
+
+}  // namespace dstrain

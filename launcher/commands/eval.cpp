@@ -1,0 +1,108 @@
+// dstrain eval: measures a trained model on a whole file, in this process.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "launcher/commands/commands.h"
+#include "launcher/implementations.h"
+#include "launcher/input/trained_model.h"
+#include "launcher/process/failure.h"
+#include "runtime/core/cpu.h"
+#include "runtime/core/error.h"
+#include "runtime/data/open_dataset.h"
+#include "runtime/engine/forward/evaluate.h"
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/safetensors.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::ordered_json;
+
+// A file with one tensor `logits`, which is written row by row.
+class LogitsFile {
+ public:
+  LogitsFile(const std::string& path, int64_t rows, int64_t columns)
+      : file_(file_to_replace(path)), row_bytes_(columns * size_of(DType::f32)) {
+    std::vector<SafetensorsTensor> tensors{
+        {.name = "logits", .type = {"F32", size_of(DType::f32)}, .shape = {rows, columns}}};
+    const std::string header = make_safetensors_header(tensors);
+    file_.write_at(header.data(), static_cast<int64_t>(header.size()), 0);
+    begin_ = static_cast<int64_t>(header.size());
+  }
+  void write(int64_t row, std::span<const float> logits) {
+    file_.write_at(logits.data(), row_bytes_, begin_ + row * row_bytes_);
+  }
+  void commit() { file_.commit(); }
+
+ private:
+  NewFile file_;
+  int64_t row_bytes_, begin_ = 0;
+};
+
+// Opens the file of --logits, before anything is computed.
+std::unique_ptr<LogitsFile> open_logits(const std::string& path, int64_t rows,
+                                        int64_t columns) try {
+  if (std::filesystem::is_directory(path))
+    fail_user("--logits {} is a directory: name a file", path);
+  return std::make_unique<LogitsFile>(path, rows, columns);
+} catch (const RunError& e) {
+  fail_user("--logits: {}", e.what());
+}
+
+ordered_json finite(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json json_of(const Evaluation& e) {
+  const std::optional<double> bits = e.bits_per_byte();
+  return {{"tokens", e.tokens},
+          {"bytes", e.bytes ? ordered_json(*e.bytes) : ordered_json(nullptr)},
+          {"loss", finite(e.loss)},
+          {"perplexity", finite(e.perplexity())},
+          {"bits_per_byte", bits ? finite(*bits) : ordered_json(nullptr)},
+          {"accuracy", e.accuracy()}};
+}
+
+// Returns a line for each value that is known.
+std::string text_of(const Evaluation& e) {
+  std::string text = fmt::format("{:<14}{}\n", "tokens", e.tokens);
+  const auto add = [&text](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<14}{}\n", name, value);
+  };
+  if (e.bytes) add("bytes", std::to_string(*e.bytes));
+  add("loss", fmt::format("{:.6f}", e.loss));
+  add("perplexity", fmt::format("{:.6g}", e.perplexity()));
+  if (e.bytes) add("bits_per_byte", fmt::format("{:.6f}", *e.bits_per_byte()));
+  add("accuracy", fmt::format("{:.6f}", e.accuracy()));
+  return text;
+}
+
+}  // namespace
+
+int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
+  const TrainedModel model = read_trained_model(arguments.run_dir, arguments.device, models);
+  const Job& job = model.job;
+  std::unique_ptr<TokenSource> source = open_for_model(arguments.data, job, model.vocabulary);
+  const int64_t length = std::min(job.model.seq_len(), source->tokens());
+  const int64_t ids = job.model.vocabulary();
+  const TokenWindows windows(std::move(source), length);
+  std::unique_ptr<LogitsFile> logits;
+  if (!arguments.logits.empty()) logits = open_logits(arguments.logits, length, ids);
+  const int threads = take_core_share(0, 1, threads_asked_for());
+  ForwardModel forward(job, model.place, implementations(), length, ForwardModel::Ends::with_losses,
+                       threads);
+  TakeLogits take;
+  if (logits)
+    take = [&logits](int64_t row, std::span<const float> values) { logits->write(row, values); };
+  const Evaluation result = evaluate(forward, windows, ids, take);
+  if (logits) logits->commit();
+  print_result(arguments.json ? json_of(result).dump() + "\n" : text_of(result));
+  return 0;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,59 @@
+#include "launcher/input/trained_model.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "launcher/input/run_input.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/resolved_config.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+#include "runtime/storage/checkpoint/manifest.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kLargestFile = int64_t{64} << 20;
+
+// Returns what --run names. Throws UserError if there is no model.
+ModelPlace model_place(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  ModelPlace place{directory, ""};
+  const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
+  if (checkpoint)  // RUN/checkpoints/step_N
+    place = {(fs::path(directory) / ".." / "..").lexically_normal().string(), directory};
+  if (!fs::exists(place.run_dir + "/resolved_config.json", none))
+    fail_user(
+        "--run {}: there is no {}/resolved_config.json, which every run writes: give the output "
+        "directory of a run "
+        "(its --output, or runs/<config's name>), or a checkpoint in it",
+        directory, place.run_dir);
+  if (checkpoint || fs::exists(directory + "/model.safetensors", none)) return place;
+  fail_user(
+      "--run {0}: there is no {0}/model.safetensors, which a run writes at its end: give one of "
+      "its checkpoints ({0}/checkpoints/step_N)",
+      directory);
+}
+
+}  // namespace
+
+TrainedModel read_trained_model(const std::string& run, const std::string& device,
+                                const ModelRegistry& models) {
+  TrainedModel model;
+  model.place = model_place(run);
+  const std::string job_file = model.place.run_dir + "/resolved_config.json";
+  model.job = job_from_resolved(
+      read_input_file(job_file, "the resolved configuration", kLargestFile), models, job_file);
+  const ModelFamily& family = model.job.model.family();
+  if (const std::string why = family.why_no_text(); !why.empty())
+    fail_user("{} holds a {}, which {}", run, family.title, why);
+  model.job.device = device;  // not the device of the training run
+  settle_device(model.job);
+  const std::string vocabulary_file = model.place.run_dir + "/vocab.json";
+  model.vocabulary = parse_vocabulary(
+      read_input_file(vocabulary_file, "the vocabulary", kLargestFile), vocabulary_file);
+  return model;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,107 @@
+#include "runtime/engine/forward/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "runtime/core/threads/parts.h"
+
+namespace dstrain {
+namespace {
+
+int32_t largest(std::span<const float> logits) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+// The logits of a window, and the tokens that they are to predict.
+class Predictions {
+ public:
+  Predictions(const ForwardModel& model, int64_t ids)
+      : model_(model), row_(static_cast<size_t>(ids)) {}
+
+  // Returns how many of the window's targets have the largest logit.
+  int64_t right(std::span<const int32_t> targets) {
+    if (!model_.device().is_host()) return right_of(targets, row_);
+    // The logits are in the host's memory, and reading a row is a copy of it.
+    std::vector<int64_t> sums(static_cast<size_t>(thread_count()));
+    const auto parts = static_cast<int64_t>(sums.size()),
+               rows = static_cast<int64_t>(targets.size());
+    run_parts(parts, [&](int64_t part) {
+      std::vector<float> row(row_.size());
+      for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
+        sums[static_cast<size_t>(part)] += is_right(r, targets[static_cast<size_t>(r)], row);
+    });
+    int64_t all = 0;
+    for (const int64_t sum : sums) all += sum;
+    return all;
+  }
+
+ private:
+  bool is_right(int64_t r, int32_t target, std::span<float> row) const {
+    if (target < 0) return false;
+    model_.read_logits(r, row);
+    return largest(row) == target;
+  }
+
+  int64_t right_of(std::span<const int32_t> targets, std::span<float> row) const {
+    int64_t count = 0;
+    for (size_t r = 0; r < targets.size(); ++r)
+      count += is_right(static_cast<int64_t>(r), targets[r], row);
+    return count;
+  }
+
+  const ForwardModel& model_;
+  std::vector<float> row_;
+};
+
+}  // namespace
+
+double Evaluation::perplexity() const {
+  return std::exp(loss);
+}
+
+std::optional<double> Evaluation::bits_per_byte() const {
+  if (!bytes) return std::nullopt;
+  return loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(*bytes);
+}
+
+Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t ids,
+                    const TakeLogits& take) {
+  const Program& program = model.program();
+  const TokenSource& source = windows.source();
+  const int64_t count = windows.samples(Split::validation);
+  const int64_t length = model.tensor(program.logits).shape[0];
+  Evaluation result{.tokens = source.tokens() - 1,
+                    .bytes = source.bytes_of(1, source.tokens()),
+                    .loss = 0,
+                    .right = 0};
+  std::vector<double> sums(program.losses.size());
+  std::vector<int32_t> inputs(static_cast<size_t>(length)), targets(inputs.size());
+  const InputTensor batch[] = {
+      {"ids", InputRole::token_ids, {inputs.data(), {1, length}, DType::i32}},
+      {"targets", InputRole::labels, {targets.data(), {1, length}, DType::i32}}};
+  Predictions predictions(model, ids);
+  std::vector<float> row(static_cast<size_t>(ids));
+  for (int64_t window = 0; window < count; ++window) {
+    StepState state;
+    StepContext step{.state = &state, .batch = {&windows, Split::validation, window, count}};
+    model.run(step);
+    for (size_t l = 0; l < sums.size(); ++l)
+      sums[l] += first_value<double>(model.device(), model.tensor(program.losses[l].sum));
+    windows.read(Split::validation, window, 1, batch);
+    result.right += predictions.right(targets);
+    if (window > 0 || !take) continue;
+    for (int64_t r = 0; r < std::min(length, source.tokens()); ++r) {
+      model.read_logits(r, row);
+      take(r, row);
+    }
+  }
+  windows.check_unchanged();
+  for (size_t l = 0; l < sums.size(); ++l)
+    result.loss += static_cast<double>(program.losses[l].weight) * sums[l];
+  result.loss /= static_cast<double>(result.tokens);
+  return result;
+}
+
+}  // namespace dstrain

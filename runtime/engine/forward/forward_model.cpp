@@ -1,0 +1,54 @@
+#include "runtime/engine/forward/forward_model.h"
+
+#include <utility>
+
+#include "runtime/comm/devices/device_comm.h"
+#include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
+#include "runtime/engine/run/model_state.h"
+#include "runtime/storage/checkpoint/checkpoint_load.h"
+#include "runtime/storage/weights.h"
+
+namespace dstrain {
+namespace {
+
+Job in_f32(const Job& trained) {
+  Job job = trained;
+  job.dtype = DType::f32;  // the precision of the weight file
+  return job;
+}
+
+}  // namespace
+
+ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
+                           const Implementations& implementations, int64_t seq_len, Ends ends,
+                           int threads)
+    : job_(in_f32(job)),
+      backend_(make_backend(implementations, job_.device)),
+      comm_(make_device_communicator(self_, *backend_.device)),
+      plans_((ends == Ends::with_losses ? make_eval_plan : make_decode_plan)(
+          job_, seq_len, {backend_.library, threads, {}})),
+      arenas_(plans_.memory, *backend_.device, comm(), threads),
+      mesh_(comm(), self_, {}),
+      executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {
+  StateRegister weights = ModelState(plans_.validate, arenas_, mesh_, threads).weights();
+  if (place.checkpoint.empty())
+    load_weights(place.run_dir + "/model.safetensors",
+                 mapped(std::move(weights), weight_map_of(job_.model)));
+  else
+    load_checkpoint_weights(place.checkpoint, weights);
+}
+
+void ForwardModel::read_logits(int64_t row, std::span<float> to) const {
+  const Tensor all = tensor(program().logits);
+  const auto columns = static_cast<int64_t>(to.size());
+  check(all.dtype == DType::f32 && columns <= all.shape[-1], "logits are {} {}, not {} f32",
+        name_of(all.dtype), to_string(all.shape), columns);
+  const Tensor values{
+      all.as<std::byte>() + row * all.shape[-1] * size_of(all.dtype), {columns}, all.dtype};
+  on_host(*backend_.device, values, HostAccess::read, [&](int64_t first, const Tensor& piece) {
+    std::copy_n(piece.as<const float>(), piece.elements(), to.begin() + first);
+  });
+}
+
+}  // namespace dstrain

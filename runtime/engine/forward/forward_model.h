@@ -1,0 +1,49 @@
+// ForwardModel: the forward pass of a trained model over one sample, with its own copy of the weights, in f32.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/comm/self_comm.h"
+#include "runtime/config/job.h"
+#include "runtime/engine/step/executor.h"
+#include "runtime/plan/plan.h"
+
+namespace dstrain {
+
+// The weights of a run: model.safetensors in its output directory, or a checkpoint.
+struct ModelPlace {
+  std::string run_dir, checkpoint;  // checkpoint empty: model.safetensors
+};
+
+class ForwardModel {
+ public:
+  // What follows the logits: nothing, or the losses.
+  enum class Ends { with_logits, with_losses };
+
+  // `job`: of the run. Samples have `seq_len` tokens. Throws UserError if the weights cannot be read.
+  ForwardModel(const Job& job, const ModelPlace& place, const Implementations& implementations,
+               int64_t seq_len, Ends ends, int threads);
+
+  void run(StepContext& step) { executor_.run(step); }
+  const Program& program() const { return plans_.validate.program; }
+  // Returns a buffer of the program, in the device's memory.
+  Tensor tensor(BufferId id) const { return arenas_.tensor(plans_.validate, id); }
+  Device& device() const { return *backend_.device; }
+  // Writes row `row` of the newest pass's logits to `to`, without the columns that pad the vocabulary.
+  void read_logits(int64_t row, std::span<float> to) const;
+
+ private:
+  Communicator& comm() { return comm_ ? *comm_ : self_; }
+
+  Job job_;
+  Backend backend_;
+  SelfComm self_;
+  std::unique_ptr<Communicator> comm_;
+  RankPlan plans_;
+  Arenas arenas_;
+  MeshComm mesh_;
+  Executor executor_;
+};
+
+}  // namespace dstrain
