@@ -1,6 +1,7 @@
 #include "models/registry.h"
 
 #include "models/benchmark/benchmark.h"
+#include "models/gpt2/gpt2.h"
 #include "models/gptlite/gptlite.h"
 
 namespace dstrain {
@@ -9,6 +10,7 @@ const ModelRegistry& model_registry() {
   static const ModelRegistry registry({
       &gptlite(),
       &benchmark(),
+      &gpt2(),
   });
   return registry;
 }

@@ -61,8 +61,10 @@ void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& 
 
 // The options that name the model and the data. add_config() goes before.
 void add_sources(CommandLine& line, ConfigRequest& request) {
-  line.option("--model", "NAME|FILE",
-              fmt::format("{} or a model file", request.models->types(", ")), text(request.model));
+  line.option("--model", "NAME|DIR|FILE",
+              fmt::format("{}, the folder of a model with config.json, or a model file",
+                          request.models->types(", ")),
+              text(request.model));
   line.option("--data", "PATH",
               "the training text or token file, or a pattern for token files (\"data/*.bin\")",
               text(request.data));
@@ -110,8 +112,8 @@ void add_files(CommandLine& line, ConfigRequest& request) {
   line.option("--output", "DIR",
               "where results go (runs/<config's name>, or the run that is resumed)",
               text(request.output));
-  line.option("--init_weights", "FILE|DIR",
-              "start from these weights (safetensors), or another run's",
+  line.option("--init_weights", "FILE|DIR|random",
+              "start from these weights (safetensors), or another run's, or from fresh ones",
               text(request.init_weights));
   line.option("--save_interval", "N", "steps between checkpoints; 0: none",
               integer(request.save_interval, 0));

@@ -11,6 +11,7 @@
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/file_checksum.h"
+#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 namespace {
@@ -57,8 +58,11 @@ InputFacts input_facts(const Job& job, const Dataset& dataset) {
                                              "the manifest")),
                      checkpoint.dir});
   } else if (!job.init_weights.empty()) {
-    facts.push_back(
-        {"initial weights", contents_of(job.init_weights, "the weights file"), job.init_weights});
+    for (const std::string& file : files_of_weights(job.init_weights))
+      facts.push_back({file == job.init_weights
+                           ? "initial weights"
+                           : "initial weights in " + fs::path(file).filename().string(),
+                       contents_of(file, "the weights file"), file});
   }
   return facts;
 }

@@ -17,6 +17,7 @@
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/read/model_source.h"
 #include "runtime/config/resolved_config.h"
 #include "runtime/config/text.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -34,8 +35,8 @@
 #include "runtime/storage/free_space.h"
 #include "runtime/storage/output_file.h"
 #include "runtime/storage/output_lock.h"
-#include "runtime/storage/safetensors.h"
 #include "runtime/storage/weights.h"
+#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 namespace {
@@ -124,6 +125,17 @@ void check_overwriting(const Job& job) {
         job.output, *newest);
 }
 
+// Throws UserError if the run would replace the files of its own model.
+void refuse_model_directory(const Job& job) {
+  std::error_code error;
+  if (!job.model_directory.empty() &&
+      std::filesystem::equivalent(job.model_directory, job.output, error) && !error)
+    fail_user(
+        "--output {}: the folder is that of the model, whose weights the run would replace: name "
+        "another one",
+        job.output);
+}
+
 // Returns what a weight file has of a parameter first.
 WeightPart first_part(const ModelConfig& model, const std::string& parameter) {
   for (const WeightEntry& entry : weight_map_of(model))
@@ -131,17 +143,27 @@ WeightPart first_part(const ModelConfig& model, const std::string& parameter) {
   return {.tensor = parameter};
 }
 
-// Checks the file of --init_weights. Its vocabulary may be that of another text.
+// Returns the folder of transformers' files that has the weights file; empty: none, or it is the model's.
+std::string foreign_folder(const Job& job) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path folder = fs::path(job.init_weights).parent_path();
+  const bool has_config = fs::exists(folder / kConfigJson, none);
+  return has_config && folder != job.model_directory ? folder.string() : "";
+}
+
+// Checks the file of the initial weights. Its vocabulary may be that of another text, or its model another one.
 void check_initial_weights(const Job& job) try {
-  check_weights(job.init_weights, weights_of(job.model));
+  check_weights(job.init_weights, weights_of(job.model), foreign_names_of(job.model));
 } catch (const UserError& e) {
-  const SafetensorsHeader header =
-      read_safetensors_header(InputFile(job.init_weights, "the weights file"));
+  if (const std::string folder = foreign_folder(job); !folder.empty())
+    fail_user("{}\n  --model {} takes the model that these are the weights of", e.what(), folder);
+  const WeightFiles files(job.init_weights, foreign_names_of(job.model));
   const std::optional<TokenTable> own = job.model.measures().token_table;
   const WeightPart part = own ? first_part(job.model, own->name) : WeightPart{};
-  const SafetensorsTensor* table = own ? header.find(part.tensor) : nullptr;
-  if (table == nullptr || table->shape.size() != 2 ||
-      table->shape[part.transposed ? 1 : 0] == own->rows || !job.data.vocab.empty())
+  const std::optional<WeightFiles::Found> table = own ? files.find(part.tensor) : std::nullopt;
+  if (!table || table->tensor->shape.size() != 2 ||
+      table->tensor->shape[part.transposed ? 1 : 0] == own->rows || !job.data.vocab.empty())
     throw;
   fail_user(
       "{}\n  --vocab RUN reads the text with the vocabulary of the run that has these weights",
@@ -221,7 +243,10 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job, where);
-  if (!job.init_weights.empty()) job.init_weights = weights_file(job.init_weights);
+  if (!job.init_weights.empty())
+    job.init_weights = request.init_weights
+                           ? weights_file(job.init_weights)
+                           : directory_weights(job.init_weights, "--model " + job.init_weights);
   check_name_patterns(input.loaded);
   input.dataset = open_dataset(job);
   if (job.model.family().reads_tokens() && job.model.vocabulary() == 0)
@@ -242,6 +267,7 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
     check_initial_weights(job);
   }
   check_overwriting(job);
+  refuse_model_directory(job);
   if (ranks_here > 0) check_memory_here(job, ranks_here, processes);
   if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
@@ -279,8 +305,8 @@ void check_output_directory(const std::string& directory) {
   if (problem)
     fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
               problem.message());
-  for (const char* name :
-       {"metrics.jsonl", "model.safetensors", "vocab.json", "resolved_config.json"}) {
+  for (const char* name : {"metrics.jsonl", "model.safetensors", "model.safetensors.index.json",
+                           "config.json", "vocab.json", "resolved_config.json"}) {
     const std::string file = fmt::format("{}/{}", directory, name);
     const std::filesystem::file_status there = std::filesystem::status(file, problem);
     if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))

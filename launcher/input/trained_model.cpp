@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/storage/checkpoint/manifest.h"
+#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 namespace {
@@ -29,11 +30,27 @@ ModelPlace model_place(const std::string& directory) {
         "directory of a run "
         "(its --output, or runs/<config's name>), or a checkpoint in it",
         directory, place.run_dir);
-  if (checkpoint || fs::exists(directory + "/model.safetensors", none)) return place;
+  for (const std::string_view name : {kWeightsName, kIndexName})
+    if (checkpoint || fs::exists(fs::path(directory) / name, none)) return place;
   fail_user(
       "--run {0}: there is no {0}/model.safetensors, which a run writes at its end: give one of "
       "its checkpoints ({0}/checkpoints/step_N)",
       directory);
+}
+
+// Returns the vocabulary of a run. A run of one of transformers' models on token ids has none of its own: its vocab.json is
+// the tokenizer's.
+Vocabulary vocabulary_in(const std::string& run_dir, const ModelConfig& model) {
+  const std::string file = run_dir + "/vocab.json";
+  std::error_code none;
+  if (model.family().hugging_face) {
+    std::string text;
+    if (std::filesystem::exists(file, none))
+      text = read_input_file(file, "the vocabulary", kLargestFile);
+    if (!is_vocabulary(text))
+      return {.format = DataFormat::tokens, .characters = {}, .size = model.vocabulary()};
+  }
+  return parse_vocabulary(read_input_file(file, "the vocabulary", kLargestFile), file);
 }
 
 }  // namespace
@@ -50,9 +67,7 @@ TrainedModel read_trained_model(const std::string& run, const std::string& devic
     fail_user("{} holds a {}, which {}", run, family.title, why);
   model.job.device = device;  // not the device of the training run
   settle_device(model.job);
-  const std::string vocabulary_file = model.place.run_dir + "/vocab.json";
-  model.vocabulary = parse_vocabulary(
-      read_input_file(vocabulary_file, "the vocabulary", kLargestFile), vocabulary_file);
+  model.vocabulary = vocabulary_in(model.place.run_dir, model.job.model);
   return model;
 }
 

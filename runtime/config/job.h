@@ -242,6 +242,14 @@ struct OffloadConfig {
   bool operator==(const OffloadConfig&) const = default;
 };
 
+// How a run's weights are saved at its end (dstrain.save_dtype, dstrain.max_shard_size).
+struct SaveConfig {
+  std::optional<DType> dtype;  // of all tensors; absent: that which the model's directory has
+  DType usual = DType::f32;    // of a tensor that no directory has
+  int64_t shard_bytes = 5'000'000'000;  // of a file of one of transformers' models
+  bool operator==(const SaveConfig&) const = default;
+};
+
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
@@ -303,6 +311,9 @@ struct Job {
   std::string output;                // directory
   std::string trace;                 // trace file; empty: none
   std::string init_weights, resume;  // paths; empty: not given
+  // The folder of transformers' files that the model comes from; empty: none.
+  std::string model_directory;
+  SaveConfig save;
   bool overwrite = false;            // checkpoints of another run in `output` are removed
   bool resume_with_changes = false;  // resume although settings that change the numbers differ
   // Returns the number of ranks that have the same part of the model.

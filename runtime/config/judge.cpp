@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 
@@ -112,6 +113,13 @@ class Walk {
     }
   }
 
+  // Returns whether the configuration has a wrong value of the key.
+  bool is_wrong(std::string_view key) const {
+    const Member* const member = find(*facts_.root, key);
+    const KeySpec* const spec = member ? find_key(facts_, key) : nullptr;
+    return spec && is_error(judged(std::string(key), *member, *spec).state);
+  }
+
   // Returns how to write the key at the path `key` whose own name has dots, or nothing if no section is there.
   std::string nested(const std::string& key, const std::string& name) const {
     const KeySpec* section = find_key(facts_, key.substr(0, key.rfind('.')));
@@ -135,15 +143,19 @@ class Walk {
       judgement.message += nested(key, m.key);
     else
       find_key(facts_, key, &other);
+    // Which keys there are says a type, if it is one.
+    if (key.starts_with(kModelSection))
+      for (const std::string_view type_key : {kModelType, kHuggingFaceType})
+        if (is_wrong(type_key))
+          return whole(key, m, {State::error, fmt::format("see {}", type_key), true});
     if (!other.empty()) {
       const std::string family = key.substr(0, key.find('.'));
       const std::string selected = family == "optimizer"   ? facts_.optimizer
                                    : family == "scheduler" ? facts_.scheduler
                                                            : facts_.model;
       const std::string type_key = (family == "dstrain" ? "dstrain.model" : family) + ".type";
+      if (is_wrong(type_key)) return whole(key, m, {State::error, "see " + type_key, true});
       const Member* type = find(*facts_.root, type_key);
-      if (type && is_error(judged(type_key, *type, *find_key(facts_, type_key)).state))
-        return whole(key, m, {State::error, "see " + type_key, true});
       const bool auto_type = selected.empty() && type && type->value.is_auto();
       if (auto_type && m.value.is_auto()) return whole(key, m, {State::no_effect, "unset"});
       judgement = {
@@ -187,13 +199,15 @@ class Walk {
   }
 
   void leaf(const std::string& key, const Member& m, const KeySpec& spec) {
-    const Judgement judgement = judged(key, m, spec);
+    const bool no_model = key == kModelSectionName && !merged_.model_error.empty();
+    const Judgement judgement =
+        no_model ? Judgement{State::error, merged_.model_error} : judged(key, m, spec);
     add(key, m, judgement);
     if (holds_keys(spec)) inside(key, m.value, judgement);
   }
 
   static bool holds_keys(const KeySpec& spec) {
-    return spec.type == Type::section || spec.type == Type::opaque;
+    return spec.type == Type::section || spec.type == Type::opaque || spec.type == Type::any;
   }
 
   // Returns the verdict on a key by its own value.

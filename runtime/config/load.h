@@ -23,6 +23,9 @@ struct Setting {
 };
 using Settings = std::vector<Setting>;  // in the order in which they were read
 
+// The value of --init_weights that asks for fresh weights where the model has some.
+inline constexpr std::string_view kFreshWeights = "random";
+
 // The options of the command line that the configuration depends on; an absent one was not given.
 struct ConfigRequest {
   const ModelRegistry* models =
@@ -57,6 +60,8 @@ struct LoadedConfig {
   // With errors: the options with which the configuration trains, "it trains with --ignore amp", or what they leave to
   // mend; empty: none is known.
   std::string way_on;
+  // The text of config.json in the output directory; empty: the model is not one of transformers'.
+  std::string config_json;
   // The file names no batch size: the micro-batch is the default, which may be made smaller to fit.
   bool default_batch = false;
 

@@ -33,6 +33,7 @@ Job job_from_resolved(const std::string& text, const ModelRegistry& models,
   request.path = source;
   Merged merged;
   merged.names.file = source;
+  merged.models = &models;
   merged.root.kind = Node::Kind::object;
   Node tree;
   try {
@@ -54,6 +55,8 @@ Job job_from_resolved(const std::string& text, const ModelRegistry& models,
       request.output = node.text;
     } else if (m.key == "run.init_weights") {
       request.init_weights = node.text;
+    } else if (m.key == "run.model_directory") {
+      merged.model_directory = node.text;
     } else if (m.key == "run.resume") {
       request.resume = node.text;
     } else if (m.key == "run.overwrite") {

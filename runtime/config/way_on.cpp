@@ -10,6 +10,7 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/shell_quote.h"
 #include "runtime/config/solve/solve.h"
@@ -93,6 +94,10 @@ Answer first_answer(const Verdict& v, const Asked& asked) {
   const bool in_file =
       member ? member->place.source == Source::file || member->place.source == Source::model_file
              : v.line > 0 && v.state == State::unknown;
+  // Without a field of config.json, or with its type ignored, it would be another model than the one that has the weights.
+  if (member && member->place.source == Source::model_file &&
+      (v.state == State::refused || v.state == State::not_yet || v.key == kHuggingFaceType))
+    return {};
   if (in_file) return member ? answer_value(v, *member, asked) : ignoring(v.key);
   // A key that is missing: the section goes on without itself.
   return member || v.key.starts_with("dstrain.") || section_of(v.key).empty()

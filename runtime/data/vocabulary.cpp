@@ -131,6 +131,13 @@ std::string vocabulary_json(const Vocabulary& vocabulary) {
   return root.dump() + "\n";
 }
 
+bool is_vocabulary(std::string_view text) {
+  const json root = json::parse(text, nullptr, false);
+  if (!root.is_object()) return false;
+  const auto format = root.find("format");
+  return format != root.end() && format->is_string();
+}
+
 Vocabulary parse_vocabulary(std::string_view text, const std::string& source) try {
   const json root = json::parse(text);
   const std::string format = root.at("format").get<std::string>();

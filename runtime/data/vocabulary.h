@@ -31,6 +31,9 @@ std::string character_text(uint32_t code);
 
 std::string vocabulary_json(const Vocabulary& vocabulary);
 
+// Returns whether the text may be that of vocabulary_json, and is not the vocab.json of a tokenizer, which gives tokens ids.
+bool is_vocabulary(std::string_view text);
+
 // Throws UserError, which names `source`, if the text is not that of vocabulary_json.
 Vocabulary parse_vocabulary(std::string_view text, const std::string& source);
 

@@ -242,6 +242,15 @@ BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double
               {{.name = fresh("lse"), .shape = {in[0] / seq_len, heads, seq_len}}});
 }
 
+BufferId Builder::dropout(BufferId x, int64_t seq_len, double dropout) {
+  const uint32_t site = next_site_++;
+  if (!options_.training || dropout == 0) return x;
+  const DropoutAttrs attrs{
+      .dropout = static_cast<float>(dropout), .site = site, .seq_len = seq_len};
+  return emit(OpKind::dropout_grad, attrs, {x},
+              activation_buffer("dropped", program_.at(x).shape, x));
+}
+
 BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout) {
   const DropoutAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
                            .site = next_site_++,

@@ -93,6 +93,8 @@ class Builder {
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);
+  // Returns dropout(x): x itself outside training, and where the probability is 0.
+  BufferId dropout(BufferId x, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);
   // Adds a loss (and in training the logits' gradient, in place). `classes`: columns of the logits that count; 0: all.
   // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one

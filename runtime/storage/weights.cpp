@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <optional>
+#include <span>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 
 #include "runtime/core/convert_floats.h"
@@ -14,8 +14,9 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/core/step_rules.h"
-#include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/mismatches.h"
+#include "runtime/storage/weight_layout.h"
+#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 namespace {
@@ -31,31 +32,31 @@ bool loadable(std::string_view type) {
   return type == "F32" || type == "F16" || type == "BF16";
 }
 
-void check_header(const SafetensorsHeader& header, const std::vector<FileTensor>& want,
-                  const std::string& path) {
+void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want) {
   std::vector<std::string> mismatches;
   std::unordered_set<std::string_view> known;
   for (const FileTensor& wanted : want) {
     known.insert(wanted.name);
-    const SafetensorsTensor* t = header.find(wanted.name);
-    if (!t)
+    const std::optional<WeightFiles::Found> found = files.find(wanted.name);
+    if (!found)
       mismatches.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
-    else if (t->shape != dims_of(wanted.shape))
+    else if (const SafetensorsTensor& t = *found->tensor; t.shape != dims_of(wanted.shape))
       mismatches.push_back(fmt::format("{} has shape ({}), expected {}", wanted.name,
-                                       fmt::join(t->shape, ", "), to_string(wanted.shape)));
-    else if (!loadable(t->type.name))
+                                       fmt::join(t.shape, ", "), to_string(wanted.shape)));
+    else if (!loadable(t.type.name))
       mismatches.push_back(
-          fmt::format("{} is {}, expected F32, F16 or BF16", wanted.name, t->type.name));
+          fmt::format("{} is {}, expected F32, F16 or BF16", wanted.name, t.type.name));
   }
-  for (const SafetensorsTensor& t : header.tensors)
-    if (!known.contains(t.name))
+  files.for_each([&](const SafetensorsTensor& t, const std::string& name) {
+    if (!known.contains(t.name) && !known.contains(name))
       mismatches.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
                                        fmt::join(t.shape, ", ")));
+  });
   if (mismatches.empty()) return;
   fail_user(
       "the weights in {} do not fit the model (mismatches: {}); give a file of the same model, or "
       "change the model section:\n  {}",
-      path, mismatches.size(), listed(mismatches));
+      files.path(), mismatches.size(), listed(mismatches));
 }
 
 // Reads 16-bit elements from byte `at` and converts them to f32 in `to`.
@@ -72,44 +73,69 @@ void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, in
   }
 }
 
-// Reads tensors of a weight file, which have been checked.
+// Reads tensors of weight files, which have been checked.
 class TensorReader {
  public:
-  TensorReader(const InputFile& file, const SafetensorsHeader& header, const WeightLayout& layout)
-      : file_(file), layout_(layout) {
-    for (const FileTensor& tensor : layout.tensors()) tensors_.push_back(header.find(tensor.name));
+  TensorReader(const WeightFiles& files, const WeightLayout& layout) : layout_(layout) {
+    for (const FileTensor& tensor : layout.tensors()) tensors_.push_back(*files.find(tensor.name));
   }
 
   // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the layout.
   void read(size_t weight, int64_t begin, int64_t count, float* to) {
-    for (const FileRun& run : layout_.runs(weight, begin, count)) {
-      float* const first = to + (run.begin - begin);
+    const std::vector<FileRun> runs = layout_.runs(weight, begin, count);
+    for (size_t i = 0; i < runs.size();) {
+      const FileRun& run = runs[i];
       if (run.stride == 1) {
-        read_run(run, first);
+        read_elements(run.tensor, run.at, run.count, to + (run.begin - begin));
+        ++i;
         continue;
       }
-      together_.resize(static_cast<size_t>(run.count));
-      read_run(run, together_.data());
-      for (int64_t i = 0; i < run.count; ++i)
-        first[i * run.stride] = together_[static_cast<size_t>(i)];
+      // Columns of the weight that follow each other in the file are read together.
+      size_t end = i;
+      int64_t elements = 0;
+      while (end < runs.size() && runs[end].tensor == run.tensor &&
+             runs[end].stride == run.stride && runs[end].at == run.at + elements &&
+             (end == i || elements < kTogether))
+        elements += runs[end++].count;
+      together_.resize(static_cast<size_t>(elements));
+      read_elements(run.tensor, run.at, elements, together_.data());
+      scatter({runs.data() + i, end - i}, to - begin);
+      i = end;
     }
   }
 
  private:
-  void read_run(const FileRun& run, float* to) {
-    const SafetensorsTensor& t = *tensors_[run.tensor];
-    const int64_t at = t.begin + run.at * t.type.bytes;
-    if (t.type.bytes == 4)
-      file_.read_at(to, 4 * run.count, at);
-    else
-      read_widened(file_, t.type.name == "BF16", at, to, run.count, scratch_);
+  static constexpr int64_t kTogether = int64_t{1} << 18;  // elements
+
+  // Writes together_, which has the elements of `columns` one after the other, to their places in the weight. It works
+  // through all columns for a few rows at a time, so that it writes whole cache lines.
+  void scatter(std::span<const FileRun> columns, float* weight) const {
+    constexpr int64_t kRows = 16;
+    int64_t most = 0;
+    for (const FileRun& run : columns) most = std::max(most, run.count);
+    for (int64_t first = 0; first < most; first += kRows) {
+      const float* from = together_.data();
+      for (const FileRun& run : columns) {
+        const int64_t last = std::min(first + kRows, run.count);
+        for (int64_t i = first; i < last; ++i) weight[run.begin + i * run.stride] = from[i];
+        from += run.count;
+      }
+    }
   }
 
-  const InputFile& file_;
+  void read_elements(size_t tensor, int64_t first, int64_t count, float* to) {
+    const auto& [file, t] = tensors_[tensor];
+    const int64_t at = t->begin + first * t->type.bytes;
+    if (t->type.bytes == 4)
+      file->read_at(to, 4 * count, at);
+    else
+      read_widened(*file, t->type.name == "BF16", at, to, count, scratch_);
+  }
+
   const WeightLayout& layout_;
-  std::vector<const SafetensorsTensor*> tensors_;
+  std::vector<WeightFiles::Found> tensors_;
   std::vector<uint16_t> scratch_;
-  std::vector<float> together_;  // a run of elements that are apart in the weight
+  std::vector<float> together_;  // elements that are apart in the weight
 };
 
 // Throws UserError if a weight is not finite: the run would fail in its first step, with a misleading message.
@@ -126,26 +152,11 @@ void check_numbers(const float* values, int64_t count, int64_t first, const std:
 
 }  // namespace
 
-std::string weights_file(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  if (!fs::is_directory(path, none)) return path;
-  const fs::path directory(path), file = directory / "model.safetensors";
-  if (fs::exists(file, none)) return file.string();
-  std::string_view advice = "name a file of weights, or the output directory of a finished run";
-  if (fs::exists(directory / kManifestName, none))
-    advice = "it is a checkpoint: --resume goes on from it";
-  else if (fs::exists(directory / "model.safetensors.index.json", none))
-    advice = "its weights are divided over several files: join them in one";
-  fail_user("--init_weights {}: the directory holds no model.safetensors; {}", path, advice);
-}
-
-void load_weights(const std::string& path, const StateRegister& want) {
-  const InputFile file(path, "the weights file");
-  const SafetensorsHeader header = read_safetensors_header(file);
+void load_weights(const std::string& path, const StateRegister& want, const ForeignNames& names) {
+  const WeightFiles files(path, names);
   const WeightLayout layout(want);
-  check_header(header, layout.tensors(), path);
-  TensorReader tensors(file, header, layout);
+  check_tensors(files, layout.tensors());
+  TensorReader tensors(files, layout);
   std::vector<float> wide;
   for (size_t weight = 0; weight < want.size(); ++weight) {
     const StateEntry& entry = want[weight];
@@ -170,6 +181,7 @@ void load_weights(const std::string& path, const StateRegister& want) {
         convert_floats({wide.data(), {here}, DType::f32}, {values + done * element, {here}, dtype});
       }
     };
+    if (count == 0) continue;
     if (!entry.device)
       read_piece(0, entry.local.as<std::byte>(), count * element);
     else
@@ -178,48 +190,8 @@ void load_weights(const std::string& path, const StateRegister& want) {
   }
 }
 
-void check_weights(const std::string& path, const StateRegister& want) {
-  check_header(read_safetensors_header(InputFile(path, "the weights file")),
-               WeightLayout(want).tensors(), path);
-}
-
-WeightsWriter::WeightsWriter(const std::string& path, const StateRegister& weights)
-    : file_(path), layout_(weights) {
-  for (const FileTensor& tensor : layout_.tensors())
-    tensors_.push_back({.name = tensor.name, .type = {"F32", 4}, .shape = dims_of(tensor.shape)});
-  for (size_t i = 0; i < weights.size(); ++i)
-    slots_[weights[i].name] = {.index = i, .elements = weights[i].global_shape.elements()};
-  const std::string head = make_safetensors_header(tensors_);
-  file_.write_at(head.data(), static_cast<int64_t>(head.size()), 0);
-}
-
-void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& values) {
-  const auto found = slots_.find(name);
-  check(found != slots_.end(), "the weight file {} has no tensor {}", file_.path(), name);
-  Slot& slot = found->second;
-  const int64_t count = values.elements();
-  check(values.dtype == DType::f32, "{} is written as {}, expected f32", name,
-        name_of(values.dtype));
-  check(begin >= 0 && begin + count <= slot.elements, "slice [{}, {}) of {} is outside of it",
-        begin, begin + count, name);
-  for (const FileRun& run : layout_.runs(slot.index, begin, count)) {
-    const float* from = values.as<const float>() + (run.begin - begin);
-    if (run.stride > 1) {
-      together_.resize(static_cast<size_t>(run.count));
-      for (int64_t i = 0; i < run.count; ++i)
-        together_[static_cast<size_t>(i)] = from[i * run.stride];
-      from = together_.data();
-    }
-    file_.write_at(from, 4 * run.count, tensors_[run.tensor].begin + 4 * run.at);
-  }
-  slot.written += count;
-}
-
-void WeightsWriter::finish() {
-  for (const auto& [name, slot] : slots_)
-    check(slot.written == slot.elements, "{} of {} elements of {} were written to {}", slot.written,
-          slot.elements, name, file_.path());
-  file_.commit();
+void check_weights(const std::string& path, const StateRegister& want, const ForeignNames& names) {
+  check_tensors(WeightFiles(path, names), WeightLayout(want).tensors());
 }
 
 }  // namespace dstrain

@@ -81,7 +81,9 @@ TEST_CASE("load: options out of range name themselves") {
   CHECK(a.error() == "--output: expected the name of a directory, found nothing");
   a = ask(trains_with(""));
   a.request.model = "gpt3";
-  CHECK(a.error() == "--model gpt3: expected gptlite, benchmark or a file that ends in .json");
+  CHECK(a.error() ==
+        "--model gpt3: expected gptlite, benchmark, gpt2, the folder of a model with config.json, "
+        "or a file that ends in .json");
   const TempDir dir;
   a.request.model = dir / "m.json";
   CHECK(a.error() ==

@@ -73,7 +73,7 @@ std::vector<double> Run::column(const std::string& key) const {
 }
 
 Run train(const Case& golden, const json& config, const ScratchFolder& scratch,
-          const std::string& label, const std::vector<std::string>& arguments) {
+          const std::string& label, const std::vector<std::string>& arguments, Start start) {
   const fs::path folder = scratch.path() / label;
   fs::create_directories(folder);
   json written = config;
@@ -92,7 +92,8 @@ Run train(const Case& golden, const json& config, const ScratchFolder& scratch,
   };
   if (!given("--device")) words.insert(words.end(), {"--device", "cpu"});
   words.insert(words.end(), {"--config", (folder / "config.json").string()});
-  if (!given("--resume")) words.insert(words.end(), {"--init_weights", weights.string()});
+  if (start == Start::weights && !given("--resume"))
+    words.insert(words.end(), {"--init_weights", weights.string()});
   words.insert(words.end(), {"--output", run.output.string()});
   words.insert(words.end(), golden.data.begin(), golden.data.end());
   words.insert(words.end(), arguments.begin(), arguments.end());

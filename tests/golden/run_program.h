@@ -48,9 +48,13 @@ struct Run {
   std::vector<double> column(const std::string& key) const;
 };
 
+// What a run starts from: the case's initial weights, or what its arguments say.
+enum class Start { weights, model };
+
 // Trains `config` from the case's initial weights, with the extra arguments, and writes everything to
 // scratch/<label>. Throws std::runtime_error with the program's output if its exit status is not 0.
 Run train(const Case& golden, const nlohmann::json& config, const ScratchFolder& scratch,
-          const std::string& label, const std::vector<std::string>& arguments = {});
+          const std::string& label, const std::vector<std::string>& arguments = {},
+          Start start = Start::weights);
 
 }  // namespace dstrain::golden

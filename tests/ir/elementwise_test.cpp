@@ -77,6 +77,21 @@ TEST_CASE("the residual's gradient passes add_dropout as it is; h's is dropped w
   CHECK(t.backward_ops(op).empty());
 }
 
+TEST_CASE("the gradient of dropout is dropout by the same mask") {
+  OneOp t;
+  const Instruction op{.op = OpKind::dropout_grad,
+                       .attrs = DropoutAttrs{.dropout = 0.1f, .site = 3, .seq_len = 5},
+                       .reads = {t.parameter({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"dropout_grad"});
+  CHECK(t.program.instructions[0].attrs == op.attrs);
+  CHECK(t.backward_ops({.op = OpKind::dropout_grad,
+                        .attrs = op.attrs,
+                        .reads = {t.run({10, 6})},
+                        .writes = {t.run({10, 6})}})
+            .empty());
+}
+
 TEST_CASE("dropout_grad and add keep shape and dtype") {
   OneOp t(DType::f16);
   const BufferId a = t.run({10, 6});

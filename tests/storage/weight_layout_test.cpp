@@ -6,6 +6,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/storage/weights.h"
+#include "runtime/storage/weights/weights_writer.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "runtime/core/error.h"
+#include "runtime/storage/weights/weight_files.h"
+#include "runtime/storage/weights/weights_writer.h"
 #include "tests/storage/file_limit.h"
 #include "tests/support/temp_dir.h"
 
@@ -234,7 +236,8 @@ TEST_CASE("a directory stands for the model.safetensors in it; what else it may 
       holds_none + "name a file of weights, or the output directory of a finished run");
   dir.write("model.safetensors.index.json", "{}");
   CHECK_THROWS_WITH(weights_file(dir.path()),
-                    holds_none + "its weights are divided over several files: join them in one");
+                    holds_none + "its weights are divided over several files: --model " +
+                        dir.path() + " takes them");
   dir.write("manifest.json", "{}");
   CHECK_THROWS_WITH(weights_file(dir.path()),
                     holds_none + "it is a checkpoint: --resume goes on from it");

@@ -11,11 +11,13 @@
 #include "launcher/hosts/start/agents.h"
 #include "launcher/implementations.h"
 #include "launcher/process/program_path.h"
+#include "runtime/config/read/model_source.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/file_checksum.h"
+#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 
@@ -64,7 +66,12 @@ json input_files(const RunInput& input, const std::string& config) {
   for (const Split split : {Split::train, Split::validation})
     for (const std::string& path : input.dataset->files(split).paths)
       paths.emplace_back(path, "the data file");
-  paths.emplace_back(job.init_weights, "the weights file");
+  if (!job.model_directory.empty())
+    paths.emplace_back(fmt::format("{}/{}", job.model_directory, kConfigJson),
+                       "the model's configuration");
+  if (!job.init_weights.empty())
+    for (const std::string& file : files_of_weights(job.init_weights))
+      paths.emplace_back(file, "the weights file");
   for (const auto& [path, what] : paths)
     if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path, what)}});
   return files;

@@ -109,6 +109,8 @@ bool fits(const KeySpec& spec, const Node& node) {
     case Type::section:
     case Type::opaque:
       return node.is(Kind::object);
+    case Type::any:
+      return true;
   }
   return false;
 }
@@ -216,6 +218,8 @@ std::string expectation(const KeySpec& spec, bool whole) {
     case Type::section:
     case Type::opaque:
       return "a section { }";
+    case Type::any:
+      return "any value";
   }
   return "";
 }

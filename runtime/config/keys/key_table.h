@@ -37,6 +37,7 @@ enum class Type : uint8_t {
   bytes,            // an integer, or text with a unit: "2GB"
   section,          // object whose keys are in the table
   opaque,           // object whose members are not checked
+  any,              // any value, which is not checked
 };
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();

@@ -10,6 +10,7 @@
 
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/model/fact_change.h"
+#include "runtime/config/model/hugging_face.h"
 #include "runtime/config/model/measures.h"
 #include "runtime/config/model/model_config.h"
 #include "runtime/config/model/weight_map.h"
@@ -20,7 +21,11 @@ namespace dstrain {
 
 class Builder;  // runtime/ir/builder.h
 
-inline constexpr std::string_view kModelSection = "dstrain.model.";
+inline constexpr std::string_view kModelSectionName = "dstrain.model",
+                                  kModelSection = "dstrain.model.";
+// The keys that name the family: this program's, and config.json's.
+inline constexpr std::string_view kModelType = "dstrain.model.type",
+                                  kHuggingFaceType = "dstrain.model.model_type";
 
 // A key of section dstrain.model.
 struct ModelKey {
@@ -71,6 +76,8 @@ struct ModelFamily {
   ModelMeasures (*measure)(const ModelConfig&) = nullptr;
   // Returns how weight files have the parameters; null: each is the tensor of its name. The vocabulary may be unknown.
   WeightMap (*weight_map)(const ModelConfig&) = nullptr;
+  // Of a family of transformers' models, whose directories it reads and writes.
+  std::optional<HuggingFace> hugging_face = std::nullopt;
 
   // Returns the input with this role, or null.
   const ModelInput* input(InputRole role) const;
@@ -92,6 +99,14 @@ void check_inputs(const ModelFamily& family);
 inline WeightMap weight_map_of(const ModelConfig& model) {
   const auto map = model.family().weight_map;
   return map ? map(model) : WeightMap{};
+}
+
+// Returns what files of others have otherwise than the map says.
+inline ForeignNames foreign_names_of(const ModelConfig& model) {
+  const std::optional<HuggingFace>& hub = model.family().hugging_face;
+  if (!hub) return {};
+  return {std::string(hub->prefix),
+          hub->ignored ? hub->ignored(model) : std::vector<std::string>{}};
 }
 
 // Returns "dstrain.model.depth" for "depth".

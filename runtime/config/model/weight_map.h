@@ -26,4 +26,11 @@ struct WeightEntry {
 // A parameter without an entry is the tensor of its name.
 using WeightMap = std::vector<WeightEntry>;
 
+// What weight files of other programs may have otherwise.
+struct ForeignNames {
+  std::string prefix = {};  // of names, which all tensors of a file may lack
+  std::vector<std::string> ignored =
+      {};  // patterns of names, without the prefix, that nothing reads
+};
+
 }  // namespace dstrain

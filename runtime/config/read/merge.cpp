@@ -8,6 +8,7 @@
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/model/registry.h"
+#include "runtime/config/read/model_source.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -100,24 +101,22 @@ void apply_recompute(Node& root, const std::string& text) {
   put_or_fail(root, option, "dstrain.recompute", std::move(value));
 }
 
-Node model_section(const std::string& model, const ModelRegistry& models, SourceNames& names) {
-  if (models.find(model)) {
-    Node section;
-    section.kind = Node::Kind::object;
-    section.place = kCommandLine;
-    put(section, "type", text_node(model, kCommandLine));
-    return section;
-  }
-  if (model.size() < 5 || model.substr(model.size() - 5) != ".json")
-    fail_user("--model {}: expected {} or a file that ends in .json", printable(model),
-              models.types(", "));
-  names.model_file = model;
-  try {
-    return read_config(read_input_file(model, "the model file", kMaxConfigBytes),
-                       Source::model_file);
-  } catch (const SyntaxError& e) {
-    fail_user("{}:{}:{}: {}", model, e.line, e.column, e.what());
-  }
+// Replaces the section of the model by the one that `name` names.
+void apply_model(Merged& merged, const std::string& name, std::string_view option,
+                 SourcePlace place, const ModelRegistry& models) {
+  ModelSource source = read_model(name, option, place, models);
+  put_or_fail(merged.root, "--model", kModelSectionName, std::move(source.section));
+  merged.names.model_file = std::move(source.file);
+  merged.model_text = std::move(source.text);
+  merged.model_directory = std::move(source.directory);
+}
+
+// Returns the family that a section in config.json's form has; null: none, or it has another form.
+const ModelFamily* hugging_face_family(const Node& section, const ModelRegistry& models) {
+  const Member* const type = section.member("model_type");
+  if (!type || section.member("type")) return nullptr;
+  const ModelFamily* const family = models.find(lower_case(type->value.text));
+  return family && family->hugging_face ? family : nullptr;
 }
 
 }  // namespace
@@ -168,9 +167,18 @@ Merged merge(const ConfigRequest& request) {
   merged.root = read_config(read_input_file(request.path, "the configuration", kMaxConfigBytes),
                             Source::file);
   Node& root = merged.root;
-  if (request.model)
-    put_or_fail(root, "--model", "dstrain.model",
-                model_section(*request.model, *request.models, merged.names));
+  merged.models = request.models;
+  if (request.model) {
+    apply_model(merged, *request.model, "--model ", kCommandLine, *request.models);
+  } else if (const Member* m = find(root, kModelSectionName);
+             m && m->value.is(Node::Kind::string) && !m->value.is_auto()) {
+    const std::string name = m->value.text;
+    try {
+      apply_model(merged, name, "", m->value.place, *request.models);
+    } catch (const UserError& e) {
+      merged.model_error = e.what();
+    }
+  }
   for (const std::string& set : request.sets) apply_set(root, set);
   if (request.data)
     put_or_fail(root, "--data", "dstrain.data.path", text_node(*request.data, kCommandLine));
@@ -211,6 +219,13 @@ Node canonical(const Merged& merged) {
       sharding && !find(result, "zero_optimization.stage"))
     if (const auto stage = stage_of_sharding(sharding->value.text))
       put(result, "zero_optimization.stage", integer_node(*stage, sharding->place));
+  if (const Member* model = find(root, kModelSectionName); model && merged.models)
+    if (const ModelFamily* family = hugging_face_family(model->value, *merged.models)) {
+      Node section = model->value;
+      put(section, "type", model->value.member("model_type")->value);
+      if (family->hugging_face->normalise) family->hugging_face->normalise(section);
+      put(result, kModelSectionName, std::move(section));
+    }
   for (const KeySpec& spec : common_keys()) {
     if (spec.alias.empty() || spec.type == Type::section) continue;
     const Member* old = find(root, spec.key);

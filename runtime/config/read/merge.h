@@ -34,6 +34,12 @@ struct Merged {
   Node root;
   SourceNames names;
   std::map<std::string, Ignored> ignored;  // by dotted key
+  const ModelRegistry* models = nullptr;
+  // The text of the file that has the section dstrain.model, and the folder of transformers' files that it is in; empty:
+  // there is none.
+  std::string model_text, model_directory;
+  std::string
+      model_error;  // why there is no model that the file names by a text; empty: there is one, or none is named
 };
 
 // Reads the file of `request` and applies the options: --model replaces the model section, --set changes
@@ -41,8 +47,8 @@ struct Merged {
 // everything else that cannot be read.
 Merged merge(const ConfigRequest& request);
 
-// Returns the tree without ignored keys, with old key names replaced by the current ones and old forms
-// (zero_optimization: true) by the current forms.
+// Returns the tree without ignored keys, with old key names replaced by the current ones, old forms
+// (zero_optimization: true) by the current forms, and config.json's form of a model by that of its family's keys.
 Node canonical(const Merged& merged);
 
 }  // namespace dstrain

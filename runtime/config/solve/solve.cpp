@@ -8,6 +8,7 @@
 
 #include "runtime/config/judge.h"
 #include "runtime/config/keys/coerce.h"
+#include "runtime/config/model/config_json.h"
 #include "runtime/config/solve/check_sizes.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/solve_batch.h"
@@ -37,6 +38,20 @@ std::string run_folder_of(const std::string& resume) {
   return folder.string();
 }
 
+// Records and returns where the run's first weights are: the file or folder that --init_weights names, or the model's own
+// folder; empty: fresh weights.
+std::string solve_weights(const Job& job, Values& values, const ConfigRequest& request) {
+  constexpr std::string_view key = "run.init_weights";
+  if (!request.init_weights && job.resume.empty() && !job.model_directory.empty()) {
+    values.record(key, json_text(std::string_view(job.model_directory)), "derived: the model's");
+    return job.model_directory;
+  }
+  const std::string given = request.init_weights.value_or("");
+  values.record(key, json_text(std::string_view(given)),
+                request.init_weights ? "--init_weights" : "default");
+  return given == kFreshWeights ? "" : given;
+}
+
 void solve_command_line(Job& job, Values& values, const ConfigRequest& request) {
   const auto option = [&](const std::optional<std::string>& value, const std::string& name,
                           const std::string& fallback) {
@@ -50,8 +65,8 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
     values.record("run." + name, given ? "true" : "false", given ? "--" + name : "default");
     return given;
   };
-  job.init_weights = option(request.init_weights, "init_weights", "");
   job.resume = option(request.resume, "resume", "");
+  job.init_weights = solve_weights(job, values, request);
   job.overwrite = flag(request.overwrite, "overwrite");
   job.resume_with_changes = flag(request.resume_with_changes, "resume_with_changes");
   if (!job.resume.empty() && !request.output) {
@@ -108,6 +123,10 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   job.ranks = static_cast<int>(request.ranks.value_or(1));
   values.record("run.ranks", std::to_string(job.ranks),
                 request.ranks ? request.ranks_origin : "default");
+  job.model_directory = merged.model_directory;
+  if (!job.model_directory.empty())
+    values.record("run.model_directory", json_text(std::string_view(job.model_directory)),
+                  where(merged.names, find(merged.root, "dstrain.model")->place, "dstrain.model"));
   solve_command_line(job, values, request);
   job.pipeline = solve_pipeline(values, diagnostics, request.ranks, request.ranks_origin);
   std::optional<int64_t> data_ranks = request.ranks;
@@ -143,6 +162,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
     if (s.origin.substr(0, 4) == "auto")
       diagnostics.explain(s.key, fmt::format("{} ({})", s.value, s.origin));
   judge_ignored(merged, loaded.verdicts);
+  loaded.config_json = config_json(merged, job);
   diagnostics.finish();
   return loaded;
 }

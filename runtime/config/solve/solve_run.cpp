@@ -45,7 +45,7 @@ void solve_model(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
       m.set(key.name(), value_of(key.spec, v));
     }
   }
-  if (!family.problem) return;
+  if (!family.problem || diagnostics.stopped({kModelType, kHuggingFaceType})) return;
   if (const std::optional<KeyProblem> problem = family.problem(m)) report(*problem, v, diagnostics);
 }
 
@@ -228,6 +228,20 @@ int64_t solve_steps(Values& v, Diagnostics& diagnostics, const ConfigRequest& re
   return 1;
 }
 
+DType dtype_named(std::string_view name) {
+  if (name == "fp16" || name == "float16") return DType::f16;
+  return name == "bf16" || name == "bfloat16" ? DType::bf16 : DType::f32;
+}
+
+SaveConfig solve_save(Values& v) {
+  SaveConfig save;
+  if (v.given("dstrain.save_dtype")) save.dtype = dtype_named(v.text("dstrain.save_dtype", "", ""));
+  for (const std::string_view key : {kOldDtypeOfFiles, kDtypeOfFiles})
+    if (v.given(key)) save.usual = dtype_named(v.text(key, "", ""));
+  save.shard_bytes = v.integer("dstrain.max_shard_size");
+  return save;
+}
+
 }  // namespace
 
 void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts,
@@ -258,6 +272,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.save_interval = values.integer("dstrain.save_interval");
   job.keep_last = values.integer("dstrain.keep_last");
   job.keep_every = values.integer("dstrain.keep_every");
+  job.save = solve_save(values);
   job.save_last = values.flag("dstrain.save_last");
   job.save_required = values.flag("dstrain.save_required");
   job.max_skipped_steps = values.integer("dstrain.max_skipped_steps");

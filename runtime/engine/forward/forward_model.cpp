@@ -7,7 +7,9 @@
 #include "runtime/core/error.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
+#include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights.h"
+#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 namespace {
@@ -33,8 +35,9 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
       executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {
   StateRegister weights = ModelState(plans_.validate, arenas_, mesh_, threads).weights();
   if (place.checkpoint.empty())
-    load_weights(place.run_dir + "/model.safetensors",
-                 mapped(std::move(weights), weight_map_of(job_.model)));
+    load_weights(directory_weights(place.run_dir, "--run " + place.run_dir),
+                 mapped(std::move(weights), weight_map_of(job_.model)),
+                 foreign_names_of(job_.model));
   else
     load_checkpoint_weights(place.checkpoint, weights);
 }

@@ -249,6 +249,45 @@ StateRegister ModelState::weights() const {
   return list;
 }
 
+StateRegister ModelState::weights_to_read() const {
+  StateRegister list = weights();
+  auto entry = list.begin();  // this stage's parameters are among them in the same order
+  for (const Parameter& p : plan_.program.parameters) {
+    while (entry->name != p.name) ++entry;
+    if (entry->local.elements() > 0) cut_to_owned(*entry, p);
+  }
+  return list;
+}
+
+void ModelState::cut_to_owned(StateEntry& entry, const Parameter& p) const {
+  const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
+  const Range held{p.offset + entry.begin, p.offset + entry.begin + entry.local.elements()};
+  const Range owned = common(held, owned_slice(unit, plan_.place));
+  const int64_t elements = std::max<int64_t>(owned.end - owned.begin, 0);
+  if (elements > 0) {
+    entry.local.data =
+        entry.local.as<std::byte>() + (owned.begin - held.begin) * size_of(entry.dtype);
+    entry.begin = owned.begin - p.offset;
+  }
+  entry.local.shape = {elements};
+}
+
+void ModelState::share_masters() const {
+  for (const Unit& unit : plan_.program.units) {
+    const BufferId id = buffer_of(kMaster, unit);
+    const Tensor all = arenas_.tensor(plan_, id);
+    if (plan_.place.ranks == 1 || held_in(plan_.program.at(id), unit, plan_.place) != Held::whole)
+      continue;
+    const Range owned = owned_slice(unit, plan_.place);
+    const Tensor mine{
+        all.as<std::byte>() + owned.begin * size_of(all.dtype), {owned.size()}, all.dtype};
+    if (plan_.program.space_of(id) == Space::device)
+      mesh_.data().all_gather(mine, all).wait();
+    else
+      exchange(mine, all, arenas_.owner_of(plan_, id), mesh_.data());
+  }
+}
+
 StateRegister ModelState::everything(GroupsDiffer differ) const {
   StateRegister list;
   append(kMaster, list, differ.weights);

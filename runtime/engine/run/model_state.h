@@ -52,6 +52,11 @@ class ModelState {
 
   // Returns the masters that this rank holds, as named weights in the order of the model, and the registered buffers.
   StateRegister weights() const;
+  // Returns the same with what this rank reads of them, so that ranks read no element twice: of masters that it holds as a
+  // whole, its slice. share_masters() then gives all of them to all ranks.
+  StateRegister weights_to_read() const;
+  // Collective.
+  void share_masters() const;
   // Returns masters, registered buffers, optimizer state and codec state, `differ` of which the shard groups have values of their own.
   StateRegister everything(GroupsDiffer differ = {}) const;
 
@@ -78,6 +83,8 @@ class ModelState {
   BufferId buffer_of(std::string_view slot, const Unit& unit) const;
   // Returns what this rank holds of `p` there.
   Piece piece(std::string_view slot, const Parameter& p) const;
+  // Cuts a slice that this rank holds to what it owns of the parameter.
+  void cut_to_owned(StateEntry& entry, const Parameter& p) const;
   void append_buffers(StateRegister& list) const;
   void append_codec_state(StateRegister& list) const;
   void append_sharded(const CodecState& state, StateRegister& list) const;

@@ -24,6 +24,7 @@ struct RunContext {
   RankSlot* slot = nullptr;            // where this rank publishes its progress; may be null
   std::function<int()> stop_signal{};  // 0, or the number of the signal that asked the run to stop
   std::string resolved_config{};       // text of resolved_config.json, written by rank 0
+  std::string config_json{};           // text of config.json; empty: the run writes none
   std::string job{};                   // id of the batch job that the run belongs to; empty: none
   // Who has the lock of the output directory (OutputLock::holder()), which then must be there; empty: nobody, and a
   // directory that is not there is made.

@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/files/model_directory.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/run_text.h"
 #include "runtime/storage/atomic_file.h"
@@ -18,7 +19,8 @@
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "runtime/storage/free_space.h"
 #include "runtime/storage/output_lock.h"
-#include "runtime/storage/weights.h"
+#include "runtime/storage/weights/weight_files.h"
+#include "runtime/storage/weights/weights_writer.h"
 
 namespace dstrain {
 namespace {
@@ -69,7 +71,8 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     begin_lineage(step);
     if (job_.save_interval == 0) warn_of_space(bytes);
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
-    if (job_.model.family().reads_tokens())
+    if (!ctx_.config_json.empty()) saved_dtypes_ = begin_model_directory(job_, ctx_.config_json);
+    if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
     metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
                                     .steps = job_.steps,
@@ -116,6 +119,23 @@ int64_t RunOutput::weight_bytes() const {
   for (const StateEntry& w : model_.weights())
     bytes += w.global_shape.elements() * size_of(DType::f32);
   return bytes;
+}
+
+// Returns whether the run's vocab.json is its own. Token ids of one of transformers' models are the tokenizer's, whose file
+// may have that name.
+bool RunOutput::writes_vocabulary() const {
+  const bool tokens = dataset_.vocabulary().format == DataFormat::tokens;
+  return job_.model.family().reads_tokens() && (ctx_.config_json.empty() || !tokens);
+}
+
+WeightsFormat RunOutput::weights_format() const {
+  WeightsFormat format{.as_package = !ctx_.config_json.empty(),
+                       .shard_bytes = job_.save.shard_bytes};
+  format.dtype = [this](const std::string& tensor) {
+    const auto known = saved_dtypes_.find(tensor);
+    return known == saved_dtypes_.end() ? job_.save.dtype.value_or(job_.save.usual) : known->second;
+  };
+  return format;
 }
 
 // Throws UserError if one checkpoint and the weights do not fit on the disk: the run would lose its work.
@@ -241,8 +261,8 @@ std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
   };
   if (root()) directory_->require();
   attempt([&] {
-    writer.emplace(job_.output + "/model.safetensors",
-                   mapped(model_.weights(), weight_map_of(job_.model)));
+    writer.emplace(fmt::format("{}/{}", job_.output, kWeightsName),
+                   mapped(model_.weights(), weight_map_of(job_.model)), weights_format());
   });
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     attempt([&] { writer->write(p.name, begin, values); });

@@ -18,6 +18,7 @@
 #include "runtime/storage/checkpoint/lineage.h"
 #include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/output_directory.h"
+#include "runtime/storage/weights/weights_writer.h"
 
 namespace dstrain {
 
@@ -64,6 +65,8 @@ class RunOutput {
  private:
   bool root() const { return ctx_.comm->rank() == 0; }
   void begin_lineage(int64_t step);
+  bool writes_vocabulary() const;
+  WeightsFormat weights_format() const;
   int64_t weight_bytes() const;  // of the file of weights
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;
@@ -83,9 +86,11 @@ class RunOutput {
   std::optional<OutputDirectory> directory_;  // on rank 0, once it is open
   std::optional<MetricsWriter> metrics_;      // on rank 0, once the directory is open
   std::optional<CheckpointInfo> resumed_;
-  Lineage lineage_;                // on rank 0: of this run's checkpoints
-  RunFacts facts_;                 // on rank 0: empty until facts() is called
-  CommLog comm_log_;               // on rank 0
+  Lineage lineage_;   // on rank 0: of this run's checkpoints
+  RunFacts facts_;    // on rank 0: empty until facts() is called
+  CommLog comm_log_;  // on rank 0
+  // On rank 0: of the tensors that keep the dtype of the model's directory.
+  std::map<std::string, DType> saved_dtypes_;
   std::vector<StepTrace> traces_;  // of the first steps, if the job asks for a trace
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;

@@ -179,7 +179,9 @@ void Trainer::load() {
   if (!job_.resume.empty()) {
     load_from_checkpoint();
   } else if (!job_.init_weights.empty()) {
-    load_weights(job_.init_weights, mapped(model_.weights(), weight_map_of(job_.model)));
+    load_weights(job_.init_weights, mapped(model_.weights_to_read(), weight_map_of(job_.model)),
+                 foreign_names_of(job_.model));
+    model_.share_masters();
     model_.publish_masters();
   } else {
     model_.initialize(job_.seed, ctx_.implementations);

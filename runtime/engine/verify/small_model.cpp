@@ -22,12 +22,13 @@ bool is_legal(const ModelConfig& model) {
   return family.problem == nullptr || !family.problem(model);
 }
 
-// Returns whether a key is a size that the runtime gives no meaning.
-bool is_other_size(const ModelFamily& family, const ModelKey& key) {
+// Returns whether a key is a size that the runtime gives no meaning, and that the model has.
+bool is_other_size(const ModelConfig& model, const ModelKey& key) {
+  const ModelFamily& family = model.family();
   const std::string_view name = key.name();
-  return key.spec.type == Type::integer && key.spec.min >= 1 && name != family.layers_key &&
-         name != family.width_key && name != family.heads_key && name != family.context_key() &&
-         name != family.vocabulary_key();
+  return key.spec.type == Type::integer && key.spec.min >= 1 && model.integer(name) > 0 &&
+         name != family.layers_key && name != family.width_key && name != family.heads_key &&
+         name != family.context_key() && name != family.vocabulary_key();
 }
 
 // Returns a size that stands to the small width or heads as it stood to the large ones.
@@ -100,7 +101,7 @@ ModelConfig small_model(const ModelConfig& model, int64_t layers) {
       tried.set(family.width_key, std::min(model.width(), width));
       if (in_proportion_too)
         for (const ModelKey& key : family.keys)
-          if (is_other_size(family, key))
+          if (is_other_size(model, key))
             tried.set(key.name(), in_proportion(model.integer(key.name()), model, tried));
       if (is_legal(tried)) return tried;
     }

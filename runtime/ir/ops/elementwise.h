@@ -82,9 +82,11 @@ inline constexpr OpRule add_dropout{
         },
 };
 
+// Dropout is linear: the gradient of its input is dropout of its result's gradient, by the same mask.
 inline constexpr OpRule dropout_grad{
     .kind = OpKind::dropout_grad,
     .name = "dropout_grad",
+    .repeatable = true,
     .attrs = kAttrs<DropoutAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -92,6 +94,14 @@ inline constexpr OpRule dropout_grad{
           o.count(1, 1, 1, 1);
           same_elements(o, 1);
           o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0];
+          if (!g.needs(x)) return;
+          const BufferId d_x = g.like(x);
+          g.emit(OpKind::dropout_grad, op.attrs, {g.of(op.writes[0])}, {d_x});
+          g.contribute(x, d_x);
         },
 };
 

@@ -1,6 +1,7 @@
 // A model whose weight files have other names than its parameters, transposed and joined tensors. mpirun starts this
 // program.
 #include <fmt/core.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -13,11 +14,27 @@
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "runtime/engine/run/run.h"
+#include "runtime/engine/run/trainer.h"
 #include "runtime/ir/builder.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/storage/weights.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/temp_dir.h"
+
+namespace {
+
+// How often this process has read each byte of a file, while it counts.
+std::vector<double>* counted_bytes = nullptr;
+
+}  // namespace
+
+// Takes the place of the C library's function in this program.
+extern "C" ssize_t pread(int file, void* data, size_t bytes, off_t offset) {
+  const ssize_t read = ::syscall(SYS_pread64, file, data, bytes, offset);
+  for (ssize_t i = 0; counted_bytes && i < read; ++i)
+    ++counted_bytes->at(static_cast<size_t>(offset + i));
+  return read;
+}
 
 namespace dstrain {
 namespace {
@@ -99,10 +116,7 @@ std::string folder_of(const std::string& name) {
                      ::getppid(), name);
 }
 
-// Trains on the ranks of `comm` into the folder `name`, from fresh weights or those of the folder `from`. Returns the
-// bytes of model.safetensors.
-std::string train_to(const std::string& name, const ModelFamily& family, int zero_stage, int steps,
-                     Communicator& comm, const std::string& from = "") {
+Job job_on(const ModelFamily& family, int zero_stage, const Communicator& comm) {
   Job job;
   job.model = ModelConfig(family);
   job.batch = {2 * comm.size(), 2, 1};
@@ -110,6 +124,14 @@ std::string train_to(const std::string& name, const ModelFamily& family, int zer
   job.zero_stage = zero_stage;
   job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
   job.device = "cpu";
+  return job;
+}
+
+// Trains on the ranks of `comm` into the folder `name`, from fresh weights or those of the folder `from`. Returns the
+// bytes of model.safetensors.
+std::string train_to(const std::string& name, const ModelFamily& family, int zero_stage, int steps,
+                     Communicator& comm, const std::string& from = "") {
+  Job job = job_on(family, zero_stage, comm);
   job.steps = steps;
   job.output = folder_of(name);
   if (!from.empty()) job.init_weights = folder_of(from) + "/model.safetensors";
@@ -147,6 +169,44 @@ std::vector<float> weight_in(const std::string& folder, const ModelFamily& famil
 }
 
 }  // namespace
+
+TEST_CASE("all ranks together read each byte of the weights once, at every stage and dtype") {
+  const auto comm = make_communicator();
+  Communicator& world = *comm;
+  train_to("weights", renamed(), 0, 0, world);
+  const std::string path = folder_of("weights") + "/model.safetensors";
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  const int64_t head =
+      read_safetensors_header(InputFile(path, "the weights file")).tensors.front().begin;
+  for (const int stage : {0, 1, 2, 3})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CAPTURE(stage, name_of(dtype));
+      Job job = job_on(renamed(), stage, world);
+      job.dtype = job.wire_dtype = dtype;
+      job.init_weights = path;
+      const RandomDataset data(kIds);
+      RunContext context{implementations()};
+      context.comm = &world;
+      Trainer trainer(job, data, context);
+      std::vector<double> mine(static_cast<size_t>(bytes));
+      counted_bytes = &mine;
+      trainer.load();
+      counted_bytes = nullptr;
+      std::vector<double> all(mine.size() * static_cast<size_t>(world.size()));
+      world
+          .all_gather({mine.data(), {bytes}, DType::f64},
+                      {all.data(), {bytes * world.size()}, DType::f64})
+          .wait();
+      std::vector<double> together(static_cast<size_t>(bytes - head));
+      for (size_t i = 0; i < all.size(); ++i)
+        if (const auto at = static_cast<int64_t>(i) % bytes; at >= head)
+          together[static_cast<size_t>(at - head)] += all[i];
+      CHECK((together == std::vector<double>(together.size(), 1)));
+    }
+  world.barrier();
+  if (world.rank() == 0) std::filesystem::remove_all(folder_of(""));
+  world.barrier();
+}
 
 TEST_CASE(
     "a model's files have the names and the layout of its weight map, and come back bit by bit") {

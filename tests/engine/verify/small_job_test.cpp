@@ -55,6 +55,16 @@ TEST_CASE("small job: a model without heads and one that is small already") {
   CHECK(small_job(job).job.model == job.model);
 }
 
+TEST_CASE("small job: a size that follows from others stays unset") {
+  const ModelConfig model(*model_registry().find("gpt2"));
+  const ModelConfig small = small_model(model, 3);
+  CHECK(small.width() == 32);
+  CHECK(small.integer("n_inner") == 0);
+  ModelConfig given = model;
+  given.set("n_inner", int64_t{1536});
+  CHECK(small_model(given, 3).integer("n_inner") == 64);
+}
+
 TEST_CASE("small job: every axis has two ranks at most, and a pipeline layers for all its parts") {
   Job job = large_job();
   job.ranks = 32;

@@ -38,6 +38,8 @@ TEST_CASE("a directory, a device or a pipe in place of a file is one error") {
               .starts_with(
                   type == "directory" && name == "the weights file"
                       ? "--init_weights folder.json: the directory holds no model.safetensors; "
+                  : type == "directory" && name == "the model file"
+                      ? "--model folder.json: there is no config.json in the folder"
                       : name + " " + path + " is a " + type + ", expected a "));
     CHECK(folder.nothing_left());
   }

@@ -1,7 +1,21 @@
 // Section dstrain: which checkpoints a run saves and keeps.
+#include <fmt/core.h>
+
 #include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/family.h"
 
 namespace dstrain::keys {
+namespace {
+
+constexpr Rule kShards{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!facts.family->hugging_face)
+        return {State::no_effect, fmt::format("a {} is saved in one file", facts.family->title)};
+      return {};
+    },
+    "a model that is not Hugging Face's: no_effect; else honoured"};
+
+}  // namespace
 
 std::vector<KeySpec> saving() {
   const auto count = [](std::string_view key, std::string_view note) {
@@ -22,6 +36,17 @@ std::vector<KeySpec> saving() {
        .fallback = "false",
        .note = "a checkpoint that cannot be saved ends the run; false: it is left out, with a "
                "warning"},
+      {.key = "dstrain.save_dtype",
+       .type = Type::choice,
+       .note = "of the weights in the output directory; unset: of each tensor that of the model's "
+               "directory, else its config.json's, else fp32",
+       .choices = "fp32|float32|fp16|float16|bf16|bfloat16"},
+      {.key = "dstrain.max_shard_size",
+       .type = Type::bytes,
+       .fallback = "5000000000",
+       .note = "of a file of weights; more are divided over several, with an index",
+       .rule = &kShards,
+       .min = 1},
       count("dstrain.keep_last",
             "newest checkpoints that stay, older ones are removed after a save, or before one that "
             "lacks room; 0: all stay"),

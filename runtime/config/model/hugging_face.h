@@ -1,0 +1,32 @@
+// HuggingFace: what a family of transformers' models says about directories that save_pretrained writes, beside its keys,
+// which have the names and the defaults of config.json.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/model_config.h"
+
+namespace dstrain {
+
+// The fields of config.json that say the dtype of the weights in files: that of transformers 5, and an older one.
+inline constexpr std::string_view kDtypeOfFiles = "dstrain.model.dtype",
+                                  kOldDtypeOfFiles = "dstrain.model.torch_dtype";
+
+struct HuggingFace {
+  // Fields of config.json that are no keys of the family: each is without effect here, legal with some values alone, or
+  // refused. `key` is the whole path, as if it were a key: "dstrain.model.architectures".
+  std::vector<KeySpec> fields;
+  std::string_view
+      architecture;  // of the model with its head, in a config.json that this program writes
+  // Before the names of tensors; files of a model without a head lack it.
+  std::string_view prefix;
+  // Returns patterns of the names of tensors, without the prefix, that files may have and the model does not read.
+  std::vector<std::string> (*ignored)(const ModelConfig&) = nullptr;
+  // Brings a section with the names of config.json, of any version, into the form of the keys; null: it has one form.
+  void (*normalise)(Node& section) = nullptr;
+};
+
+}  // namespace dstrain

@@ -1,0 +1,80 @@
+#include "runtime/config/read/model_source.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "runtime/config/model/registry.h"
+#include "runtime/config/read/merge.h"
+#include "runtime/config/read/reader.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+void read_section(ModelSource& source, std::string_view what) {
+  source.text = read_input_file(source.file, what, kMaxConfigBytes);
+  try {
+    source.section = read_config(source.text, Source::model_file);
+  } catch (const SyntaxError& e) {
+    fail_user("{}:{}:{}: {}", source.file, e.line, e.column, e.what());
+  }
+}
+
+ModelSource read_directory(const std::string& name, std::string_view option) {
+  ModelSource source;
+  source.directory = name;
+  while (source.directory.size() > 1 && source.directory.ends_with('/'))
+    source.directory.pop_back();
+  source.file = fmt::format("{}/{}", source.directory, kConfigJson);
+  std::error_code none;
+  if (!fs::exists(source.file, none)) {
+    if (fs::exists(source.directory + "/resolved_config.json", none))
+      fail_user(
+          "{}{}: the folder is that of a run whose model is not Hugging Face's: --init_weights "
+          "starts from its weights, with its model in the configuration",
+          option, printable(name));
+    fail_user("{}{}: there is no {} in the folder, which save_pretrained writes", option,
+              printable(name), kConfigJson);
+  }
+  read_section(source, "the model's configuration");
+  if (!source.section.member("model_type"))
+    fail_user("{}: there is no \"model_type\" in it: expected the config.json of a model",
+              source.file);
+  return source;
+}
+
+}  // namespace
+
+ModelSource read_model(const std::string& name, std::string_view option, SourcePlace place,
+                       const ModelRegistry& models) {
+  if (models.find(name)) {
+    ModelSource source;
+    source.section.kind = Node::Kind::object;
+    source.section.place = place;
+    Node type;
+    type.kind = Node::Kind::string;
+    type.text = name;
+    type.place = place;
+    put(source.section, "type", std::move(type));
+    return source;
+  }
+  std::error_code none;
+  if (fs::is_directory(name, none)) return read_directory(name, option);
+  if (name.size() < 5 || !name.ends_with(".json"))
+    fail_user(
+        "{}{}: expected {}, the folder of a model with config.json, or a file that ends in .json",
+        option, printable(name), models.types(", "));
+  ModelSource source;
+  source.file = name;
+  read_section(source, "the model file");
+  return source;
+}
+
+}  // namespace dstrain

@@ -1,0 +1,68 @@
+#include "runtime/engine/files/model_directory.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+#include "runtime/config/model/family.h"
+#include "runtime/config/read/model_source.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/weights/weight_files.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kLargestCopy = int64_t{256} << 20;
+
+constexpr std::array kCopied{"generation_config.json",
+                             "tokenizer.json",
+                             "tokenizer_config.json",
+                             "special_tokens_map.json",
+                             "added_tokens.json",
+                             "vocab.json",
+                             "vocab.txt",
+                             "merges.txt",
+                             "tokenizer.model",
+                             "spiece.model",
+                             "chat_template.jinja",
+                             "chat_template.json"};
+
+// Returns the dtypes of the tensors in the folder's weights; none where it has no weights.
+std::map<std::string, DType> dtypes_in(const Job& job) {
+  std::map<std::string, DType> dtypes;
+  std::error_code none;
+  const fs::path folder = job.model_directory;
+  if (!fs::exists(folder / kWeightsName, none) && !fs::exists(folder / kIndexName, none))
+    return dtypes;
+  const WeightFiles files(directory_weights(job.model_directory, "--model " + job.model_directory),
+                          foreign_names_of(job.model));
+  files.for_each([&dtypes](const SafetensorsTensor& tensor, const std::string& name) {
+    const std::string_view type = tensor.type.name;
+    const DType dtype = type == "BF16" ? DType::bf16 : type == "F16" ? DType::f16 : DType::f32;
+    dtypes[name] = dtypes[tensor.name] = dtype;
+  });
+  return dtypes;
+}
+
+}  // namespace
+
+std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json) {
+  write_file(fmt::format("{}/{}", job.output, kConfigJson), config_json);
+  if (job.model_directory.empty()) return {};
+  std::error_code none;
+  for (const char* const name : kCopied) {
+    const std::string from = fmt::format("{}/{}", job.model_directory, name);
+    if (fs::exists(from, none))
+      write_file(fmt::format("{}/{}", job.output, name),
+                 read_input_file(from, "a file of the model", kLargestCopy));
+  }
+  return job.save.dtype ? std::map<std::string, DType>{} : dtypes_in(job);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,171 @@
+#include "runtime/storage/weights/weights_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "runtime/core/convert_floats.h"
+#include "runtime/core/error.h"
+#include "runtime/storage/weights/weight_files.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+SafetensorsType weights_type(DType dtype) {
+  if (dtype == DType::f32) return {"F32", 4};
+  return dtype == DType::bf16 ? SafetensorsType{"BF16", 2} : SafetensorsType{"F16", 2};
+}
+
+std::vector<int64_t> dims_in_file(const Shape& shape) {
+  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
+}
+
+// Returns whether a file is one of several of weights: model-00001-of-00003.safetensors.
+bool is_shard(const std::string& name) {
+  constexpr std::string_view pattern = "model-#####-of-#####.safetensors";
+  return std::ranges::equal(
+      name, pattern, [](char c, char p) { return p == '#' ? c >= '0' && c <= '9' : c == p; });
+}
+
+}  // namespace
+
+WeightsWriter::WeightsWriter(std::string path, const StateRegister& weights,
+                             const WeightsFormat& format)
+    : path_(std::move(path)), layout_(weights) {
+  for (const FileTensor& tensor : layout_.tensors())
+    places_.push_back({.dtype = format.dtype ? format.dtype(tensor.name) : DType::f32});
+  for (size_t i = 0; i < weights.size(); ++i)
+    slots_[weights[i].name] = {.index = i, .elements = weights[i].global_shape.elements()};
+  divide(format);
+}
+
+void WeightsWriter::divide(const WeightsFormat& format) {
+  std::vector<std::vector<size_t>> shards(1);
+  int64_t bytes = 0;  // of the last shard
+  for (size_t t = 0; t < places_.size(); ++t) {
+    const int64_t more = layout_.tensors()[t].shape.elements() * size_of(places_[t].dtype);
+    if (format.as_package && !shards.back().empty() && bytes + more > format.shard_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back(t);
+    bytes += more;
+  }
+  const std::string last = fs::path(path_).filename().string();
+  for (size_t i = 0; i < shards.size(); ++i)
+    begin_file(std::move(shards[i]),
+               shards.size() == 1
+                   ? last
+                   : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size()),
+               format.as_package);
+}
+
+void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted) {
+  // The package sorts by dtype, the largest first and bf16 before f16, and then by name.
+  if (sorted)
+    std::ranges::sort(tensors, [this](size_t a, size_t b) {
+      const auto key = [this](size_t t) {
+        const DType dtype = places_[t].dtype;
+        return std::tuple(dtype == DType::f32    ? 0
+                          : dtype == DType::bf16 ? 1
+                                                 : 2,
+                          std::string_view(layout_.tensors()[t].name));
+      };
+      return key(a) < key(b);
+    });
+  std::vector<SafetensorsTensor> list;
+  for (const size_t t : tensors)
+    list.push_back({.name = layout_.tensors()[t].name,
+                    .type = weights_type(places_[t].dtype),
+                    .shape = dims_in_file(layout_.tensors()[t].shape)});
+  const std::string head = make_safetensors_header(list);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    places_[tensors[i]].file = files_.size();
+    places_[tensors[i]].begin = list[i].begin;
+  }
+  names_.push_back(name);
+  files_.push_back(std::make_unique<NewFile>((fs::path(path_).parent_path() / name).string()));
+  files_.back()->write_at(head.data(), static_cast<int64_t>(head.size()), 0);
+}
+
+void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& values) {
+  const auto found = slots_.find(name);
+  check(found != slots_.end(), "the weight file {} has no tensor {}", path_, name);
+  Slot& slot = found->second;
+  const int64_t count = values.elements();
+  check(values.dtype == DType::f32, "{} is written as {}, expected f32", name,
+        name_of(values.dtype));
+  check(begin >= 0 && begin + count <= slot.elements, "slice [{}, {}) of {} is outside of it",
+        begin, begin + count, name);
+  for (const FileRun& run : layout_.runs(slot.index, begin, count)) {
+    float* from = values.as<float>() + (run.begin - begin);
+    if (run.stride > 1) {
+      together_.resize(static_cast<size_t>(run.count));
+      for (int64_t i = 0; i < run.count; ++i)
+        together_[static_cast<size_t>(i)] = from[i * run.stride];
+      from = together_.data();
+    }
+    const Place& place = places_[run.tensor];
+    const void* bytes = from;
+    if (place.dtype != DType::f32) {
+      rounded_.resize(static_cast<size_t>(run.count));
+      convert_floats({from, {run.count}, DType::f32}, {rounded_.data(), {run.count}, place.dtype});
+      bytes = rounded_.data();
+    }
+    const int64_t element = size_of(place.dtype);
+    files_[place.file]->write_at(bytes, element * run.count, place.begin + element * run.at);
+  }
+  slot.written += count;
+}
+
+void WeightsWriter::finish() {
+  for (const auto& [name, slot] : slots_)
+    check(slot.written == slot.elements, "{} of {} elements of {} were written to {}", slot.written,
+          slot.elements, name, path_);
+  for (const std::unique_ptr<NewFile>& file : files_) file->commit();
+  if (files_.size() > 1) write_index();
+  remove_others();
+}
+
+void WeightsWriter::write_index() const {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::vector<size_t> order(places_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [this](size_t t) { return layout_.tensors()[t].name; });
+  int64_t elements = 0, bytes = 0;
+  for (const size_t t : order) {
+    const FileTensor& tensor = layout_.tensors()[t];
+    map[tensor.name] = names_[places_[t].file];
+    elements += tensor.shape.elements();
+    bytes += tensor.shape.elements() * size_of(places_[t].dtype);
+  }
+  const nlohmann::ordered_json index{
+      {"metadata", {{"total_parameters", elements}, {"total_size", bytes}}}, {"weight_map", map}};
+  write_file((fs::path(path_).parent_path() / kIndexName).string(), index.dump(2) + "\n");
+}
+
+// Readers take one file, or else the index: those of earlier weights must not be found.
+void WeightsWriter::remove_others() const {
+  const fs::path folder = fs::path(path_).parent_path();
+  std::vector<fs::path> others;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool of_weights = name == fs::path(path_).filename() || is_shard(name) ||
+                            (name == kIndexName && files_.size() == 1);
+    if (of_weights && std::ranges::find(names_, name) == names_.end())
+      others.push_back(entry.path());
+  }
+  for (const fs::path& other : others) fs::remove(other, error);
+}
+
+}  // namespace dstrain

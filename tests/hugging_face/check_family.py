@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Compares dstrain's training of a model that transformers saved with PyTorch's in fp64.
+
+  check_family.py --program DSTRAIN --family NAME --folder EMPTY_FOLDER
+
+Makes a tiny model of random weights, biases and norm weights far from 0 and 1, with save_pretrained, and trains it with
+PyTorch and with dstrain: losses and gradient norms of eight AdamW steps, every gradient of the first step, the weights
+after eight steps in what dstrain wrote, which from_pretrained opens. Also: what dstrain writes after no step is what
+save_pretrained wrote, byte for byte, in one file and in several, in every dtype. A line for each comparison; the exit status
+is 1 if one fails. Needs torch, transformers, safetensors and numpy.
+"""
+import argparse
+import copy
+import filecmp
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+import numpy
+import torch
+import transformers
+from safetensors.torch import load_file
+
+STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
+ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
+CLIP = 1.5
+# A key's bias adds the same to all scores of a query, so its exact gradient is 0 and what AdamW makes of it is noise.
+NOISE = {"gpt2": "attn.c_attn.bias"}
+
+FAMILIES = {
+    "gpt2": lambda: transformers.GPT2Config(
+        n_layer=2, n_embd=28, n_head=4, n_inner=50, n_positions=LENGTH, vocab_size=IDS, layer_norm_epsilon=3e-4,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=1),
+    "gpt2_untied": lambda: transformers.GPT2Config(
+        n_layer=3, n_embd=24, n_head=2, n_positions=LENGTH, vocab_size=IDS, activation_function="relu",
+        tie_word_embeddings=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=1),
+}
+
+failures = []
+
+
+def report(what, found, limit):
+    good = found <= limit
+    print(f"{'ok  ' if good else 'FAIL'} {what}: {found:.3g} (at most {limit:.3g})")
+    if not good:
+        failures.append(what)
+
+
+def expect(what, good):
+    print(f"{'ok  ' if good else 'FAIL'} {what}")
+    if not good:
+        failures.append(what)
+
+
+def random_model(config):
+    torch.manual_seed(7)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            offset = 0.7 if parameter.dim() == 1 else 0.0
+            parameter.copy_(torch.randn_like(parameter) * 0.25 + offset)
+    return model
+
+
+def save_tokens(path, samples):
+    tokens = numpy.random.default_rng(3).integers(0, IDS, samples * LENGTH + 1).astype(numpy.uint16)
+    # The end is for validation.
+    numpy.concatenate([tokens, tokens[: len(tokens) // 10]]).tofile(path)
+    return torch.from_numpy(tokens.astype(numpy.int64))
+
+
+def losses_of(model, tokens, first):
+    samples = (len(tokens) - 1) // LENGTH
+    rows = [(first + i) % samples * LENGTH for i in range(BATCH)]
+    ids = torch.stack([tokens[r : r + LENGTH] for r in rows])
+    targets = torch.stack([tokens[r + 1 : r + LENGTH + 1] for r in rows])
+    logits = model(input_ids=ids).logits
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]).double(), targets.reshape(-1))
+
+
+def train(model, tokens):
+    """Returns losses, norms and the gradients of the first step."""
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
+                                  weight_decay=ADAMW["weight_decay"])
+    losses, norms, gradients = [], [], None
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = losses_of(model, tokens, step * BATCH)
+        loss.backward()
+        norm = math.sqrt(sum(float((p.grad.double() ** 2).sum()) for p in model.parameters()))
+        if gradients is None:
+            gradients = {name: p.grad.detach().clone().double() for name, p in model.named_parameters()}
+        for p in model.parameters():
+            p.grad *= min(1.0, CLIP / (norm + 1e-6))
+        optimizer.step()
+        losses.append(loss.item())
+        norms.append(norm)
+    return losses, norms, gradients
+
+
+class Dstrain:
+    def __init__(self, program, folder, data):
+        self.program, self.folder, self.data = program, folder, data
+        self.config(STEPS, {"type": "AdamW", "params": ADAMW}, CLIP, "adamw.json")
+        self.config(1, {"type": "SGD", "params": {"lr": 2.0**20}}, 0.0, "sgd.json")
+
+    def config(self, steps, optimizer, clip, name):
+        own = {"data": {"format": "bin", "order": "sequential", "val_fraction": 1 / 11}, "steps": steps,
+               "save_last": False, "eval_samples": 1}
+        (self.folder / name).write_text(json.dumps({
+            "train_batch_size": BATCH, "gradient_accumulation_steps": 2, "gradient_clipping": clip,
+            "optimizer": optimizer, "dstrain": own}))
+
+    def run(self, label, model, *words, config="adamw.json"):
+        output = self.folder / label
+        command = [self.program, "--device", "cpu", "--config", self.folder / config, "--model", model, "--data", self.data,
+                   "--output", output, "--num_gpus", "1", *words]
+        result = subprocess.run([str(w) for w in command], capture_output=True, text=True)
+        if result.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))}\nended with {result.returncode}:\n{result.stdout}{result.stderr}")
+        return output
+
+
+def column(output, key):
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [line[key] for line in lines if "loss" in line]
+
+
+def compare_training(args, folder, program, source, model, tokens):
+    losses, norms, gradients = train(copy.deepcopy(model).double(), tokens)
+    trained = copy.deepcopy(model).double()
+    train(trained, tokens)
+    output = program.run("trained", source)
+    report("losses", max(abs(a - b) / abs(b) for a, b in zip(column(output, "loss"), losses)), 1e-5)
+    report("norms", max(abs(a - b) / abs(b) for a, b in zip(column(output, "grad_norm"), norms)), 1e-5)
+    opened = transformers.AutoModelForCausalLM.from_pretrained(output).double()
+    noise = NOISE.get(args.family.split("_")[0])
+    worst, worst_noise = 0.0, 0.0
+    theirs = dict(trained.named_parameters())
+    for name, parameter in opened.named_parameters():
+        difference = float((parameter - theirs[name]).abs().max() / theirs[name].abs().max())
+        if noise and name.endswith(noise):
+            worst_noise = max(worst_noise, difference)
+        else:
+            worst = max(worst, difference)
+    report("weights after eight steps, opened by from_pretrained", worst, 1e-4)
+    if noise:
+        report("weights with noise for a gradient", worst_noise, 1e-2)
+
+    once = program.run("gradients", source, config="sgd.json")
+    after = dict(transformers.AutoModelForCausalLM.from_pretrained(once).double().named_parameters())
+    worst, where = 0.0, ""
+    for name, before in model.named_parameters():
+        ours = (before.double() - after[name]) / 2.0**20
+        difference = float((ours - gradients[name]).abs().max() / gradients[name].abs().max())
+        if difference > worst:
+            worst, where = difference, name
+    report(f"gradients of the first step ({where})", worst, 1e-5)
+
+
+def same_tree(ours, theirs, names):
+    return all(filecmp.cmp(ours / n, theirs / n, shallow=False) for n in names)
+
+
+def compare_files(folder, program, model):
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        name = str(dtype).split(".")[1]
+        source = folder / f"model_{name}"
+        copy.deepcopy(model).to(dtype).save_pretrained(source)
+        output = program.run(f"same_{name}", source, "--steps", "0")
+        expect(f"{name}: what comes in goes out, byte for byte",
+               same_tree(output, source, ["config.json", "generation_config.json", "model.safetensors"]))
+    source, whole = folder / "model_float32", folder / "model_float32" / "model.safetensors"
+    sharded = folder / "model_sharded"
+    model.save_pretrained(sharded, max_shard_size="20KB")
+    expect("save_pretrained made several files", not (sharded / "model.safetensors").exists())
+    output = program.run("joined", sharded, "--steps", "0")
+    expect("several files come out as one", filecmp.cmp(output / "model.safetensors", whole, shallow=False))
+    output = program.run("divided", source, "--steps", "0", "--set", "dstrain.max_shard_size=20000")
+    divided = transformers.AutoModelForCausalLM.from_pretrained(output)
+    expect("one file comes out as several, which from_pretrained opens", not (output / "model.safetensors").exists() and
+           all(torch.equal(a, b) for a, b in zip(divided.state_dict().values(), model.state_dict().values())))
+    again = program.run("divided_again", output, "--steps", "0", "--set", "dstrain.max_shard_size=20000")
+    expect("several files come out as they came in",
+           same_tree(again, output, [p.name for p in output.glob("model*")]))
+    output = program.run("narrow", source, "--steps", "0", "--set", "dstrain.save_dtype=bf16")
+    narrow = load_file(output / "model.safetensors")
+    theirs = load_file(folder / "model_bfloat16" / "model.safetensors")
+    expect("fp32 is rounded to bf16 as PyTorch rounds it",
+           narrow.keys() == theirs.keys() and all(torch.equal(narrow[n], theirs[n]) for n in theirs))
+    base = folder / "model_base"
+    model.base_model.save_pretrained(base)
+    if model.config.tie_word_embeddings:
+        output = program.run("from_base", base, "--steps", "0")
+        expect("a model without its head and prefix has the same weights",
+               filecmp.cmp(output / "model.safetensors", whole, shallow=False))
+    fresh = program.run("fresh", source, "--steps", "0", "--init_weights", "random")
+    deviations = {n: float(t.std()) for n, t in load_file(fresh / "model.safetensors").items() if t.dim() == 2}
+    torch.manual_seed(1)
+    reference = transformers.AutoModelForCausalLM.from_config(model.config).state_dict()
+    worst = max(abs(math.log(deviations[n] / float(reference[n].std()))) for n in deviations)
+    report("deviations of fresh weights (log of their ratio)", worst, 0.25)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("program", "family", "folder"):
+        parser.add_argument(f"--{name}", required=True)
+    args = parser.parse_args()
+    folder = pathlib.Path(args.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    tokens = save_tokens(folder / "tokens.bin", 9 * BATCH // 2)
+    model = random_model(FAMILIES[args.family]())
+    source = folder / "model"
+    model.save_pretrained(source)
+    program = Dstrain(args.program, folder, folder / "tokens.bin")
+    compare_training(args, folder, program, source, model, tokens)
+    compare_files(folder, program, model)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

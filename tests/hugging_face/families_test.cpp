@@ -1,0 +1,42 @@
+// Each family of transformers' models against PyTorch: check_family.py in this folder makes the comparisons.
+#include <fmt/core.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+// Returns a Python that has transformers: the one that an environment variable names, or that of README.md; empty: none.
+std::string python_with_transformers() {
+  const char* const named = std::getenv("DSTRAIN_TRANSFORMERS_PYTHON");
+  const std::string python = named ? named : DSTRAIN_SOURCE_DIR "/.deps/transformers/bin/python";
+  const std::string command =
+      fmt::format("'{}' -c 'import safetensors, torch, transformers' > /dev/null 2>&1", python);
+  return std::system(command.c_str()) == 0 ? python : "";
+}
+
+TEST_CASE(
+    "families train as PyTorch trains transformers' models, and their files are transformers'") {
+  const std::string python = python_with_transformers();
+  SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
+  for (const std::string family : {"gpt2", "gpt2_untied"}) {
+    const TempDir folder;
+    const std::string log = folder / "log.txt";
+    const std::string command = fmt::format(
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 '{}' "
+        "'{}/tests/hugging_face/check_family.py' --program '{}' --family {} --folder '{}' > '{}' "
+        "2>&1",
+        python, DSTRAIN_SOURCE_DIR, DSTRAIN_PROGRAM, family, folder / "work", log);
+    const int status = std::system(command.c_str());
+    INFO(family << "\n" << bytes_of_file(log));
+    CHECK(status == 0);
+  }
+}
+
+}  // namespace
+}  // namespace dstrain
