@@ -223,8 +223,8 @@ void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Data
   const int64_t samples = dataset.samples(Split::train), batch = job.batch.train_batch;
   const double exact = *request.epochs * static_cast<double>(samples) / static_cast<double>(batch);
   ConfigRequest with_steps = request;
-  with_steps.epochs.reset();
-  with_steps.steps = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(exact * (1 - rounding))));
+  with_steps.epoch_steps =
+      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(exact * (1 - rounding))));
   // What depends on the steps is the schedule alone, and what warnings say.
   LoadedConfig again = load_config(with_steps);
   job.steps = again.job.steps;

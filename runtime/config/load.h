@@ -37,9 +37,8 @@ struct ConfigRequest {
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
   std::optional<std::string> device, model, data, vocab, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
-  // How often the training samples are seen: the caller of load_config() must count them and set `steps` instead. Until
-  // then the job has one step.
-  std::optional<double> epochs;
+  std::optional<double> epochs;  // how often the training samples are seen, instead of `steps`
+  int64_t epoch_steps = 1;  // the steps of these epochs, once the caller has counted the samples
   std::optional<int64_t> device_memory;  // bytes
   std::optional<std::string> recompute;  // "selective" or an interval
   std::optional<int64_t> pipeline_stages;

@@ -79,7 +79,6 @@ void solve_files(DataConfig& d, Values& v, Diagnostics& diagnostics, const Confi
     diagnostics.error(val_key, "is empty: name a file, or remove the key");
   else if (val)
     d.val_path = v.text(val_key, "", "");
-  d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
 }
 
 void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
@@ -107,6 +106,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
     diagnostics.error(vocabulary_key,
                       fmt::format("{} is less than the 256 of data of format byte", ids));
   d.random_order = v.text("dstrain.data.order") == "random";
+  d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
 }
 
 // Two keys set recompute: DeepSpeed's interval, whose default 0 means none, and dstrain.recompute. If both are
@@ -215,17 +215,16 @@ OffloadConfig solve_offload(Values& v, const Facts& facts) {
   return offload;
 }
 
-// Returns the number of steps. Where the command line asks for epochs, it is one until the samples are counted.
+// Returns the number of steps.
 int64_t solve_steps(Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
   constexpr std::string_view key = "dstrain.steps";
   if (!request.epochs) return v.integer(key);
   if (v.given(key))
-    diagnostics.error(key, fmt::format("{} and --epochs {} both say how long the run is: keep one "
-                                       "(--ignore {} leaves this one out)",
-                                       v.integer(key), json_text(*request.epochs), key));
+    diagnostics.error(key, fmt::format("{} and --epochs {} both say how long the run is: keep one",
+                                       v.integer(key), json_text(*request.epochs)));
   else
-    v.record(key, "1", "derived: --epochs");
-  return 1;
+    v.record(key, std::to_string(request.epoch_steps), "derived: --epochs");
+  return request.epoch_steps;
 }
 
 DType dtype_named(std::string_view name) {
