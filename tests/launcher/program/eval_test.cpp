@@ -179,7 +179,7 @@ TEST_CASE("several token files train as one set, and a checkpoint names them") {
       said(folder, "--config c.json --resume out --steps 5" + (kTokens + std::string("'?.bin'")));
   CHECK_FALSE(has(again, "data was"));
   const std::string other =
-      said(folder, "--config c.json --resume out --steps 6" + (kTokens + std::string("a.bin")));
+      said(folder, "--config c.json --resume out --steps 6" + (kTokens + std::string("b.bin")));
   CHECK(has(other, "data was 2 files (a.bin, b.bin), "));
   const json result = eval(folder, "--run out --data b.bin");
   CHECK(result["bytes"].is_null());
