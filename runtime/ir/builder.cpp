@@ -242,6 +242,21 @@ BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double
               {{.name = fresh("lse"), .shape = {in[0] / seq_len, heads, seq_len}}});
 }
 
+BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionHeads& heads) {
+  const Shape in = program_.at(q).shape;
+  const AttentionAttrs attrs{
+      .dropout = options_.training ? static_cast<float>(heads.dropout) : 0.0f,
+      .site = next_site_++,
+      .heads = heads.heads,
+      .seq_len = heads.seq_len,
+      .kv_heads = heads.kv_heads,
+      .window = heads.window,
+      .scale = heads.scale};
+  return emit(
+      OpKind::attention, attrs, {q, k, v}, activation_buffer("att", in, q),
+      {{.name = fresh("lse"), .shape = {rows_of(in) / heads.seq_len, heads.heads, heads.seq_len}}});
+}
+
 BufferId Builder::dropout(BufferId x, int64_t seq_len, double dropout) {
   const uint32_t site = next_site_++;
   if (!options_.training || dropout == 0) return x;

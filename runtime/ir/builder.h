@@ -25,6 +25,15 @@ struct ForwardOptions {
 // Whether training changes a parameter. What is frozen has its initial values, or those of --init_weights, all the time.
 enum class Trainable : uint8_t { yes, no };
 
+// The sizes and choices of attention over queries, keys and values that are tensors of their own.
+struct AttentionHeads {
+  int64_t heads = 0, kv_heads = 0;  // of queries; of keys and values, a divisor of it
+  int64_t seq_len = 0;
+  double dropout = 0;  // probability, of the weights
+  int64_t window = 0;  // query i sees keys i - window + 1 to i; 0: all keys to i
+  double scale = 0;    // of the scores, above 0; 0: 1 / sqrt(head size)
+};
+
 class Builder {
  public:
   Builder(Program& program, const ForwardOptions& options);
@@ -92,7 +101,11 @@ class Builder {
   BufferId gated(BufferId gate, BufferId up, Activation kind);
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
+  // Causal self-attention. qkv (R,3C): queries, keys and values of `heads` heads each -> (R,C).
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);
+  // The same of q (R,heads*D), k and v (R,kv_heads*D) -> (R,heads*D). Each of the kv_heads heads of keys and values
+  // serves heads / kv_heads neighbouring heads of queries.
+  BufferId attention(BufferId q, BufferId k, BufferId v, const AttentionHeads& heads);
   // Returns dropout(x): x itself outside training, and where the probability is 0.
   BufferId dropout(BufferId x, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);

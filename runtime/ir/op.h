@@ -25,8 +25,10 @@ enum class OpKind : uint8_t {
            //   with gelu also pre? (R,N): gelu's input
   activation,      // x (R,N) -> y (R,N)
   add_layer_norm,  // x (R,C), h (R,C), weight (C), bias (C) -> sum (R,C) = x + dropout(h), and of it y (R,C), mean, rstd
-  attention,       // qkv (R,3C): q,k,v, heads contiguous -> y (R,C), lse f32 (B,H,T)
-  add_dropout,     // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
+  // q (R,H*D), k, v (R,G*D) of H heads of queries and G of keys and values, head h of queries with head h / (H / G) of
+  // these; or qkv (R,(H+2G)*D) of all three, one after the other in a row -> y (R,H*D), lse f32 (B,H,T)
+  attention,
+  add_dropout,  // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
   // x (R,C), weight (G) -> y (R,C), rstd f32 (R,C/G): each run of G columns by itself, y = weight * round(x * rstd)
   rms_norm,
   rotary,  // x (R,C) -> y (R,C): pairs of columns of each head, rotated by the row's place in its sample (rotary.h)
@@ -53,7 +55,7 @@ enum class OpKind : uint8_t {
   linear_weight_grad,  // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
   sum_rows,            // d_y (R,N) -> d_bias f32 (N)
   activation_grad,     // d_y (R,N), ref (R,N): relu: y, gelu: x -> d_x, may be d_y
-  attention_grad,      // d_y (R,C), qkv, y, lse -> d_qkv (R,3C)
+  attention_grad,      // d_y (R,H*D), q, k, v or qkv, y, lse -> d_q, d_k, d_v or d_qkv
   dropout_grad,        // d_y (R,C) -> d_h (R,C)
   add,                 // a, b -> a + b
   pack_weight,         // weight (N,K) -> packed u8, in a product's layout
@@ -165,8 +167,11 @@ struct ActivationAttrs {
 struct AttentionAttrs {
   float dropout = 0;  // probability
   uint32_t site = 0;  // dropout site, unique in the model (philox.h)
-  int64_t heads = 0;
+  int64_t heads = 0;  // of queries (H)
   int64_t seq_len = 0;
+  int64_t kv_heads = 0;  // of keys and values (G), a divisor of `heads`; 0: as many as `heads`
+  int64_t window = 0;    // query i sees keys i - window + 1 to i; 0: all keys to i
+  double scale = 0;      // of the scores, above 0; 0: 1 / sqrt(head size)
   bool operator==(const AttentionAttrs&) const = default;
 };
 // The attributes of add_dropout and dropout_grad.

@@ -223,6 +223,36 @@ TEST_CASE("dropout is off outside training and its sites keep their numbers") {
   }
 }
 
+TEST_CASE(
+    "attention of separate queries, keys and values has its heads, window and scale, and a dropout "
+    "site") {
+  for (const bool training : {true, false}) {
+    Program program;
+    Builder b(program, {.dtype = DType::bf16, .batch = 3, .training = training});
+    b.unit("u");
+    const auto rows = [&](const std::string& name, int64_t columns) {
+      return b.parameter(name, {3 * 7, columns}, Init::normal);
+    };
+    const BufferId y = b.attention(
+        rows("q", 20), rows("k", 10), rows("v", 10),
+        {.heads = 4, .kv_heads = 2, .seq_len = 7, .dropout = 0.25, .window = 3, .scale = 0.5});
+    CHECK(program.at(y).shape == Shape{3 * 7, 20});
+    CHECK(program.at(y).dtype == DType::bf16);
+    const Instruction& op = program.instructions.back();
+    CHECK(program.at(op.writes[1]).shape == Shape{3, 4, 7});
+    const AttentionAttrs expected{.dropout = training ? 0.25f : 0.0f,
+                                  .site = 0,
+                                  .heads = 4,
+                                  .seq_len = 7,
+                                  .kv_heads = 2,
+                                  .window = 3,
+                                  .scale = 0.5};
+    CHECK(op.attrs == OpAttrs(expected));
+    b.attention(rows("qkv", 60), 4, 7, 0.25);
+    CHECK(attrs_as<AttentionAttrs>(program.instructions.back().attrs).site == 1);
+  }
+}
+
 TEST_CASE("a product's cost is 2 M N K") {
   Program program;
   Builder b(program, {.batch = 3});

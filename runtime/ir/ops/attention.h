@@ -1,21 +1,48 @@
-// Causal self-attention over qkv (R,3C) as one op, so that no T x T matrix becomes a buffer. FLOPs count
-// the causal half, as Dao et al. do: 2 products of T*T*D/2 per head in the forward pass, 5 in the backward.
+// Causal self-attention as one op, so that no T x T matrix becomes a buffer. FLOPs count the pairs of queries and keys
+// that see each other, as Dao et al. do: T*T/2 of each head, or with a window of W < T keys T*W - W*W/2. The forward pass
+// has 2 products of 2*D FLOPs for each pair, the backward pass 5.
 #pragma once
+
+#include <algorithm>
 
 #include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
 
+// Returns the FLOPs of `products` products. y: the result of attention, or its gradient.
 inline double attention_flops(const Buffer& y, const AttentionAttrs& attrs, double products) {
-  return products * static_cast<double>(y.shape.elements()) * static_cast<double>(attrs.seq_len);
+  const auto t = static_cast<double>(attrs.seq_len);
+  const double window = attrs.window > 0 ? std::min(static_cast<double>(attrs.window), t) : t;
+  return products * static_cast<double>(y.shape.elements()) * (2 * window - window * window / t);
 }
 
-inline void check_shapes(const Operands& o, const AttentionAttrs& attrs, const Buffer& qkv,
-                         const Buffer& y, const Buffer& lse) {
+// Where attention's queries, keys and values are among the operands: tensors of their own, or one of all three.
+struct AttentionInputs {
+  size_t first, count;  // 1: qkv, 3: q, k, v
+  explicit AttentionInputs(const Instruction& op)
+      : first(op.op == OpKind::attention_grad ? 1 : 0),
+        count(op.reads.size() >= first + 3 + 2 * first ? 3 : 1) {}
+  // Returns the index of the operand that follows them.
+  size_t end() const { return first + count; }
+  // Returns the elements of operand `i` of them, where y has `rows` rows of `columns`.
+  int64_t elements(size_t i, int64_t rows, int64_t columns, const AttentionAttrs& attrs) const {
+    const int64_t kv = columns / attrs.heads * (attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads);
+    return rows * (count == 1 ? columns + 2 * kv : i == 0 ? columns : kv);
+  }
+};
+
+inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
+                            const AttentionInputs& inputs, const Buffer& y, const Buffer& lse) {
   const int64_t r = rows(y), c = columns(y);
+  const DType t = o.values(y);
   o.expect(attrs.heads > 0 && c % attrs.heads == 0, "channels must divide into heads");
+  o.expect(attrs.kv_heads >= 0 && (attrs.kv_heads == 0 || attrs.heads % attrs.kv_heads == 0),
+           "heads of queries must divide into heads of keys");
   o.expect(attrs.seq_len > 0 && r % attrs.seq_len == 0, "rows must divide into samples");
-  o.expect(qkv, 3 * r * c, o.values(y));
+  o.expect(attrs.window >= 0, "a window has 0 keys (no window) or more");
+  o.expect(attrs.scale >= 0 && attrs.scale < 1e30, "scores are scaled by 0 (default) or more");
+  for (size_t i = 0; i < inputs.count; ++i)
+    o.expect(o.in(inputs.first + i), inputs.elements(i, r, c, attrs), t);
   o.expect(lse, r * attrs.heads, DType::f32);
 }
 
@@ -27,8 +54,9 @@ inline constexpr OpRule attention{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(1, 1, 2, 2);
-          check_shapes(o, attrs_as<AttentionAttrs>(op.attrs), o.in(0), o.out(0), o.out(1));
+          const AttentionInputs inputs(op);
+          o.count(inputs.end(), inputs.end(), 2, 2);
+          check_attention(o, attrs_as<AttentionAttrs>(op.attrs), inputs, o.out(0), o.out(1));
           o.no_alias();
         },
     .flops =
@@ -37,11 +65,16 @@ inline constexpr OpRule attention{
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
-          const BufferId qkv = op.reads[0], y = op.writes[0], lse = op.writes[1];
-          if (!g.needs(qkv)) return;
-          const BufferId d_qkv = g.like(qkv);
-          g.emit(OpKind::attention_grad, op.attrs, {g.of(y), qkv, y, lse}, {d_qkv});
-          g.contribute(qkv, d_qkv);
+          // The gradients of queries, keys and values come together, though all but one may be of no use.
+          if (std::ranges::none_of(op.reads, [&](BufferId x) { return g.needs(x); })) return;
+          const BufferId y = op.writes[0], lse = op.writes[1];
+          std::vector<BufferId> reads{g.of(y)}, gradients;
+          reads.insert(reads.end(), op.reads.begin(), op.reads.end());
+          reads.insert(reads.end(), {y, lse});
+          for (const BufferId x : op.reads) gradients.push_back(g.like(x));
+          g.emit(OpKind::attention_grad, op.attrs, reads, gradients);
+          for (size_t i = 0; i < op.reads.size(); ++i)
+            if (g.needs(op.reads[i])) g.contribute(op.reads[i], gradients[i]);
         },
 };
 
@@ -52,11 +85,14 @@ inline constexpr OpRule attention_grad{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(4, 4, 1, 1);
-          check_shapes(o, attrs_as<AttentionAttrs>(op.attrs), o.in(1), o.in(2), o.in(3));
-          const DType t = o.values(o.in(1));
-          o.expect(o.in(0), o.in(2).shape.elements(), t);
-          o.expect(o.out(0), o.in(1).shape.elements(), t);
+          const AttentionInputs inputs(op);
+          o.count(inputs.end() + 2, inputs.end() + 2, inputs.count, inputs.count);
+          const Buffer& y = o.in(inputs.end());
+          check_attention(o, attrs_as<AttentionAttrs>(op.attrs), inputs, y, o.in(inputs.end() + 1));
+          const DType t = o.values(y);
+          o.expect(o.in(0), y.shape.elements(), t);
+          for (size_t i = 0; i < inputs.count; ++i)
+            o.expect(o.out(i), o.in(inputs.first + i).shape.elements(), t);
           o.no_alias();
         },
     .flops =
