@@ -3,33 +3,76 @@
 #include "runtime/core/error.h"
 
 namespace dstrain::attention {
+namespace {
+
+// Throws InternalError unless q, k and v, or the one tensor of them, fit the attributes.
+void check_operands(const KernelSpec& spec, const AttentionShape& shape,
+                    std::span<const TensorSpec> parts) {
+  const auto has_heads = [&](const TensorSpec& part, int64_t heads) {
+    return part.shape.rank == 2 && part.shape[0] % shape.seq == 0 && part.shape[1] % heads == 0 &&
+           part.shape.elements() > 0;
+  };
+  const bool sizes =
+      shape.heads > 0 && shape.seq > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0;
+  if (shape.packed) {
+    check(sizes && has_heads(parts[0], shape.heads + 2 * shape.kv_heads),
+          "attention expects qkv (B*T, (heads + 2*kv_heads)*D), came {} with heads = {}, "
+          "kv_heads = {}, T = {}",
+          to_string(parts[0].shape), shape.heads, shape.kv_heads, shape.seq);
+    return;
+  }
+  const auto is_kv = [&](const TensorSpec& part) {
+    return part.dtype == parts[0].dtype && part.shape.rank == 2 &&
+           part.shape[0] == parts[0].shape[0] &&
+           part.shape[1] == parts[0].shape[1] / shape.heads * shape.kv_heads;
+  };
+  check(sizes && has_heads(parts[0], shape.heads) && is_kv(parts[1]) && is_kv(parts[2]),
+        "{} expects q (B*T, heads*D), k and v (B*T, kv_heads*D), came {}, {} and {} with heads = "
+        "{}, kv_heads = {}, T = {}",
+        name_of(spec.op), to_string(parts[0].shape), to_string(parts[1].shape),
+        to_string(parts[2].shape), shape.heads, shape.kv_heads, shape.seq);
+}
+
+}  // namespace
 
 AttentionShape shape_of(const KernelSpec& spec) {
   const bool grad = spec.op == OpKind::attention_grad;
   check(spec.op == OpKind::attention || grad, "attention kernels do not compute the op {}",
         name_of(spec.op));
-  const size_t qkv_index = grad ? 1 : 0;
-  check(spec.in.size() > qkv_index, "{} came with {} inputs, expected {}", name_of(spec.op),
-        spec.in.size(), grad ? 4 : 1);
-  const TensorSpec& qkv = spec.in[qkv_index];
-  check(qkv.dtype == DType::f32 || is_16bit(qkv.dtype),
-        "attention kernels exist for f32, bf16 and f16, not for {}", name_of(qkv.dtype));
-  const auto attrs = attrs_as<AttentionAttrs>(spec.attrs);
-  const int64_t heads = attrs.heads, seq = attrs.seq_len;
-  check(qkv.shape.rank == 2 && heads > 0 && seq > 0 && qkv.shape[0] % seq == 0 &&
-            qkv.shape[1] % (3 * heads) == 0 && qkv.shape.elements() > 0,
-        "attention expects qkv (B*T, 3*heads*D), came {} with heads = {}, T = {}",
-        to_string(qkv.shape), heads, seq);
+  const size_t first = grad ? 1 : 0, others = grad ? 3 : 0;  // others: d_y, y, lse
+  check(spec.in.size() == others + 1 || spec.in.size() == others + 3,
+        "{} came with {} inputs, expected {} or {}", name_of(spec.op), spec.in.size(), others + 1,
+        others + 3);
   AttentionShape shape;
-  shape.dtype = qkv.dtype;
-  shape.heads = heads;
-  shape.seq = seq;
-  shape.batch = qkv.shape[0] / seq;
-  shape.head_size = qkv.shape[1] / (3 * heads);
+  shape.packed = spec.in.size() == others + 1;
+  const auto parts = spec.in.subspan(first, shape.packed ? 1 : 3);
+  shape.dtype = parts[0].dtype;
+  check(shape.dtype == DType::f32 || is_16bit(shape.dtype),
+        "attention kernels exist for f32, bf16 and f16, not for {}", name_of(shape.dtype));
+  const auto attrs = attrs_as<AttentionAttrs>(spec.attrs);
+  shape.heads = attrs.heads;
+  shape.kv_heads = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;
+  shape.seq = attrs.seq_len;
+  check_operands(spec, shape, parts);
+  shape.batch = parts[0].shape[0] / shape.seq;
+  shape.head_size =
+      parts[0].shape[1] / (shape.packed ? shape.heads + 2 * shape.kv_heads : shape.heads);
+  shape.window = attrs.window > 0 && attrs.window < shape.seq ? attrs.window : shape.seq;
+  shape.divisor =
+      attrs.scale > 0 ? 1 / attrs.scale : std::sqrt(static_cast<double>(shape.head_size));
   const DropoutRule rule(attrs.dropout);
   shape.drop_threshold = rule.threshold;
   shape.drop_scale = rule.scale;
   return shape;
+}
+
+HeadTensors head_tensors(const AttentionShape& shape, std::span<const Tensor> operands,
+                         size_t first) {
+  if (!shape.packed)
+    return {operands[first].data, operands[first + 1].data, operands[first + 2].data};
+  auto* const at = static_cast<std::byte*>(operands[first].data);
+  const int64_t size = size_of(shape.dtype);
+  return {at, at + shape.channels() * size, at + (shape.channels() + shape.kv_channels()) * size};
 }
 
 }  // namespace dstrain::attention

@@ -1,8 +1,10 @@
-// The sizes of an attention op, read from the spec of its kernel: the same on every device.
+// The sizes of an attention op and where its queries, keys and values lie, read from the spec of its kernel: the same on
+// every device.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "runtime/core/philox.h"
 #include "runtime/ir/kernel.h"
@@ -11,20 +13,51 @@ namespace dstrain::attention {
 
 struct AttentionShape {
   DType dtype = DType::f32;
-  int64_t batch = 0, heads = 0, seq = 0, head_size = 0;  // B, H, T, D
-  uint32_t drop_threshold = 0;                           // 0: no dropout
-  float drop_scale = 1;                                  // factor of kept weights
+  int64_t batch = 0, heads = 0, seq = 0, head_size = 0;  // B, H, T, D; heads of queries
+  int64_t kv_heads = 0;         // heads of keys and of values; they divide H
+  int64_t window = 0;           // the most keys that a query sees: 1 to T
+  double divisor = 1;           // scores are divided by it
+  bool packed = false;          // q, k and v are one tensor
+  uint32_t drop_threshold = 0;  // 0: no dropout
+  float drop_scale = 1;         // factor of kept weights
 
-  int64_t channels() const { return heads * head_size; }  // C
-  int64_t qkv_stride() const { return 3 * channels(); }   // elements from one row to the next
-  // log2(e) / sqrt(D): a score times this is an exponent of two.
-  float exponent_scale() const {
-    return static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(head_size)));
+  int64_t channels() const { return heads * head_size; }  // of q, y and their gradients
+  int64_t kv_channels() const { return kv_heads * head_size; }
+  // The heads of queries that one head of keys and values serves.
+  int64_t group() const { return heads / kv_heads; }
+  // Elements from one row to the next, of q and of k and v.
+  int64_t q_stride() const { return packed ? channels() + 2 * kv_channels() : channels(); }
+  int64_t kv_stride() const { return packed ? q_stride() : kv_channels(); }
+  // log2(e) / divisor: a score times this is an exponent of two.
+  float exponent_scale() const { return static_cast<float>(1.4426950408889634 / divisor); }
+
+  // The number of (query, key) pairs of queries [begin, end) of a head and the keys that they see.
+  int64_t seen_pairs(int64_t begin, int64_t end) const {
+    const auto until = [this](int64_t n) {
+      const int64_t growing = n < window ? n : window;
+      return growing * (growing + 1) / 2 + (n - growing) * window;
+    };
+    return until(end) - until(begin);
   }
 };
 
 // Returns the shape that a spec of attention or attention_grad describes. Throws InternalError for other ops,
 // dtypes and shapes.
 AttentionShape shape_of(const KernelSpec& spec);
+
+// The addresses of q, k and v, or of their gradients.
+struct HeadTensors {
+  void *q = nullptr, *k = nullptr, *v = nullptr;
+};
+
+// Returns the addresses that `operands` have from index `first` on: of one tensor if the shape is packed, else of three.
+HeadTensors head_tensors(const AttentionShape& shape, std::span<const Tensor> operands,
+                         size_t first);
+
+// The operands of a run of attention_grad beside q, k and v: their indices among the inputs are those of d_y = 0, and of
+// y and lse after q, k and v.
+inline size_t result_index(const AttentionShape& shape) {
+  return shape.packed ? 2 : 4;
+}
 
 }  // namespace dstrain::attention

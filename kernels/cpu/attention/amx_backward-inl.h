@@ -1,7 +1,7 @@
 // The backward pass on AMX tiles; portable_backward-inl.h has the formulas. Included by amx.cpp, inside its
 // target region. T x T matrices are transposed: a row belongs to one key, a vector to 16 queries.
-// Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over ascending query blocks,
-// however the work is divided.
+// Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over the heads of queries that see the head
+// of keys, in order, and for each over ascending query blocks, however the work is divided.
 #pragma once
 
 #include "kernels/cpu/attention/amx_pack-inl.h"
@@ -17,7 +17,8 @@ struct BackwardScratch {
   // Operands of a whole head, in the layouts that the products read.
   std::byte *key_rows, *value_rows, *keys_transposed;
   std::byte *query_columns, *d_y_columns, *query_pairs, *d_y_pairs;
-  // Sums: d_q of a whole head [query / 32][half][d][16], d_k and d_v of a key block [d / 16][key][16].
+  // Sums: d_q of a whole head [query / 32][half][d][16], d_k and d_v of the key blocks of key_sum_rows, of each
+  // [d / 16][key][16].
   std::byte *d_q, *d_k, *d_v;
   // For a pair of blocks: weights and score gradients as A operands [query / 32][key][32], and the
   // score gradients as B operands [query / 32][key / 32][half].
@@ -33,8 +34,8 @@ struct BackwardScratch {
       *operand = layout.add<std::byte>(rows * width * 2);
     }
     d_q = layout.add<std::byte>(rows * width * 4);
-    d_k = layout.add<std::byte>(kKeys * width * 4);
-    d_v = layout.add<std::byte>(kKeys * width * 4);
+    d_k = layout.add<std::byte>(key_sum_rows(shape, kKeys) * width * 4);
+    d_v = layout.add<std::byte>(key_sum_rows(shape, kKeys) * width * 4);
     for (std::byte** block : {&weights, &d_scores, &d_score_pairs}) {
       *block = layout.add<std::byte>(kQueries * kKeys * 2);
     }
@@ -52,28 +53,33 @@ inline constexpr auto kBitOfKey = [] {
   return bits;
 }();
 
-// Computes the backward pass of one head: prepare() packs the operands, run() computes the gradients.
+// Computes the backward pass of one head of queries, with its head of keys.
 struct BackwardPass : HeadPass<BackwardScratch> {
   using HeadPass::HeadPass;
 
   int64_t rows() const { return padded_rows(shape.seq); }
 
-  void prepare() const {
+  // Packs the operands that all heads of queries of the group share.
+  void prepare_keys() const {
+    const HeadRows k = kv_rows(shape, o.in.k, at, shape.seq),
+                   v = kv_rows(shape, o.in.v, at, shape.seq);
+    pack_rows(k, 0, rows(), rows(), s.key_rows);
+    pack_rows(v, 0, rows(), rows(), s.value_rows);
+    pack_transposed(k, steps * kDepth, s.keys_transposed);
+  }
+
+  // Packs the operands of this head of queries.
+  void prepare_queries() const {
     const int64_t width = steps * kDepth;
-    const HeadRows q = head_rows(shape, o, at, 0, shape.seq),
-                   k = head_rows(shape, o, at, 1, shape.seq),
-                   v = head_rows(shape, o, at, 2, shape.seq);
+    const HeadRows q = query_rows(shape, o, at, shape.seq);
     const HeadRows d_y{static_cast<const bf16*>(o.d_y) + at.y, shape.channels(), shape.seq,
                        shape.head_size};
     const HeadRows y{static_cast<const bf16*>(o.y) + at.y, shape.channels(), shape.seq,
                      shape.head_size};
-    pack_rows(k, 0, rows(), rows(), s.key_rows);
-    pack_rows(v, 0, rows(), rows(), s.value_rows);
-    pack_transposed(k, width, s.keys_transposed);
-    pack_columns(q, s.query_columns);
-    pack_columns(d_y, s.d_y_columns);
-    pack_pairs(q, width, s.query_pairs);
-    pack_pairs(d_y, width, s.d_y_pairs);
+    pack_columns(q, 0, s.query_columns);
+    pack_columns(d_y, 0, s.d_y_columns);
+    pack_pairs(q, 0, width, s.query_pairs);
+    pack_pairs(d_y, 0, width, s.d_y_pairs);
     for (int64_t i = 0; i < rows(); ++i) {
       __m512 sum = _mm512_setzero_ps();
       for (int64_t d = 0; d < shape.head_size; d += 16) {
@@ -107,17 +113,19 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     return {_mm512_maskz_mov_ps(kept, w), _mm512_maskz_mul_ps(seen, w, g)};
   }
 
-  // Computes the weights and score gradients of 32 keys x 32 queries from the scores and d_y v^T.
-  template <bool kDropout, bool kDiagonal>
-  void softmax_gradient(const Lanes (&lanes)[2], std::byte* weights, std::byte* d_scores,
-                        std::byte* pairs) const {
+  // Computes the weights and score gradients of 32 keys x 32 queries from the scores and d_y v^T. kMasked: key k of the
+  // sub-block is seen by its queries [k + before, k + before + window) alone.
+  template <bool kDropout, bool kMasked>
+  void softmax_gradient(const Lanes (&lanes)[2], int64_t before, std::byte* weights,
+                        std::byte* d_scores, std::byte* pairs) const {
     for (int64_t key = 0; key < kSubBlock; key += 2) {
       __m512i d_score[2];
 #pragma GCC unroll 2
       for (int64_t odd = 0; odd < 2; ++odd) {
         const int64_t row = (key + odd) * kRowBytes, next = row + kSubBlock * kRowBytes;
-        // On the diagonal, query i of the sub-block sees key k iff i >= k.
-        const __mmask32 seen = kDiagonal ? 0xffffffffu << (key + odd) : 0xffffffffu;
+        const int64_t first = before + key + odd;
+        const __mmask32 seen =
+            kMasked ? ~first_lanes32(first) & first_lanes32(first + shape.window) : 0xffffffffu;
         const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.sub_scores + row),
                                       _mm512_load_ps(s.sub_d_weights + row),
                                       static_cast<__mmask16>(seen), key + odd);
@@ -141,12 +149,21 @@ struct BackwardPass : HeadPass<BackwardScratch> {
   // A query block and a key block of one head: the first row of each, and the number of its rows.
   struct Pair {
     int64_t query, queries, key, keys;  // queries and keys in multiples of kSubBlock
-    // The first query of the pair that sees keys from `k` on, and the end of the keys that queries from `q` on
-    // see; both relative to the pair.
+    int64_t window;
+    // The sub-blocks of queries that see keys of the sub-block from `k` on, and of keys that queries of the sub-block from
+    // `q` on see: from the first to the end, in rows relative to the pair. None if the end is not above the first.
     int64_t first_query_of(int64_t k) const {
       return std::clamp<int64_t>(key + k - query, 0, queries);
     }
-    int64_t keys_of(int64_t q) const {
+    int64_t end_query_of(int64_t k) const {
+      const int64_t end = key + k + kSubBlock - 1 + window - query;
+      return std::clamp<int64_t>(round_up(std::max<int64_t>(end, 0), kSubBlock), 0, queries);
+    }
+    int64_t first_key_of(int64_t q) const {
+      const int64_t first = query + q + 1 - window - key;
+      return std::clamp<int64_t>(std::max<int64_t>(first, 0) / kSubBlock * kSubBlock, 0, keys);
+    }
+    int64_t end_key_of(int64_t q) const {
       return std::clamp<int64_t>(query + q + kSubBlock - key, 0, keys);
     }
   };
@@ -179,16 +196,22 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     const int64_t rows_at = (q / kSubBlock * kKeys + k) * kRowBytes;
     std::byte* pairs =
         s.d_score_pairs + (q / kSubBlock * (kKeys / kSubBlock) + k / kSubBlock) * 2 * kTileBytes;
+    const bool masked = query == key || query + kSubBlock - 1 - key >= shape.window;
     const auto call = shape.drop_threshold > 0
-                          ? (query == key ? &BackwardPass::softmax_gradient<true, true>
-                                          : &BackwardPass::softmax_gradient<true, false>)
-                          : (query == key ? &BackwardPass::softmax_gradient<false, true>
-                                          : &BackwardPass::softmax_gradient<false, false>);
-    (this->*call)(lanes, s.weights + rows_at, s.d_scores + rows_at, pairs);
+                          ? (masked ? &BackwardPass::softmax_gradient<true, true>
+                                    : &BackwardPass::softmax_gradient<true, false>)
+                          : (masked ? &BackwardPass::softmax_gradient<false, true>
+                                    : &BackwardPass::softmax_gradient<false, false>);
+    (this->*call)(lanes, key - query, s.weights + rows_at, s.d_scores + rows_at, pairs);
+  }
+
+  // Returns where the sums of d_k or d_v of the key block from `key` on are.
+  std::byte* key_sums(std::byte* sums, int64_t key) const {
+    return shape.group() == 1 ? sums : sums + key * steps * kDepth * 4;
   }
 
   void add_key_sums(const Pair& pair, int64_t k) const {
-    const int64_t q = pair.first_query_of(k), depth = (pair.queries - q) / kSubBlock;
+    const int64_t q = pair.first_query_of(k), depth = (pair.end_query_of(k) - q) / kSubBlock;
     const int64_t a = (q / kSubBlock * kKeys + k) * kRowBytes;
     for (int64_t d = 0; d < 2 * steps; d += 2) {
       const int64_t b = ((pair.query + q) / kDepth * 2 * steps + d) * kTileBytes;
@@ -198,54 +221,55 @@ struct BackwardPass : HeadPass<BackwardScratch> {
                     {right + b, right + b + kTileBytes, 2 * steps * kTileBytes}, depth,
                     {sum + c, sum + next, sum + c + kTileBytes, sum + next + kTileBytes}, true);
       };
-      add(s.weights, s.d_y_pairs, s.d_v);
-      add(s.d_scores, s.query_pairs, s.d_k);
+      add(s.weights, s.d_y_pairs, key_sums(s.d_v, pair.key));
+      add(s.d_scores, s.query_pairs, key_sums(s.d_k, pair.key));
     }
   }
 
   void add_query_sums(const Pair& pair, int64_t q) const {
-    const std::byte* b = s.d_score_pairs + q / kSubBlock * (kKeys / kSubBlock) * 2 * kTileBytes;
+    const int64_t k = pair.first_key_of(q), depth = (pair.end_key_of(q) - k) / kSubBlock;
+    const std::byte* b =
+        s.d_score_pairs + (q / kSubBlock * (kKeys / kSubBlock) + k / kSubBlock) * 2 * kTileBytes;
     for (int64_t d = 0; d < 2 * steps; d += 2) {
-      const std::byte* a = s.keys_transposed + (pair.key / kDepth * 2 * steps + d) * kTileBytes;
+      const std::byte* a =
+          s.keys_transposed + ((pair.key + k) / kDepth * 2 * steps + d) * kTileBytes;
       std::byte* c = s.d_q + ((pair.query + q) / kSubBlock * 4 * steps + d) * kTileBytes;
       std::byte* next = c + 2 * steps * kTileBytes;
       product_2x2({a, a + kTileBytes, 2 * steps * kTileBytes}, {b, b + kTileBytes, 2 * kTileBytes},
-                  pair.keys_of(q) / kSubBlock, {c, next, c + kTileBytes, next + kTileBytes}, true);
+                  depth, {c, next, c + kTileBytes, next + kTileBytes}, true);
     }
   }
 
   void pair(int64_t query_block, int64_t key_block, bool for_keys, bool for_queries) const {
     const int64_t query = query_block * kQueries, key = key_block * kKeys;
     const Pair pair{query, std::min(kQueries, rows() - query), key,
-                    std::min(kKeys, std::min(rows(), query + kQueries) - key)};
+                    std::min(kKeys, std::min(rows(), query + kQueries) - key), shape.window};
     if (pair.keys <= 0) return;
     if (shape.drop_threshold > 0) {
       fill_mask_rows(mask_of(shape, o, at, query, std::min(kQueries, shape.seq - query), key,
                              pair.keys, s.bits, kMaskRow));
     }
     for (int64_t q = 0; q < pair.queries; q += kSubBlock) {
-      for (int64_t k = 0; k < pair.keys_of(q); k += kSubBlock) sub_block(pair, q, k);
+      for (int64_t k = pair.first_key_of(q); k < pair.end_key_of(q); k += kSubBlock)
+        sub_block(pair, q, k);
     }
     fence();
     for (int64_t k = 0; for_keys && k < pair.keys; k += kSubBlock) {
-      if (pair.first_query_of(k) < pair.queries) add_key_sums(pair, k);
+      if (pair.first_query_of(k) < pair.end_query_of(k)) add_key_sums(pair, k);
     }
     for (int64_t q = 0; for_queries && q < pair.queries; q += kSubBlock) {
-      if (pair.keys_of(q) > 0) add_query_sums(pair, q);
+      if (pair.first_key_of(q) < pair.end_key_of(q)) add_query_sums(pair, q);
     }
   }
 
-  bf16* d_row(int64_t part, int64_t row) const {
-    return static_cast<bf16*>(o.d_qkv) + at.qkv + part * shape.channels() +
-           row * shape.qkv_stride();
-  }
-
-  void store_keys(int64_t part, const std::byte* sums, int64_t key, float factor) const {
+  // Writes the rows of a key block from `key` on: sums times `factor`, to d_k or d_v.
+  void store_keys(void* d_k_or_d_v, const std::byte* sums, int64_t key, float factor) const {
     const __m512 f = _mm512_set1_ps(factor);
     for (int64_t r = 0; r < std::min(kKeys, shape.seq - key); ++r) {
+      bf16* row = static_cast<bf16*>(d_k_or_d_v) + at.kv + (key + r) * shape.kv_stride();
       for (int64_t d = 0; d < shape.head_size; d += kTile) {
         const __m512 sum = _mm512_load_ps(sums + (d / kTile * kKeys + r) * kRowBytes);
-        _mm256_mask_storeu_epi16(d_row(part, key + r) + d, first_lanes16(shape.head_size - d),
+        _mm256_mask_storeu_epi16(row + d, first_lanes16(shape.head_size - d),
                                  round_result(_mm512_mul_ps(sum, f)));
       }
     }
@@ -264,33 +288,42 @@ struct BackwardPass : HeadPass<BackwardScratch> {
           const int64_t row = query + query_of(half, i);
           if (row >= shape.seq) continue;
           const __m512 sum = _mm512_mul_ps(_mm512_castsi512_ps(r[i]), f);
-          _mm256_mask_storeu_epi16(d_row(0, row) + d, first_lanes16(shape.head_size - d),
-                                   round_result(sum));
+          bf16* to = static_cast<bf16*>(o.gradients.q) + at.q + row * shape.q_stride();
+          _mm256_mask_storeu_epi16(to + d, first_lanes16(shape.head_size - d), round_result(sum));
         }
       }
     }
   }
 
-  void run(const GradPart& part) const {
-    const float factor =
-        static_cast<float>(shape.drop_scale / std::sqrt(static_cast<double>(shape.head_size)));
-    const int64_t width = steps * kDepth, query_blocks = divide_up(shape.seq, kQueries);
-    const Range queries{part.query_blocks.begin * kQueries,
-                        std::min(part.query_blocks.end * kQueries, rows())};
+  // Adds to d_k and d_v of `key_blocks`, which the first head of queries sets to zero and the last one stores, and computes
+  // d_q of `query_blocks`, with the same scores if `fused`.
+  void run(Range key_blocks, Range query_blocks, bool fused, bool first, bool last) const {
+    const float factor = static_cast<float>(shape.drop_scale / shape.divisor);
+    const int64_t width = steps * kDepth;
+    const Range queries{query_blocks.begin * kQueries,
+                        std::min(query_blocks.end * kQueries, rows())};
     if (!queries.empty()) {
       std::memset(s.d_q + queries.begin * width * 4, 0,
                   static_cast<size_t>((queries.end - queries.begin) * width * 4));
     }
-    for (int64_t k = part.key_blocks.begin; k < part.key_blocks.end; ++k) {
-      std::memset(s.d_k, 0, static_cast<size_t>(kKeys * width * 4));
-      std::memset(s.d_v, 0, static_cast<size_t>(kKeys * width * 4));
+    for (int64_t k = key_blocks.begin; k < key_blocks.end; ++k) {
+      const int64_t key = k * kKeys;
+      std::byte *d_k = key_sums(s.d_k, key), *d_v = key_sums(s.d_v, key);
+      if (first) {
+        std::memset(d_k, 0, static_cast<size_t>(kKeys * width * 4));
+        std::memset(d_v, 0, static_cast<size_t>(kKeys * width * 4));
+      }
       fence();
-      for (int64_t q = k * kKeys / kQueries; q < query_blocks; ++q) pair(q, k, true, part.fused);
-      store_keys(1, s.d_k, k * kKeys, factor);
-      store_keys(2, s.d_v, k * kKeys, shape.drop_scale);
+      const int64_t end = std::min(key + kKeys - 1 + shape.window, shape.seq);  // of the queries
+      for (int64_t q = key / kQueries; q < divide_up(end, kQueries); ++q) pair(q, k, true, fused);
+      if (!last) continue;
+      store_keys(o.gradients.k, d_k, key, factor);
+      store_keys(o.gradients.v, d_v, key, shape.drop_scale);
     }
-    for (int64_t q = part.query_blocks.begin; !part.fused && q < part.query_blocks.end; ++q) {
-      for (int64_t k = 0; k * kKeys < std::min((q + 1) * kQueries, shape.seq); ++k) {
+    for (int64_t q = query_blocks.begin; !fused && q < query_blocks.end; ++q) {
+      const int64_t first_key = std::max<int64_t>(q * kQueries + 1 - shape.window, 0);
+      for (int64_t k = first_key / kKeys; k * kKeys < std::min((q + 1) * kQueries, shape.seq);
+           ++k) {
         pair(q, k, false, true);
       }
     }
@@ -298,13 +331,19 @@ struct BackwardPass : HeadPass<BackwardScratch> {
   }
 };
 
-inline void backward(const AttentionShape& shape, const Operands& o, int64_t head,
+inline void backward(const AttentionShape& shape, const Operands& o, int64_t kv_head,
                      const GradPart& part, std::byte* scratch) {
-  const BackwardPass pass(shape, o, head, ScratchLayout(scratch));
-  pass.prepare();
-  const TileScope tiles;
-  fence();
-  pass.run(part);
+  const int64_t blocks = divide_up(shape.seq, kQueries), group = shape.group();
+  for (int64_t member = 0; member < group; ++member) {
+    const BackwardPass pass(shape, o, kv_head * group + member, ScratchLayout(scratch));
+    if (member == 0) pass.prepare_keys();
+    const Range queries = blocks_of_member(part.query_blocks, member, blocks);
+    if (part.key_blocks.empty() && queries.empty()) continue;
+    pass.prepare_queries();
+    const TileScope tiles;
+    fence();
+    pass.run(part.key_blocks, queries, part.fused, member == 0, member + 1 == group);
+  }
 }
 
 }  // namespace dstrain::attention::amx

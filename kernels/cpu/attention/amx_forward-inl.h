@@ -37,10 +37,10 @@ struct ForwardScratch {
 struct ForwardPass : HeadPass<ForwardScratch> {
   using HeadPass::HeadPass;
 
-  // Computes the scores (32 x keys) of rows [row, row + 32) of the block.
-  void scores_of(int64_t row, int64_t key, int64_t keys) const {
+  // Computes the scores of rows [row, row + 32) of the block with keys [key + from, key + until).
+  void scores_of(int64_t row, int64_t key, int64_t from, int64_t until) const {
     const std::byte* q = s.queries + row * kRowBytes;
-    for (int64_t n = 0; n < keys; n += 2 * kTile) {
+    for (int64_t n = from; n < until; n += 2 * kTile) {
       const std::byte* k = s.keys + (key + n) / kTile * steps * kTileBytes;
       std::byte* c = s.scores + row * kScoreRow + n * 4;
       product_2x2(
@@ -51,14 +51,14 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     }
   }
 
-  void values_of(int64_t row, int64_t key, int64_t keys) const {
-    const std::byte* a = s.scores + row * kScoreRow;
+  void values_of(int64_t row, int64_t key, int64_t from, int64_t until) const {
+    const std::byte* a = s.scores + row * kScoreRow + from / kDepth * kRowBytes;
     for (int64_t d = 0; d < 2 * steps; d += 2) {
-      const std::byte* b = s.values + (key / kDepth * 2 * steps + d) * kTileBytes;
+      const std::byte* b = s.values + ((key + from) / kDepth * 2 * steps + d) * kTileBytes;
       std::byte* c = s.sums + (d * kForwardQueries + row) * kRowBytes;
       std::byte* next = c + kForwardQueries * kRowBytes;
       product_2x2({a, a + kTile * kScoreRow, kRowBytes, kScoreRow},
-                  {b, b + kTileBytes, 2 * steps * kTileBytes}, keys / kDepth,
+                  {b, b + kTileBytes, 2 * steps * kTileBytes}, (until - from) / kDepth,
                   {c, next, c + kTileBytes, next + kTileBytes}, true);
     }
   }
@@ -77,9 +77,11 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     }
   }
 
-  // Replaces the scores of a row by weights: `chunks` chunks of 32 keys, of the last one only the keys in
-  // `last_seen`.
-  void softmax_row(int64_t row, int64_t chunks, __mmask32 last_seen) const {
+  // Replaces the scores of a row by weights: chunks [first, chunks) of 32 keys, of the first one only the keys in
+  // `first_seen`, of the last one those in `last_seen`, at least one.
+  void softmax_row(int64_t row, int64_t first, int64_t chunks, __mmask32 first_seen,
+                   __mmask32 last_seen) const {
+    if (first + 1 == chunks) last_seen &= first_seen;
     std::byte* at_row = s.scores + row * kScoreRow;
     const auto score = [&](int64_t vector) { return _mm512_load_ps(at_row + vector * kRowBytes); };
     const auto low = static_cast<__mmask16>(last_seen);
@@ -87,9 +89,11 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     const __m512 lowest = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
     __m512 largest = _mm512_mask_mov_ps(lowest, low, score(2 * chunks - 2));
     __m512 largest2 = _mm512_mask_mov_ps(lowest, high, score(2 * chunks - 1));
-    for (int64_t c = 0; c + 1 < chunks; ++c) {
-      largest = _mm512_max_ps(largest, score(2 * c));
-      largest2 = _mm512_max_ps(largest2, score(2 * c + 1));
+    for (int64_t c = first; c + 1 < chunks; ++c) {
+      const __mmask32 seen = c == first ? first_seen : 0xffffffffu;
+      largest = _mm512_mask_max_ps(largest, static_cast<__mmask16>(seen), largest, score(2 * c));
+      largest2 = _mm512_mask_max_ps(largest2, static_cast<__mmask16>(seen >> 16), largest2,
+                                    score(2 * c + 1));
     }
     largest = _mm512_max_ps(largest, largest2);
     if (_mm512_cmp_ps_mask(largest, _mm512_set1_ps(s.limit[row]), _CMP_GT_OQ)) raise(row, largest);
@@ -100,12 +104,14 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     const bool dropout = shape.drop_threshold > 0;
     float* total = s.total + row * 16;
     __m512 sum = _mm512_load_ps(total), sum2 = _mm512_setzero_ps();
-    for (int64_t c = 0; c + 1 < chunks; ++c) {
+    for (int64_t c = first; c + 1 < chunks; ++c) {
+      const __mmask32 seen = c == first ? first_seen : 0xffffffffu;
       const __m512 a = exp2_minus_integer(score(2 * c), scale_v, shift);
       const __m512 b = exp2_minus_integer(score(2 * c + 1), scale_v, shift);
-      sum = _mm512_add_ps(sum, a);
-      sum2 = _mm512_add_ps(sum2, b);
-      _mm512_store_si512(at_row + c * kRowBytes, round_pair(dropout ? kept[c] : 0xffffffffu, a, b));
+      sum = _mm512_mask_add_ps(sum, static_cast<__mmask16>(seen), sum, a);
+      sum2 = _mm512_mask_add_ps(sum2, static_cast<__mmask16>(seen >> 16), sum2, b);
+      const __mmask32 keep = seen & (dropout ? kept[c] : 0xffffffffu);
+      _mm512_store_si512(at_row + c * kRowBytes, round_pair(keep, a, b));
     }
     const int64_t c = chunks - 1;
     const __m512 a = exp2_minus_integer(score(2 * c), scale_v, shift);
@@ -117,6 +123,12 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     _mm512_store_ps(total, _mm512_add_ps(sum, sum2));
   }
 
+  // Sets the weights of chunks [from, until) of a row to zero.
+  void clear_weights(int64_t row, int64_t from, int64_t until) const {
+    for (int64_t c = from; c < until; ++c)
+      _mm512_store_si512(s.scores + row * kScoreRow + c * kRowBytes, _mm512_setzero_si512());
+  }
+
   void block(int64_t query, int64_t rows, int64_t key) const {
     const int64_t keys = std::min(kForwardKeys, padded_rows(query + rows) - key);
     if (shape.drop_threshold > 0) {
@@ -124,14 +136,22 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     }
     for (int64_t row = 0; row < rows; row += kDepth) {
       const int64_t seen = std::min(keys, query + row + kDepth - key);
-      if (seen <= 0) continue;
-      scores_of(row, key, seen);
+      // The first key that row r of the 32 sees, counted from `key`.
+      const int64_t first_key = query + row + 1 - shape.window - key;
+      const int64_t from = std::max<int64_t>(first_key, 0) / kDepth * kDepth;
+      if (seen <= from) continue;
+      scores_of(row, key, from, seen);
       const bool diagonal = key + seen == query + row + kDepth;
       for (int64_t r = 0; r < std::min(kDepth, rows - row); ++r) {
-        softmax_row(row + r, seen / kDepth, diagonal ? first_lanes32(r + 1) : 0xffffffffu);
+        const int64_t begin = std::max<int64_t>(first_key + r, 0);
+        if (begin < seen) {
+          softmax_row(row + r, begin / kDepth, seen / kDepth, ~first_lanes32(begin % kDepth),
+                      diagonal ? first_lanes32(r + 1) : 0xffffffffu);
+        }
+        clear_weights(row + r, from / kDepth, std::min(begin, seen) / kDepth);
       }
       fence();
-      values_of(row, key, seen);
+      values_of(row, key, from, seen);
     }
   }
 
@@ -151,21 +171,29 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     }
   }
 
+  // Returns the first key block that queries from `query` on see.
+  int64_t first_key_block(int64_t query) const {
+    return std::max<int64_t>(query + 1 - shape.window, 0) / kForwardKeys;
+  }
+
   void run(Range query_blocks) const {
     const int64_t keys = std::min(query_blocks.end * kForwardQueries, shape.seq);
-    pack_columns(head_rows(shape, o, at, 1, keys), s.keys);
-    pack_pairs(head_rows(shape, o, at, 2, keys), steps * kDepth, s.values);
+    const int64_t first = first_key_block(query_blocks.begin * kForwardQueries) * kForwardKeys;
+    pack_columns(kv_rows(shape, o.in.k, at, keys), first, s.keys);
+    pack_pairs(kv_rows(shape, o.in.v, at, keys), first, steps * kDepth, s.values);
     for (int64_t q = query_blocks.begin; q < query_blocks.end; ++q) {
       const int64_t query = q * kForwardQueries,
                     rows = std::min(kForwardQueries, shape.seq - query);
-      pack_rows(head_rows(shape, o, at, 0, shape.seq), query, kForwardQueries, kForwardQueries,
+      pack_rows(query_rows(shape, o, at, shape.seq), query, kForwardQueries, kForwardQueries,
                 s.queries);
       std::memset(s.sums, 0, static_cast<size_t>(kForwardQueries * steps * kDepth * 4));
       std::fill_n(s.total, rows * 16, 0.0f);
       std::fill_n(s.limit, rows, -std::numeric_limits<float>::infinity());
       std::fill_n(s.magic_minus_m, rows, std::numeric_limits<float>::infinity());
       fence();
-      for (int64_t key = 0; key < query + rows; key += kForwardKeys) block(query, rows, key);
+      for (int64_t key = first_key_block(query) * kForwardKeys; key < query + rows;
+           key += kForwardKeys)
+        block(query, rows, key);
       store(query, rows);
     }
   }

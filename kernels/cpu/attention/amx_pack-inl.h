@@ -40,9 +40,11 @@ inline void pack_rows(const HeadRows& in, int64_t first, int64_t count, int64_t 
   }
 }
 
-// B operand, depth along D: out[row / 16][d / 32] tiles whose columns are rows of the operand.
-inline void pack_columns(const HeadRows& in, std::byte* out) {
-  for (int64_t row = 0; row < padded_rows(in.rows); row += kTile) {
+// B operand, depth along D: out[row / 16][d / 32] tiles whose columns are rows of the operand, from row `first` on, a
+// multiple of 32, as in the functions below.
+inline void pack_columns(const HeadRows& in, int64_t first, std::byte* out) {
+  out += first / kTile * divide_up(in.size, kDepth) * kTileBytes;
+  for (int64_t row = first; row < padded_rows(in.rows); row += kTile) {
     for (int64_t d = 0; d < in.size; d += kDepth) {
       __m512i r[16];
 #pragma GCC unroll 16
@@ -66,8 +68,9 @@ inline void load_pairs(const HeadRows& in, int64_t row, int64_t d, __m512i (&r)[
 }
 
 // B operand, depth along rows: out[row / 32][d / 16] tiles.
-inline void pack_pairs(const HeadRows& in, int64_t width, std::byte* out) {
-  for (int64_t row = 0; row < padded_rows(in.rows); row += kDepth) {
+inline void pack_pairs(const HeadRows& in, int64_t first, int64_t width, std::byte* out) {
+  out += first / kDepth * (width / kTile) * kTileBytes;
+  for (int64_t row = first; row < padded_rows(in.rows); row += kDepth) {
     for (int64_t d = 0; d < width; d += kTile) {
       __m512i r[16];
       load_pairs(in, row, d, r);
@@ -92,11 +95,14 @@ inline void pack_transposed(const HeadRows& in, int64_t width, std::byte* out) {
   }
 }
 
-// Returns the first `rows` rows of one head of q, k or v (part 0, 1, 2).
-inline HeadRows head_rows(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
-                          int64_t part, int64_t rows) {
-  return {static_cast<const bf16*>(o.qkv) + at.qkv + part * shape.channels(), shape.qkv_stride(),
-          rows, shape.head_size};
+// Returns the first `rows` rows of one head of q, and of one of k or v.
+inline HeadRows query_rows(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
+                           int64_t rows) {
+  return {static_cast<const bf16*>(o.in.q) + at.q, shape.q_stride(), rows, shape.head_size};
+}
+inline HeadRows kv_rows(const AttentionShape& shape, const void* k_or_v, const HeadOffsets& at,
+                        int64_t rows) {
+  return {static_cast<const bf16*>(k_or_v) + at.kv, shape.kv_stride(), rows, shape.head_size};
 }
 
 // The common part of one head's forward and backward pass. A Scratch is a struct of arrays in the thread's

@@ -79,7 +79,7 @@ class Attention final : public AttentionKernel {
 
   void run(const KernelCall& call) const override {
     Operands o = operands(call);
-    o.qkv = call.in[0].data;
+    o.in = head_tensors(shape_, call.in, 0);
     o.y = call.out[0].data;
     o.lse = call.out[1].as<float>();
     for_each_thread(call, tasks_, [&](const attention::ForwardTask& task, std::byte* scratch) {
@@ -99,12 +99,12 @@ class AttentionGrad final : public AttentionKernel {
   void run(const KernelCall& call) const override {
     Operands o = operands(call);
     o.d_y = call.in[0].data;
-    o.qkv = call.in[1].data;
-    o.y = call.in[2].data;
-    o.lse = call.in[3].as<float>();
-    o.d_qkv = call.out[0].data;
+    o.in = head_tensors(shape_, call.in, 1);
+    o.y = call.in[result_index(shape_)].data;
+    o.lse = call.in[result_index(shape_) + 1].as<float>();
+    o.gradients = head_tensors(shape_, call.out, 0);
     for_each_thread(call, tasks_, [&](const attention::BackwardTask& task, std::byte* scratch) {
-      implementation_.backward(shape_, o, task.head, task.part, scratch);
+      implementation_.backward(shape_, o, task.kv_head, task.part, scratch);
     });
   }
 

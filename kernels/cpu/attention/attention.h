@@ -1,6 +1,6 @@
 // Causal multi-head self-attention on the CPU, forward and backward. It is blocked (Dao et al.,
-// "FlashAttention", 2022): no T x T matrix is in memory, and only the causal half is computed. Softmax and sums
-// are fp32. Dropout masks are a function of (seed, site, sample, element) (runtime/core/philox.h) and are
+// "FlashAttention", 2022): no T x T matrix is in memory, and only blocks with a key that a query sees are computed.
+// Softmax and sums are fp32. Dropout masks are a function of (seed, site, sample, element) (runtime/core/philox.h) and are
 // computed again in the backward pass. bf16 uses AMX tiles if the CPU has them; everything else uses Highway.
 // Invariant: the number of threads changes no bit of a result.
 #pragma once
@@ -15,9 +15,9 @@ namespace dstrain {
 // Returns the bytes of scratch memory that a kernel of `spec` (attention or attention_grad) needs for one run.
 int64_t attention_workspace_bytes(const KernelSpec& spec);
 
-// Returns the kernel of `spec`: attention (qkv (B*T,3C) -> y (B*T,C), lse f32 (B,H,T)) or attention_grad
-// (d_y, qkv, y, lse -> d_qkv) in f32, bf16 or f16. The heads must divide C. Throws InternalError for any other
-// spec.
+// Returns the kernel of `spec`: attention (q, k, v, or one tensor of them -> y (B*T,C), lse f32 (B,H,T)) or
+// attention_grad (d_y, the same, y, lse -> their gradients) in f32, bf16 or f16, with any number of heads, heads of keys
+// that divides it, head size and window. Throws InternalError for any other spec.
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec);
 
 }  // namespace dstrain

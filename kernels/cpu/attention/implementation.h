@@ -17,11 +17,11 @@ namespace dstrain::attention {
 // dropout mask depends on. Operands are row-major and belong to the caller; those that the op does not have are
 // null.
 struct Operands {
-  const void* qkv = nullptr;  // (B*T, 3C)
+  HeadTensors in;             // q, k, v, which are only read
   void* y = nullptr;          // (B*T, C), written by attention, read by attention_grad
   float* lse = nullptr;       // (B, H, T), the same: log of each row's sum of exponentials
   const void* d_y = nullptr;  // (B*T, C)
-  void* d_qkv = nullptr;      // (B*T, 3C)
+  HeadTensors gradients;      // of q, k and v
   PhiloxKey key{};            // of the dropout site
   uint64_t first_sample = 0;  // global counter of sample 0
 };
@@ -32,15 +32,16 @@ struct Range {
   bool empty() const { return begin >= end; }
 };
 
-// The part of one head's backward pass that a call computes: d_k and d_v of `key_blocks`, d_q of
-// `query_blocks`. `fused` (both ranges complete) computes the scores once for both: 5 products instead of 7.
+// The part of the backward pass of one head of keys that a call computes: d_k and d_v of `key_blocks`, d_q of
+// `query_blocks`, which count the blocks of all heads of queries of its group, one head after the other. `fused` (both
+// ranges complete) computes the scores once for both: 5 products instead of 7.
 struct GradPart {
   bool fused = false;
   Range key_blocks, query_blocks;
 };
 
-// The functions of one implementation. `head` counts (sample, head) pairs. `scratch` belongs to the calling
-// thread and is 64-byte aligned.
+// The functions of one implementation. `head` counts (sample, head of queries) pairs, `kv_head` (sample, head of keys)
+// pairs. `scratch` belongs to the calling thread and is 64-byte aligned.
 struct Implementation {
   int64_t forward_query_block;     // rows in a query block of the forward pass
   int64_t query_block, key_block;  // rows in a query block and a key block of the backward pass
@@ -48,7 +49,7 @@ struct Implementation {
   int64_t (*backward_bytes)(const AttentionShape&);
   void (*forward)(const AttentionShape&, const Operands&, int64_t head, Range query_blocks,
                   std::byte* scratch);
-  void (*backward)(const AttentionShape&, const Operands&, int64_t head, const GradPart&,
+  void (*backward)(const AttentionShape&, const Operands&, int64_t kv_head, const GradPart&,
                    std::byte* scratch);
 };
 
@@ -94,10 +95,11 @@ inline void* element(void* data, int64_t i, DType dtype) {
   return static_cast<std::byte*>(data) + i * size_of(dtype);
 }
 
-// Where the operands of one (sample, head) pair begin, in elements.
+// Where the operands of one (sample, head of queries) pair begin, in elements.
 struct HeadOffsets {
   int64_t sample, h;
-  int64_t qkv;    // of the first q in qkv; k and v follow C and 2C elements later
+  int64_t q;      // of the first q, or d_q
+  int64_t kv;     // of the first k, v, d_k or d_v of the head that h sees
   int64_t y;      // of the first y
   int64_t lse;    // of the first lse
   uint64_t mask;  // dropout element of (query 0, key 0)
@@ -105,11 +107,27 @@ struct HeadOffsets {
   HeadOffsets(const AttentionShape& shape, int64_t head)
       : sample(head / shape.heads),
         h(head % shape.heads),
-        qkv(sample * shape.seq * shape.qkv_stride() + h * shape.head_size),
+        q(sample * shape.seq * shape.q_stride() + h * shape.head_size),
+        kv(sample * shape.seq * shape.kv_stride() + h / shape.group() * shape.head_size),
         y(sample * shape.seq * shape.channels() + h * shape.head_size),
         lse(head * shape.seq),
         mask(static_cast<uint64_t>(h) * static_cast<uint64_t>(shape.seq * shape.seq)) {}
 };
+
+// Returns the part of `blocks`, which count the blocks of all heads of queries of a group, that is of head `member`. A head
+// has `per_head` blocks.
+inline Range blocks_of_member(Range blocks, int64_t member, int64_t per_head) {
+  const int64_t before = member * per_head;
+  const Range mine{std::clamp<int64_t>(blocks.begin - before, 0, per_head),
+                   std::clamp<int64_t>(blocks.end - before, 0, per_head)};
+  return mine.empty() ? Range{} : mine;
+}
+
+// The rows of sums of d_k and d_v that a thread holds: those of one key block, or of all where several heads of queries
+// add to them in turn.
+inline int64_t key_sum_rows(const AttentionShape& shape, int64_t key_block) {
+  return shape.group() == 1 ? key_block : round_up(shape.seq, key_block);
+}
 
 // A request for the dropout mask of queries [query, query + rows) by keys [key, key + columns) of one head.
 // `bits` has `bits_stride` words a row.

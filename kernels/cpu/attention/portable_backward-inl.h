@@ -2,10 +2,10 @@
 //
 // For each head, with P = exp(score - lse), the dropout mask M and the scale c of kept weights:
 //   d_v = c (M P)^T d_y,  dS = P (c M (d_y v^T) - delta),  delta = sum(d_y y),
-//   d_q = dS k / sqrt(D), d_k = dS^T q / sqrt(D).
+//   d_q = dS k / divisor, d_k = dS^T q / divisor.
 // The block products compute with dS / c; the factor c is applied to their sums at the end.
-// Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over ascending query blocks,
-// however the work is divided.
+// Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over the heads of queries that see the head
+// of keys, in order, and for each over ascending query blocks, however the work is divided.
 #if defined(DSTRAIN_ATTENTION_PORTABLE_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_PORTABLE_BACKWARD_INL_H_
 #undef DSTRAIN_ATTENTION_PORTABLE_BACKWARD_INL_H_
@@ -21,7 +21,7 @@ namespace dstrain::attention::HWY_NAMESPACE {
 // The arrays that the backward pass of one head uses. They lie in the scratch memory of the calling thread.
 struct BackwardScratch {
   float *key_panels, *value_panels, *keys, *queries, *d_y;  // of a whole head
-  float *d_q, *d_k, *d_v;  // sums: d_q of a whole head, d_k and d_v of a key block
+  float *d_q, *d_k, *d_v;  // sums: d_q of a whole head, d_k and d_v of key_sum_rows
   float *weights, *d_scores, *exponent, *delta;
   uint64_t* bits;
 
@@ -33,8 +33,8 @@ struct BackwardScratch {
     queries = layout.add<float>(padded * width);
     d_y = layout.add<float>(padded * width);
     d_q = layout.add<float>(padded * width);
-    d_k = layout.add<float>(kKeyBlock * width);
-    d_v = layout.add<float>(kKeyBlock * width);
+    d_k = layout.add<float>(key_sum_rows(shape, kKeyBlock) * width);
+    d_v = layout.add<float>(key_sum_rows(shape, kKeyBlock) * width);
     weights = layout.add<float>(kQueryBlock * kKeyBlock);
     d_scores = layout.add<float>(kQueryBlock * kKeyBlock);
     exponent = layout.add<float>(padded);
@@ -43,7 +43,7 @@ struct BackwardScratch {
   }
 };
 
-// Computes the backward pass of one head: prepare() packs the operands, run() computes the gradients.
+// Computes the backward pass of one head of queries, with its head of keys.
 struct BackwardPass {
   const AttentionShape& shape;
   const Operands& o;
@@ -51,16 +51,20 @@ struct BackwardPass {
   const BackwardScratch s;
   const int64_t width;
 
-  // Packs the operands of the block products and computes delta / c and lse in units of log2.
-  void prepare() const {
+  // Packs the operands of the block products that all heads of queries of the group share.
+  void prepare_keys() const {
+    const int64_t stride = shape.kv_stride();
+    pack_rows(shape, o.in.v, at.kv, stride, shape.seq, s.keys);
+    transpose_panels(shape, s.keys, 0, shape.seq, s.value_panels);
+    pack_rows(shape, o.in.k, at.kv, stride, shape.seq, s.keys);
+    transpose_panels(shape, s.keys, 0, shape.seq, s.key_panels);
+  }
+
+  // Packs the operands of this head of queries and computes delta / c and lse in units of log2.
+  void prepare_queries() const {
     const F32 d;
-    const int64_t stride = shape.qkv_stride();
-    float* row = s.weights;  // not used before the first block
-    pack_rows(shape, o.qkv, at.qkv + 2 * shape.channels(), stride, shape.seq, s.keys);
-    transpose_panels(shape, s.keys, shape.seq, s.value_panels);
-    pack_rows(shape, o.qkv, at.qkv + shape.channels(), stride, shape.seq, s.keys);
-    transpose_panels(shape, s.keys, shape.seq, s.key_panels);
-    pack_rows(shape, o.qkv, at.qkv, stride, shape.seq, s.queries);
+    float* row = s.weights;  // holds nothing between two pairs of blocks
+    pack_rows(shape, o.in.q, at.q, shape.q_stride(), shape.seq, s.queries);
     pack_rows(shape, o.d_y, at.y, shape.channels(), shape.seq, s.d_y);
     for (int64_t i = 0; i < shape.seq; ++i) {
       auto sum = hn::Zero(d);
@@ -89,16 +93,13 @@ struct BackwardPass {
       const uint64_t* bits = s.bits + r * kMaskStride;
       const auto shift = hn::Set(d, -s.exponent[block.query + r]);
       const auto delta = hn::Set(d, s.delta[block.query + r]);
-      const int64_t seen = block.seen_until_row(r);
-      int64_t c = 0;
-      for (; c < seen; c += kLanes32) {
-        auto w = exp2_of(hn::MulAdd(hn::LoadU(d, weights + c), scale, shift));
-        auto g = hn::LoadU(d, d_scores + c);
-        if (c + kLanes32 > seen) {
-          const auto valid = hn::FirstN(d, static_cast<size_t>(seen - c));
-          w = hn::IfThenElseZero(valid, w);
-          g = hn::IfThenElseZero(valid, g);
-        }
+      const int64_t from = block.seen_from_row(r), seen = block.seen_until_row(r);
+      if (from >= seen) {
+        clear_unseen(weights, 0, 0, block.columns);
+        clear_unseen(d_scores, 0, 0, block.columns);
+        continue;
+      }
+      const auto store = [&](int64_t c, V32 w, V32 g) {
         auto dropped = w;
         if (dropout) {
           const auto kept = kept_lanes(bits, c);
@@ -107,33 +108,50 @@ struct BackwardPass {
         }
         hn::StoreU(dropped, d, weights + c);
         hn::StoreU(hn::Mul(w, hn::Sub(g, delta)), d, d_scores + c);
-      }
-      for (; c < block.columns; c += kLanes32) {
-        hn::StoreU(hn::Zero(d), d, weights + c);
-        hn::StoreU(hn::Zero(d), d, d_scores + c);
-      }
+      };
+      const auto weight = [&](int64_t c) {
+        return exp2_of(hn::MulAdd(hn::LoadU(d, weights + c), scale, shift));
+      };
+      for_columns(
+          from, seen, [&](int64_t c) { store(c, weight(c), hn::LoadU(d, d_scores + c)); },
+          [&](int64_t c, hn::Mask<F32> mask) {
+            store(c, hn::IfThenElseZero(mask, weight(c)),
+                  hn::IfThenElseZero(mask, hn::LoadU(d, d_scores + c)));
+          });
+      clear_unseen(weights, from, seen, block.columns);
+      clear_unseen(d_scores, from, seen, block.columns);
     }
   }
 
+  // Returns where the sums of d_k or d_v from `key` on are, the first key of a block.
+  float* key_sums(float* sums, int64_t key) const {
+    return shape.group() == 1 ? sums : sums + key * width;
+  }
+
   void add_key_sums(const BlockPair& block) const {
+    float *d_v = key_sums(s.d_v, block.key), *d_k = key_sums(s.d_k, block.key);
     for (int64_t c = 0; c < block.columns; c += kTileRows) {
       const int64_t columns = std::min(kTileRows, block.columns - c);
-      const int64_t first = block.first_row_of(c), depth = block.rows - first;
-      if (depth <= 0) break;
+      const int64_t first = block.first_row_of(c);
+      const int64_t depth = block.end_row_of(c + columns - 1) - first;
+      if (depth <= 0) continue;
       const int64_t from = first * kKeyBlock + c, query = (block.query + first) * width;
       strip(columns, {s.weights + from, 1, kKeyBlock}, {s.d_y + query, width},
-            {s.d_v + c * width, width}, width / kLanes32, depth, Into::add);
+            {d_v + c * width, width}, width / kLanes32, depth, Into::add);
       strip(columns, {s.d_scores + from, 1, kKeyBlock}, {s.queries + query, width},
-            {s.d_k + c * width, width}, width / kLanes32, depth, Into::add);
+            {d_k + c * width, width}, width / kLanes32, depth, Into::add);
     }
   }
 
   void add_query_sums(const BlockPair& block) const {
     for (int64_t r = 0; r < block.rows; r += kTileRows) {
       const int64_t rows = std::min(kTileRows, block.rows - r);
-      strip(rows, {s.d_scores + r * kKeyBlock, kKeyBlock, 1}, {s.keys + block.key * width, width},
-            {s.d_q + (block.query + r) * width, width}, width / kLanes32,
-            block.seen_until_row(r + rows - 1), Into::add);
+      const int64_t from = block.seen_from_row(r);
+      const int64_t depth = block.seen_until_row(r + rows - 1) - from;
+      if (depth <= 0) continue;
+      strip(rows, {s.d_scores + r * kKeyBlock + from, kKeyBlock, 1},
+            {s.keys + (block.key + from) * width, width},
+            {s.d_q + (block.query + r) * width, width}, width / kLanes32, depth, Into::add);
     }
   }
 
@@ -141,46 +159,53 @@ struct BackwardPass {
   void pair(int64_t q, int64_t k, bool for_keys, bool for_queries) const {
     const int64_t query = q * kQueryBlock, key = k * kKeyBlock;
     const BlockPair block{query, std::min(kQueryBlock, shape.seq - query), key,
-                          std::min(kKeyBlock, std::min(shape.seq, query + kQueryBlock) - key)};
+                          std::min(kKeyBlock, std::min(shape.seq, query + kQueryBlock) - key),
+                          shape.window};
     if (block.columns <= 0) return;
-    causal_scores(shape, block, s.queries + query * width, s.key_panels, s.weights);
-    causal_scores(shape, block, s.d_y + query * width, s.value_panels, s.d_scores);
+    seen_scores(shape, block, s.queries + query * width, s.key_panels, s.weights);
+    seen_scores(shape, block, s.d_y + query * width, s.value_panels, s.d_scores);
     if (shape.drop_threshold > 0) block_mask(shape, o, at, block, s.bits);
     softmax_gradient(block);
     if (for_keys) add_key_sums(block);
     if (for_queries) add_query_sums(block);
   }
 
-  // Writes rows of d_q, d_k or d_v (part 0, 1, 2).
-  void store(int64_t part, const float* sums, int64_t first, int64_t rows, float factor) const {
+  // Writes rows of d_q, d_k or d_v, of which the first is element `at` of `to`.
+  void store(const float* sums, int64_t rows, float factor, void* to, int64_t first,
+             int64_t stride) const {
     for (int64_t r = 0; r < rows; ++r) {
-      const int64_t to = at.qkv + part * shape.channels() + (first + r) * shape.qkv_stride();
       narrow_row(sums + r * width, shape.head_size, factor, shape.dtype,
-                 element(o.d_qkv, to, shape.dtype));
+                 element(to, first + r * stride, shape.dtype));
     }
   }
 
-  void run(const GradPart& part) const {
-    const float factor =
-        static_cast<float>(shape.drop_scale / std::sqrt(static_cast<double>(shape.head_size)));
-    const int64_t query_blocks = divide_up(shape.seq, kQueryBlock);
-    const Range q = part.query_blocks;
-    std::fill(s.d_q + q.begin * kQueryBlock * width,
-              s.d_q + std::min(q.end * kQueryBlock, shape.seq) * width, 0.0f);
-    for (int64_t k = part.key_blocks.begin; k < part.key_blocks.end; ++k) {
+  // Adds to d_k and d_v of `key_blocks`, which the first head of queries sets to zero and the last one stores, and computes
+  // d_q of `query_blocks`, with the same scores if `fused`.
+  void run(Range key_blocks, Range query_blocks, bool fused, bool first, bool last) const {
+    const float factor = static_cast<float>(shape.drop_scale / shape.divisor);
+    const int64_t stride = shape.kv_stride();
+    std::fill(s.d_q + query_blocks.begin * kQueryBlock * width,
+              s.d_q + std::min(query_blocks.end * kQueryBlock, shape.seq) * width, 0.0f);
+    for (int64_t k = key_blocks.begin; k < key_blocks.end; ++k) {
       const int64_t key = k * kKeyBlock, rows = std::min(kKeyBlock, shape.seq - key);
-      std::fill_n(s.d_k, rows * width, 0.0f);
-      std::fill_n(s.d_v, rows * width, 0.0f);
-      for (int64_t b = key / kQueryBlock; b < query_blocks; ++b) pair(b, k, true, part.fused);
-      store(1, s.d_k, key, rows, factor);
-      store(2, s.d_v, key, rows, shape.drop_scale);
-    }
-    for (int64_t b = q.begin; b < q.end; ++b) {
-      const int64_t query = b * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
-      for (int64_t k = 0; !part.fused && k * kKeyBlock < query + rows; ++k) {
-        pair(b, k, false, true);
+      float *d_k = key_sums(s.d_k, key), *d_v = key_sums(s.d_v, key);
+      if (first) {
+        std::fill_n(d_k, rows * width, 0.0f);
+        std::fill_n(d_v, rows * width, 0.0f);
       }
-      store(0, s.d_q + query * width, query, rows, factor);
+      const int64_t end = std::min(key + rows - 1 + shape.window, shape.seq);  // of the queries
+      for (int64_t b = key / kQueryBlock; b < divide_up(end, kQueryBlock); ++b)
+        pair(b, k, true, fused);
+      if (!last) continue;
+      store(d_k, rows, factor, o.gradients.k, at.kv + key * stride, stride);
+      store(d_v, rows, shape.drop_scale, o.gradients.v, at.kv + key * stride, stride);
+    }
+    for (int64_t b = query_blocks.begin; b < query_blocks.end; ++b) {
+      const int64_t query = b * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
+      for (int64_t k = first_key_block(shape, query); !fused && k * kKeyBlock < query + rows; ++k)
+        pair(b, k, false, true);
+      store(s.d_q + query * width, rows, factor, o.gradients.q, at.q + query * shape.q_stride(),
+            shape.q_stride());
     }
   }
 
@@ -188,13 +213,19 @@ struct BackwardPass {
   static constexpr int64_t kChunk = 1024;
 };
 
-inline void backward(const AttentionShape& shape, const Operands& o, int64_t head,
+inline void backward(const AttentionShape& shape, const Operands& o, int64_t kv_head,
                      const GradPart& part, std::byte* scratch) {
-  ScratchLayout layout(scratch);
-  const BackwardPass pass{shape, o, HeadOffsets(shape, head), BackwardScratch(shape, layout),
-                          padded_size(shape)};
-  pass.prepare();
-  pass.run(part);
+  const int64_t blocks = divide_up(shape.seq, kQueryBlock), group = shape.group();
+  for (int64_t member = 0; member < group; ++member) {
+    ScratchLayout layout(scratch);
+    const BackwardPass pass{shape, o, HeadOffsets(shape, kv_head * group + member),
+                            BackwardScratch(shape, layout), padded_size(shape)};
+    if (member == 0) pass.prepare_keys();
+    const Range queries = blocks_of_member(part.query_blocks, member, blocks);
+    if (part.key_blocks.empty() && queries.empty()) continue;
+    pass.prepare_queries();
+    pass.run(part.key_blocks, queries, part.fused, member == 0, member + 1 == group);
+  }
 }
 
 }  // namespace dstrain::attention::HWY_NAMESPACE

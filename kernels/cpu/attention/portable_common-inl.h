@@ -1,5 +1,5 @@
 // The common part of the portable forward and backward passes: block sizes, packing of a head's operands, and
-// the causal limits of a pair of blocks. Included once per Highway target.
+// the keys that the queries of a pair of blocks see. Included once per Highway target.
 #if defined(DSTRAIN_ATTENTION_PORTABLE_COMMON_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_ATTENTION_PORTABLE_COMMON_INL_H_
 #undef DSTRAIN_ATTENTION_PORTABLE_COMMON_INL_H_
@@ -25,7 +25,8 @@ inline int64_t padded_size(const AttentionShape& shape) {
   return round_up(shape.head_size, kLanes32);
 }
 
-// Widens `rows` rows of D elements, `stride` elements apart, into rows of padded_size floats.
+// Widens `rows` rows of D elements, of which the first is element `first` of `src`, `stride` elements apart, into rows of
+// padded_size floats.
 inline void pack_rows(const AttentionShape& shape, const void* src, int64_t first, int64_t stride,
                       int64_t rows, float* dst) {
   const int64_t width = padded_size(shape);
@@ -35,16 +36,16 @@ inline void pack_rows(const AttentionShape& shape, const void* src, int64_t firs
   }
 }
 
-// Transposes keys [0, rows), given as rows of padded_size floats, into panels of kPanel keys, each
-// (D, kPanel). Keys past `rows` in the last panel are zero.
-inline void transpose_panels(const AttentionShape& shape, const float* src, int64_t rows,
-                             float* dst) {
+// Transposes keys [begin, rows), given as rows of padded_size floats, into panels of kPanel keys, each
+// (D, kPanel). `begin` must be a multiple of kPanel. Keys past `rows` in the last panel are zero.
+inline void transpose_panels(const AttentionShape& shape, const float* src, int64_t begin,
+                             int64_t rows, float* dst) {
   const F32 d;
   const int64_t width = padded_size(shape);
   alignas(64) int32_t indices[kLanes32];
   for (int64_t n = 0; n < kLanes32; ++n) indices[n] = static_cast<int32_t>(n * width);
   const auto index = hn::Load(I32(), indices);
-  for (int64_t key = 0; key < round_up(rows, kPanel); key += kLanes32) {
+  for (int64_t key = begin; key < round_up(rows, kPanel); key += kLanes32) {
     float* out = dst + key / kPanel * (shape.head_size * kPanel) + key % kPanel;
     const float* in = src + key * width;
     if (key + kLanes32 <= rows) {
@@ -63,26 +64,62 @@ inline void transpose_panels(const AttentionShape& shape, const float* src, int6
 
 // A pair of blocks: queries [query, query + rows) against keys [key, key + columns).
 struct BlockPair {
-  int64_t query, rows, key, columns;
+  int64_t query, rows, key, columns, window;
 
-  // Number of the block's leading keys that row r of the block sees.
+  // The columns that row r of the block sees: [seen_from_row, seen_until_row), empty if the first is not the smaller.
+  int64_t seen_from_row(int64_t r) const {
+    return std::clamp<int64_t>(query + r + 1 - window - key, 0, columns);
+  }
   int64_t seen_until_row(int64_t r) const {
     return std::clamp<int64_t>(query + r + 1 - key, 0, columns);
   }
-  // First row of the block that sees column c.
+  // The rows of the block that see column c: [first_row_of, end_row_of).
   int64_t first_row_of(int64_t c) const { return std::clamp<int64_t>(key + c - query, 0, rows); }
+  int64_t end_row_of(int64_t c) const {
+    return std::clamp<int64_t>(key + c + window - query, 0, rows);
+  }
 };
 
-// c (rows x kKeyBlock) = a (rows x D) times transposed panels. Tiles that the causal mask hides are skipped.
-inline void causal_scores(const AttentionShape& shape, const BlockPair& block, const float* a,
-                          const float* panels, float* c) {
+// Returns the first key block that queries from `query` on see.
+inline int64_t first_key_block(const AttentionShape& shape, int64_t query) {
+  return std::max<int64_t>(query + 1 - shape.window, 0) / kKeyBlock;
+}
+
+// Calls whole(c) for the vectors of columns [from, until) from column c on, and part(c, mask) for those of which only the
+// lanes in `mask` are among these columns.
+template <class Whole, class Part>
+HWY_INLINE void for_columns(int64_t from, int64_t until, const Whole& whole, const Part& part) {
+  const F32 d;
+  int64_t c = from / kLanes32 * kLanes32;
+  if (c < from) {
+    auto mask = hn::Not(hn::FirstN(d, static_cast<size_t>(from - c)));
+    if (until < c + kLanes32) mask = hn::And(mask, hn::FirstN(d, static_cast<size_t>(until - c)));
+    part(c, mask);
+    c += kLanes32;
+  }
+  for (; c + kLanes32 <= until; c += kLanes32) whole(c);
+  if (c < until) part(c, hn::FirstN(d, static_cast<size_t>(until - c)));
+}
+
+// Sets the vectors of a row that hold none of columns [from, until) to zero, up to column `columns`.
+inline void clear_unseen(float* row, int64_t from, int64_t until, int64_t columns) {
+  const F32 d;
+  for (int64_t c = 0; c < from / kLanes32 * kLanes32; c += kLanes32)
+    hn::StoreU(hn::Zero(d), d, row + c);
+  for (int64_t c = round_up(until, kLanes32); c < columns; c += kLanes32)
+    hn::StoreU(hn::Zero(d), d, row + c);
+}
+
+// c (rows x kKeyBlock) = a (rows x D) times transposed panels. Tiles of which no query sees a key are skipped.
+inline void seen_scores(const AttentionShape& shape, const BlockPair& block, const float* a,
+                        const float* panels, float* c) {
   const int64_t width = padded_size(shape);
   for (int64_t n = 0; n < block.columns; n += kPanel) {
     const MatrixB b{panels + (block.key + n) / kPanel * (shape.head_size * kPanel), kPanel};
     for (int64_t r = 0; r < block.rows; r += kTileRows) {
       const int64_t rows = std::min(kTileRows, block.rows - r);
       const int64_t columns = std::min<int64_t>(block.seen_until_row(r + rows - 1) - n, kPanel);
-      if (columns <= 0) continue;
+      if (columns <= 0 || block.seen_from_row(r) >= n + kPanel) continue;
       strip(rows, {a + r * width, width, 1}, b, {c + r * kKeyBlock + n, kKeyBlock},
             divide_up(columns, kLanes32), shape.head_size, Into::set);
     }

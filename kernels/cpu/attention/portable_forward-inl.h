@@ -32,20 +32,20 @@ struct ForwardScratch {
 };
 
 // Replaces a row of scores by weights after dropout, relative to the row's running maximum, and rescales the
-// row's running total and sums to that maximum. Columns past `seen` become zero.
-inline void softmax_row(const AttentionShape& shape, float* scores, int64_t seen, int64_t columns,
-                        const uint64_t* bits, float& max, float& total, float* sums) {
+// row's running total and sums to that maximum. The row sees columns [from, seen), at least one; all others become zero.
+inline void softmax_row(const AttentionShape& shape, float* scores, int64_t from, int64_t seen,
+                        int64_t columns, const uint64_t* bits, float& max, float& total,
+                        float* sums) {
   const F32 d;
   const float scale = shape.exponent_scale();
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const int64_t full = seen / kLanes32 * kLanes32;
-  const auto tail = hn::FirstN(d, static_cast<size_t>(seen - full));
 
   auto largest = lowest;
-  for (int64_t c = 0; c < full; c += kLanes32) largest = hn::Max(largest, hn::LoadU(d, scores + c));
-  if (full < seen) {
-    largest = hn::Max(largest, hn::IfThenElse(tail, hn::LoadU(d, scores + full), lowest));
-  }
+  for_columns(
+      from, seen, [&](int64_t c) { largest = hn::Max(largest, hn::LoadU(d, scores + c)); },
+      [&](int64_t c, hn::Mask<F32> mask) {
+        largest = hn::Max(largest, hn::IfThenElse(mask, hn::LoadU(d, scores + c), lowest));
+      });
   const float new_max = std::max(max, hn::GetLane(hn::MaxOfLanes(d, largest)) * scale);
   const auto shift = hn::Set(d, -new_max);
   const auto scale_v = hn::Set(d, scale);
@@ -59,13 +59,10 @@ inline void softmax_row(const AttentionShape& shape, float* scores, int64_t seen
     if (shape.drop_threshold > 0) w = hn::IfThenElseZero(kept_lanes(bits, c), w);
     hn::StoreU(w, d, scores + c);
   };
-  int64_t c = 0;
-  for (; c < full; c += kLanes32) store(c, weight(c));
-  if (full < seen) {
-    store(c, hn::IfThenElseZero(tail, weight(c)));
-    c += kLanes32;
-  }
-  for (; c < columns; c += kLanes32) hn::StoreU(hn::Zero(d), d, scores + c);
+  for_columns(
+      from, seen, [&](int64_t c) { store(c, weight(c)); },
+      [&](int64_t c, hn::Mask<F32> mask) { store(c, hn::IfThenElseZero(mask, weight(c))); });
+  clear_unseen(scores, from, seen, columns);
 
   const float block_total = hn::GetLane(hn::SumOfLanes(d, sum));
   if (new_max == max) {
@@ -84,19 +81,25 @@ inline void softmax_row(const AttentionShape& shape, float* scores, int64_t seen
 inline void forward_block(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
                           const BlockPair& block, const ForwardScratch& s) {
   const int64_t width = padded_size(shape);
-  causal_scores(shape, block, s.queries, s.key_panels, s.scores);
+  seen_scores(shape, block, s.queries, s.key_panels, s.scores);
   if (shape.drop_threshold > 0) block_mask(shape, o, at, block, s.bits);
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t seen = block.seen_until_row(r);
-    if (seen == 0) continue;
-    softmax_row(shape, s.scores + r * kKeyBlock, seen, block.columns, s.bits + r * kMaskStride,
-                s.max[r], s.total[r], s.sums + r * width);
+    const int64_t from = block.seen_from_row(r), seen = block.seen_until_row(r);
+    float* scores = s.scores + r * kKeyBlock;
+    if (from < seen) {
+      softmax_row(shape, scores, from, seen, block.columns, s.bits + r * kMaskStride, s.max[r],
+                  s.total[r], s.sums + r * width);
+    } else {
+      clear_unseen(scores, 0, 0, block.columns);
+    }
   }
   for (int64_t r = 0; r < block.rows; r += kTileRows) {
-    const int64_t rows = std::min(kTileRows, block.rows - r);
-    strip(rows, {s.scores + r * kKeyBlock, kKeyBlock, 1}, {s.values + block.key * width, width},
-          {s.sums + r * width, width}, width / kLanes32, block.seen_until_row(r + rows - 1),
-          Into::add);
+    const int64_t rows = std::min(kTileRows, block.rows - r), from = block.seen_from_row(r);
+    const int64_t depth = block.seen_until_row(r + rows - 1) - from;
+    if (depth <= 0) continue;
+    strip(rows, {s.scores + r * kKeyBlock + from, kKeyBlock, 1},
+          {s.values + (block.key + from) * width, width}, {s.sums + r * width, width},
+          width / kLanes32, depth, Into::add);
   }
 }
 
@@ -105,22 +108,26 @@ inline void forward(const AttentionShape& shape, const Operands& o, int64_t head
   ScratchLayout layout(scratch);
   const ForwardScratch s(shape, layout);
   const HeadOffsets at(shape, head);
-  const int64_t width = padded_size(shape);
-  const int64_t keys = std::min(query_blocks.end * kQueryBlock, shape.seq);
-  // s.values holds the keys until they are transposed.
-  pack_rows(shape, o.qkv, at.qkv + shape.channels(), shape.qkv_stride(), keys, s.values);
-  transpose_panels(shape, s.values, keys, s.key_panels);
-  pack_rows(shape, o.qkv, at.qkv + 2 * shape.channels(), shape.qkv_stride(), keys, s.values);
+  const int64_t width = padded_size(shape), stride = shape.kv_stride();
+  const int64_t first = first_key_block(shape, query_blocks.begin * kQueryBlock) * kKeyBlock;
+  const int64_t end = std::min(query_blocks.end * kQueryBlock, shape.seq);
+  const auto pack = [&](const void* from) {
+    pack_rows(shape, from, at.kv + first * stride, stride, end - first, s.values + first * width);
+  };
+  pack(o.in.k);  // s.values holds the keys until they are transposed
+  transpose_panels(shape, s.values, first, end, s.key_panels);
+  pack(o.in.v);
 
   for (int64_t q = query_blocks.begin; q < query_blocks.end; ++q) {
     const int64_t query = q * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
-    pack_rows(shape, o.qkv, at.qkv + query * shape.qkv_stride(), shape.qkv_stride(), rows,
-              s.queries);
+    pack_rows(shape, o.in.q, at.q + query * shape.q_stride(), shape.q_stride(), rows, s.queries);
     std::fill_n(s.sums, rows * width, 0.0f);
     std::fill_n(s.max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(s.total, rows, 0.0f);
-    for (int64_t key = 0; key < query + rows; key += kKeyBlock) {
-      forward_block(shape, o, at, {query, rows, key, std::min(kKeyBlock, query + rows - key)}, s);
+    for (int64_t key = first_key_block(shape, query) * kKeyBlock; key < query + rows;
+         key += kKeyBlock) {
+      const int64_t columns = std::min(kKeyBlock, query + rows - key);
+      forward_block(shape, o, at, {query, rows, key, columns, shape.window}, s);
     }
     for (int64_t r = 0; r < rows; ++r) {
       narrow_row(s.sums + r * width, shape.head_size, shape.drop_scale / s.total[r], shape.dtype,

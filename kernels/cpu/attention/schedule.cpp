@@ -37,14 +37,14 @@ std::vector<std::vector<ForwardTask>> schedule_forward(const AttentionShape& sha
                                                        const Implementation& implementation,
                                                        int threads) {
   std::vector<std::vector<ForwardTask>> tasks(static_cast<size_t>(threads));
-  const int64_t blocks = divide_up(shape.seq, implementation.forward_query_block),
-                heads = shape.batch * shape.heads;
-  Divider divider(heads * (blocks * (blocks + 1) / 2), threads);
+  const int64_t rows = implementation.forward_query_block, heads = shape.batch * shape.heads;
+  Divider divider(heads * shape.seen_pairs(0, shape.seq), threads);
   for (int64_t head = 0; head < heads; ++head) {
-    for (int64_t block = 0; block < blocks; ++block) {
-      auto& mine = tasks[static_cast<size_t>(divider.next(block + 1))];
+    for (int64_t begin = 0; begin < shape.seq; begin += rows) {
+      const int64_t cost = shape.seen_pairs(begin, std::min(begin + rows, shape.seq));
+      auto& mine = tasks[static_cast<size_t>(divider.next(cost))];
       if (mine.empty() || mine.back().head != head) mine.push_back({head, {}});
-      extend(mine.back().query_blocks, block);
+      extend(mine.back().query_blocks, begin / rows);
     }
   }
   return tasks;
@@ -54,7 +54,7 @@ std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& s
                                                          const Implementation& implementation,
                                                          int threads) {
   std::vector<std::vector<BackwardTask>> tasks(static_cast<size_t>(threads));
-  const int64_t heads = shape.batch * shape.heads;
+  const int64_t heads = shape.batch * shape.kv_heads, group = shape.group();
   const int64_t queries = divide_up(shape.seq, implementation.query_block);
   const int64_t keys = divide_up(shape.seq, implementation.key_block);
   const int64_t rest = heads % threads;
@@ -62,31 +62,28 @@ std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& s
   const int64_t whole = split ? heads - rest : heads;
   for (int64_t head = 0; head < whole; ++head) {
     tasks[static_cast<size_t>(head * threads / whole)].push_back(
-        {head, {true, {0, keys}, {0, queries}}});
+        {head, {true, {0, keys}, {0, group * queries}}});
   }
 
-  const int64_t pairs =
-      shape.seq * (shape.seq + 1) / 2;  // (query, key) pairs of the causal triangle
+  const int64_t pairs = group * shape.seen_pairs(0, shape.seq);
   Divider divider((heads - whole) * (kKeyCost + kQueryCost) * pairs, threads);
   const auto part_of = [&](int thread, int64_t head) -> GradPart& {
     auto& mine = tasks[static_cast<size_t>(thread)];
-    if (mine.empty() || mine.back().head != head) mine.push_back({head, {}});
+    if (mine.empty() || mine.back().kv_head != head) mine.push_back({head, {}});
     return mine.back().part;
-  };
-  // Pairs in rows [begin, end) of the triangle; mirrored, in columns.
-  const auto triangle = [](int64_t begin, int64_t end) {
-    return end * (end + 1) / 2 - begin * (begin + 1) / 2;
   };
   for (int64_t head = whole; head < heads; ++head) {
     for (int64_t k = 0; k < keys; ++k) {
+      // Counted from the end, keys are seen by as many queries as queries see keys from the beginning.
       const int64_t from_end = shape.seq - k * implementation.key_block;
       const int64_t cost =
-          triangle(std::max<int64_t>(from_end - implementation.key_block, 0), from_end);
-      extend(part_of(divider.next(kKeyCost * cost), head).key_blocks, k);
+          shape.seen_pairs(std::max<int64_t>(from_end - implementation.key_block, 0), from_end);
+      extend(part_of(divider.next(kKeyCost * group * cost), head).key_blocks, k);
     }
-    for (int64_t q = 0; q < queries; ++q) {
-      const int64_t begin = q * implementation.query_block;
-      const int64_t cost = triangle(begin, std::min(begin + implementation.query_block, shape.seq));
+    for (int64_t q = 0; q < group * queries; ++q) {
+      const int64_t begin = q % queries * implementation.query_block;
+      const int64_t cost =
+          shape.seen_pairs(begin, std::min(begin + implementation.query_block, shape.seq));
       extend(part_of(divider.next(kQueryCost * cost), head).query_blocks, q);
     }
   }

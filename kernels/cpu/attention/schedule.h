@@ -1,5 +1,5 @@
-// Divides attention's work among threads. The causal mask makes late query blocks and early key blocks cost
-// more, so ranges have equal cost, not equal length.
+// Divides attention's work among threads. Without a window late query blocks and early key blocks cost more, so ranges
+// have equal cost, not equal length.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace dstrain::attention {
 
-// A piece of the forward pass for one thread: some query blocks of one (sample, head) pair.
+// A piece of the forward pass for one thread: some query blocks of one (sample, head of queries) pair.
 struct ForwardTask {
   int64_t head;
   Range query_blocks;
 };
 
-// A piece of the backward pass for one thread: a part of the gradients of one (sample, head) pair.
+// A piece of the backward pass for one thread: a part of the gradients of one (sample, head of keys) pair and of the heads
+// of queries that see it.
 struct BackwardTask {
-  int64_t head;
+  int64_t kv_head;
   GradPart part;
 };
 
@@ -25,8 +26,8 @@ std::vector<std::vector<ForwardTask>> schedule_forward(const AttentionShape& sha
                                                        const Implementation& implementation,
                                                        int threads);
 
-// Returns the tasks of each thread in the backward pass: whole heads, and ranges of blocks of the remaining heads
-// if the heads do not divide evenly.
+// Returns the tasks of each thread in the backward pass: whole heads of keys, and ranges of blocks of the remaining heads
+// if these do not divide evenly.
 std::vector<std::vector<BackwardTask>> schedule_backward(const AttentionShape& shape,
                                                          const Implementation& implementation,
                                                          int threads);

@@ -12,17 +12,21 @@ namespace dstrain::DSTRAIN_BACKEND {
 // The arguments of an attention kernel, passed by value. Addresses are those of device memory, which the caller
 // keeps; operands that the kernel does not use are null.
 struct AttentionArguments {
-  const void* qkv = nullptr;
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
   void* y = nullptr;     // written by attention, read by attention_grad
   float* lse = nullptr;  // (B,H,T), the same
   const void* d_y = nullptr;
-  void* d_qkv = nullptr;
+  void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
   float* delta = nullptr;  // (B,H,T), backward: sum(d_y y) / drop_scale
 
   int heads = 0, head_size = 0;
+  int kv_heads = 0, group = 1;  // heads of keys; heads of queries that each of them serves
+  int q_stride = 0,
+      kv_stride = 0;  // elements from one row to the next, of q and d_q, and of k, v, d_k and d_v
   int64_t seq = 0;
-  float exponent_scale = 0;  // log2(e) / sqrt(D): weights are 2^(score * exponent_scale - ...)
-  float score_scale = 0;     // 1 / sqrt(D)
+  int window = 0;            // the most keys that a query sees: 1 to T
+  float exponent_scale = 0;  // log2(e) / divisor: weights are 2^(score * exponent_scale - ...)
+  float score_scale = 0;     // 1 / divisor of the scores
   bool vector = false;       // whether rows of heads can be read and written 16 bytes at a time
 
   uint32_t drop_threshold = 0;
@@ -32,17 +36,23 @@ struct AttentionArguments {
   int64_t sample_offset = 0;
 };
 
-// Finds the operands of the head (blockIdx.y) and the sample (blockIdx.z) that this block works on.
-struct HeadOfBlock {
+// Finds the operands of one head of queries, with its head of keys, in one sample.
+struct Head {
   const AttentionArguments& a;
-  int64_t head = blockIdx.y, sample = blockIdx.z;
+  int64_t head, kv_head, sample;
 
   __device__ int64_t channels() const { return int64_t{a.heads} * a.head_size; }
-  // part 0, 1, 2: q, k, v
+  // Rows of q or d_q.
   template <class T>
-  __device__ HeadRows<T> part(T* qkv, int part) const {
-    return {qkv + sample * a.seq * 3 * channels() + part * channels() + head * a.head_size,
-            3 * a.heads * a.head_size, static_cast<int>(a.seq), a.head_size};
+  __device__ HeadRows<T> of_queries(T* q) const {
+    return {q + sample * a.seq * a.q_stride + head * a.head_size, a.q_stride,
+            static_cast<int>(a.seq), a.head_size};
+  }
+  // Rows of k, v, d_k or d_v.
+  template <class T>
+  __device__ HeadRows<T> of_keys(T* k) const {
+    return {k + sample * a.seq * a.kv_stride + kv_head * a.head_size, a.kv_stride,
+            static_cast<int>(a.seq), a.head_size};
   }
   template <class T>
   __device__ HeadRows<T> rows(T* y) const {
@@ -63,5 +73,18 @@ struct HeadOfBlock {
     return d;
   }
 };
+
+// The head of queries that this block works on: blockIdx.y, of sample blockIdx.z.
+__device__ __forceinline__ Head query_head_of_block(const AttentionArguments& a) {
+  return {a, blockIdx.y, static_cast<int>(blockIdx.y) / a.group, blockIdx.z};
+}
+// The same where each head of queries has its own head of keys.
+__device__ __forceinline__ Head only_head_of_block(const AttentionArguments& a) {
+  return {a, blockIdx.y, blockIdx.y, blockIdx.z};
+}
+// The member'th of the heads of queries that the head of keys blockIdx.y of sample blockIdx.z serves.
+__device__ __forceinline__ Head member_head_of_block(const AttentionArguments& a, int member) {
+  return {a, static_cast<int64_t>(blockIdx.y) * a.group + member, blockIdx.y, blockIdx.z};
+}
 
 }  // namespace dstrain::DSTRAIN_BACKEND

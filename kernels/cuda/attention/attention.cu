@@ -1,10 +1,8 @@
-#include <cmath>
-
 #include "kernels/attention_shape.h"
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
-#include "runtime/core/error.h"
 #include "kernels/operands.h"
+#include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -38,16 +36,29 @@ class AttentionKernel : public Kernel {
   AttentionArguments arguments(const KernelCall& call) const {
     AttentionArguments a;
     a.heads = static_cast<int>(shape_.heads);
+    a.kv_heads = static_cast<int>(shape_.kv_heads);
+    a.group = static_cast<int>(shape_.group());
+    a.q_stride = static_cast<int>(shape_.q_stride());
+    a.kv_stride = static_cast<int>(shape_.kv_stride());
+    a.window = static_cast<int>(shape_.window);
     a.head_size = static_cast<int>(shape_.head_size);
     a.seq = shape_.seq;
     a.exponent_scale = shape_.exponent_scale();
-    a.score_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_size)));
+    a.score_scale = static_cast<float>(1 / shape_.divisor);
     a.drop_threshold = shape_.drop_threshold;
     a.drop_scale = shape_.drop_scale;
     a.site = site_;
     a.state = call.state;
     a.sample_offset = call.sample_offset;
     return a;
+  }
+
+  // Sets the addresses of q, k and v, from input `first` on.
+  void set_inputs(AttentionArguments& a, const KernelCall& call, size_t first) const {
+    const attention::HeadTensors in = attention::head_tensors(shape_, call.in, first);
+    a.q = in.q;
+    a.k = in.k;
+    a.v = in.v;
   }
 
   const AttentionShape shape_;
@@ -62,10 +73,10 @@ class Attention final : public AttentionKernel {
 
   void run(const KernelCall& call) const override {
     AttentionArguments a = arguments(call);
-    a.qkv = call.in[0].data;
+    set_inputs(a, call, 0);
     a.y = call.out[0].data;
     a.lse = call.out[1].as<float>();
-    a.vector = rows_are_vectors(shape_, {a.qkv, a.y});
+    a.vector = rows_are_vectors(shape_, {a.q, a.k, a.v, a.y});
     if constexpr (!std::is_same_v<T, float>) {
       if (on_tensor_cores(shape_)) return launch_forward<T>(a, shape_.batch, context_);
     }
@@ -81,12 +92,15 @@ class AttentionGrad final : public AttentionKernel {
   void run(const KernelCall& call) const override {
     AttentionArguments a = arguments(call);
     a.d_y = call.in[0].data;
-    a.qkv = call.in[1].data;
-    a.y = call.in[2].data;
-    a.lse = call.in[3].as<float>();
-    a.d_qkv = call.out[0].data;
+    set_inputs(a, call, 1);
+    a.y = call.in[attention::result_index(shape_)].data;
+    a.lse = call.in[attention::result_index(shape_) + 1].as<float>();
+    const attention::HeadTensors gradients = attention::head_tensors(shape_, call.out, 0);
+    a.d_q = gradients.q;
+    a.d_k = gradients.k;
+    a.d_v = gradients.v;
     a.delta = workspace<float>(call, shape_.batch * shape_.heads * shape_.seq);
-    a.vector = rows_are_vectors(shape_, {a.d_y, a.qkv, a.y, a.d_qkv});
+    a.vector = rows_are_vectors(shape_, {a.d_y, a.q, a.k, a.v, a.y, a.d_q, a.d_k, a.d_v});
     launch_delta<T>(a, shape_.batch, context_);
     if constexpr (!std::is_same_v<T, float>) {
       if (on_tensor_cores(shape_)) {

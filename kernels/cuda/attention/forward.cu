@@ -2,7 +2,7 @@
 // the keys they see, kColumns at a time; a warp computes 16 rows of every row tile. While one block product
 // runs, the operand of the next one is copied (keys, then values).
 //
-// Lower bounds, per head of T queries: 2 D T^2 FLOPs on tensor cores (the causal half of 4 D T^2), T^2/2
+// Without a window, lower bounds, per head of T queries: 2 D T^2 FLOPs on tensor cores (the causal half of 4 D T^2), T^2/2
 // exponentials, and 8 T D + 4 T bytes of memory (q, k, v read once, y and lse written once). Blocks of one head run
 // at the same time, so after the first block its keys and values come from the L2 cache.
 #include "kernels/cuda/attention/kernels.cuh"
@@ -17,8 +17,9 @@ struct RunningSoftmax {
   float max[2] = {-INFINITY, -INFINITY};
   float total[2] = {0, 0};
 
-  // Replaces scores by weights relative to the new maximum, and rescales the sums to it.
-  template <int kTiles, int kSumTiles>
+  // Replaces scores by weights relative to the new maximum, and rescales the sums to it. kSomeUnseen: a row may have seen
+  // no key so far.
+  template <bool kSomeUnseen, int kTiles, int kSumTiles>
   __device__ __forceinline__ void step(float (&scores)[kTiles][4], float (&sums)[kSumTiles][4],
                                        float scale) {
 #pragma unroll
@@ -27,9 +28,12 @@ struct RunningSoftmax {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
         largest = fmaxf(largest, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-      const float new_max = fmaxf(max[half], quad_max(largest) * scale);
+      float new_max = fmaxf(max[half], quad_max(largest) * scale);
+      const float seen_max = new_max;
+      // All exponents are -infinity then, which must stay so.
+      if constexpr (kSomeUnseen) new_max = new_max == -INFINITY ? 0 : new_max;
       const float correction = exp2_of(max[half] - new_max);
-      max[half] = new_max;
+      max[half] = seen_max;
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
@@ -51,16 +55,17 @@ struct RunningSoftmax {
 
 // SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 32768
 // SASS <*, 128, 1, 64, true, *>: threads 128, blocks 2, shared 49152
-template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout>
+template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
+          bool kWindow>
 __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep;
   T* const query_tile = dynamic_shared<T>();
   T* const key_tile = query_tile + kRows * kWidth;
   T* const value_tile = key_tile + kColumns * kWidth;
 
-  const HeadOfBlock head{a};
-  const T* const qkv = static_cast<const T*>(a.qkv);
-  const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
+  const Head head = query_head_of_block(a);
+  const HeadRows<const T> keys = head.of_keys(static_cast<const T*>(a.k)),
+                          values = head.of_keys(static_cast<const T*>(a.v));
   const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
@@ -89,7 +94,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
       const int row = first_row + r * kRowStep + warp_row;
       if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
         hide_future_keys(scores[r], row, column, lane);
-      softmax[r].step(scores[r], sums[r], a.exponent_scale);
+      if constexpr (kWindow) hide_keys_before_window(scores[r], row, column, a.window, lane);
+      softmax[r].template step<kWindow>(scores[r], sums[r], a.exponent_scale);
       if constexpr (kDropout)
         clear_dropped(scores[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
       pack_weights<T>(weights[r], scores[r]);
@@ -101,10 +107,12 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
       load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, column + kColumns);
     add_product<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(sums, weights, value_tile);
   };
-  load_tile<kRows, kWidth, kVector, 1>(query_tile, head.part(qkv, 0), first_row);
-  load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, 0);
+  const int begin = kWindow ? first_column(first_row, a.window, kColumns) : 0;
+  load_tile<kRows, kWidth, kVector, 1>(query_tile, head.of_queries(static_cast<const T*>(a.q)),
+                                       first_row);
+  load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, begin);
 #pragma unroll 1
-  for (int column = 0; column < first_row; column += kColumns)
+  for (int column = begin; column < first_row; column += kColumns)
     add_keys(column, std::integral_constant<int, kBefore>());
   on_diagonal<kRows, kColumns>([&](auto offset) {
     const int column = first_row + decltype(offset)::value;
@@ -132,11 +140,11 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (kRows + 2 * kColumns);
-  with_variant(a, [&](auto vector, auto dropout) {
+  with_variant(a, false, [&](auto vector, auto dropout, auto window) {
     const auto kernel = forward_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
-                                       decltype(dropout)::value>;
+                                       decltype(dropout)::value, decltype(window)::value>;
     allow_shared("attention", kernel, kShared);
-    launch(context.stream, "attention", grid_of<kRows>(a, samples, kShared), kernel, a);
+    launch(context.stream, "attention", grid_of<kRows>(a, a.heads, samples, kShared), kernel, a);
   });
 }
 

@@ -8,24 +8,26 @@ namespace dstrain::DSTRAIN_BACKEND {
 
 inline constexpr int kWidestHead = 128;  // the largest head on tensor cores
 
-// The grid has the rows of a head along x, heads along y, samples along z.
+// The grid has the rows of a head along x, `heads` heads along y, samples along z.
 template <int kRows>
-Grid grid_of(const AttentionArguments& a, int64_t samples, size_t shared = 0) {
-  return {dim3(static_cast<unsigned>((a.seq + kRows - 1) / kRows), static_cast<unsigned>(a.heads),
+Grid grid_of(const AttentionArguments& a, int heads, int64_t samples, size_t shared = 0) {
+  return {dim3(static_cast<unsigned>((a.seq + kRows - 1) / kRows), static_cast<unsigned>(heads),
                static_cast<unsigned>(samples)),
           dim3(kThreads), shared};
 }
 
-// Calls f(vector, dropout) with constants, for kernels that are compiled for both: whether rows are read and written
-// 16 bytes at a time, and whether masks are computed. Rows of other sizes, which few models have, always compute masks.
+// Calls f(vector, dropout, general) with constants, for kernels that are compiled for both: whether rows are read and
+// written 16 bytes at a time, whether masks are computed, and whether there may be a window or (`shared_keys`) several
+// heads of queries for a head of keys. Rows of other sizes, which few models have, always take the code of both last.
 template <class F>
-void with_variant(const AttentionArguments& a, const F& f) {
-  if (!a.vector)
-    f(std::false_type(), std::true_type());
-  else if (a.drop_threshold != 0)
-    f(std::true_type(), std::true_type());
-  else
-    f(std::true_type(), std::false_type());
+void with_variant(const AttentionArguments& a, bool shared_keys, const F& f) {
+  constexpr std::true_type kYes;
+  constexpr std::false_type kNo;
+  const bool general = a.window < a.seq || (shared_keys && a.group > 1);
+  if (!a.vector) return f(kNo, kYes, kYes);
+  if (general) return a.drop_threshold != 0 ? f(kYes, kYes, kYes) : f(kYes, kNo, kYes);
+  if (a.drop_threshold != 0) return f(kYes, kYes, kNo);
+  f(kYes, kNo, kNo);
 }
 
 template <class T>

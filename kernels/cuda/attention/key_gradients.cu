@@ -1,8 +1,9 @@
 // d_k and d_v of attention on tensor cores. Rows are keys and columns are queries, so that the warp that owns a key
-// holds both of its sums: d_v = c (M P)^T d_y, d_k = dS^T q / sqrt(D); query_gradient.cu explains the symbols.
+// holds both of its sums: d_v = c (M P)^T d_y, d_k = dS^T q / divisor; query_gradient.cu explains the symbols. The
+// heads of queries that a head of keys serves add to these sums one after the other.
 // The queries of the next step are copied while this step computes.
 //
-// Lower bounds, per head of T keys: 4 D T^2 FLOPs (the causal half of four products) and 12 T D + 8 T bytes.
+// Without a window, lower bounds, per head of T queries: 4 D T^2 FLOPs (the causal half of four products) and 12 T D + 8 T bytes.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
 
@@ -23,7 +24,8 @@ __device__ __forceinline__ void score_gradients(float (&d_weights)[kTiles][4],
 
 // SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 66560
 // SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 66048
-template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout>
+template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
+          bool kGeneral>
 __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
   T* const key_tile = dynamic_shared<T>();
@@ -32,108 +34,120 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
       value_tile + kRows * kWidth;  // two stages of queries and d_y, then two of their statistics
   float* const statistics = reinterpret_cast<float*>(stages + 2 * kStage);
 
-  const HeadOfBlock head{a};
-  const T* const qkv = static_cast<const T*>(a.qkv);
-  const HeadRows<const T> queries = head.part(qkv, 0),
-                          d_y = head.rows(static_cast<const T*>(a.d_y));
-  const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
+  const Head first_head = kGeneral ? member_head_of_block(a, 0) : only_head_of_block(a);
   const Lane lane;
   const int thread = static_cast<int>(threadIdx.x), warp_row = thread / 32 * kWarpRows;
   const int seq = static_cast<int>(a.seq),
             first_row = static_cast<int>(blockIdx.x) *
                         kRows;  // the first keys are seen by the most queries
+  // The end of the queries that see a key of the block.
+  const int end =
+      kGeneral && a.window < seq - first_row - kRows + 1 ? first_row + kRows - 1 + a.window : seq;
 
   float d_keys[kRowTiles][kWidth / 8][4] = {}, d_values[kRowTiles][kWidth / 8][4] = {};
-
-  // lse in units of log2, and delta, of kColumns queries: [2][kColumns].
-  const auto load_stage = [&](int stage, int column) {
-    T* const to = stages + stage * kStage;
-    load_tile<kColumns, kWidth, kVector, 1>(to, queries, column);
-    load_tile<kColumns, kWidth, kVector, 1>(to + kColumns * kWidth, d_y, column);
-    if (thread >= kColumns) return;
-    const int query = column + thread;
-    const int64_t at = head.statistics() + query;
-    float* const pair = statistics + stage * 2 * kColumns;
-    // Queries past the end get weights of 2^-infinity = 0.
-    pair[thread] = query < seq ? a.lse[at] * kLog2e : INFINITY;
-    pair[kColumns + thread] = query < seq ? a.delta[at] : 0;
-  };
-  load_tile<kRows, kWidth, kVector, 1>(key_tile, head.part(qkv, 1), first_row);
-  load_tile<kRows, kWidth, kVector, 1>(value_tile, head.part(qkv, 2), first_row);
-  load_stage(0, first_row);
+  load_tile<kRows, kWidth, kVector, 1>(key_tile, first_head.of_keys(static_cast<const T*>(a.k)),
+                                       first_row);
+  load_tile<kRows, kWidth, kVector, 1>(value_tile, first_head.of_keys(static_cast<const T*>(a.v)),
+                                       first_row);
   int now = 0;
-  // Adds kColumns queries from `column` on. kOffset: column - first_row, or kBefore if they see all keys of the block.
-  // Warps whose keys are seen by none of the queries compute zeros: they would wait for the others.
-  const auto add_queries = [&](int column, auto offset) {
-    constexpr int kOffset = decltype(offset)::value;
-    // Queries whose fragments fit in registers beside the sums.
-    constexpr int kPart = kRowTiles == 1 ? 32 : 16;
-    // Row tiles from kEnd on are seen by none of the queries.
-    constexpr int kNear = (kOffset + kColumns + kRowStep - 1) / kRowStep;
-    constexpr int kEnd = kOffset == kBefore || kNear > kRowTiles ? kRowTiles : kNear;
-    wait_copies();
-    __syncthreads();
-    if (column + kColumns < seq) load_stage(now ^ 1, column + kColumns);
-      // Computed in parts, so that the fragments of a part fit in registers beside both sums.
+  // Adds the queries of one head. Its first stage is the one that was read two steps ago, so no warp reads it any more.
+  const auto add_head = [&](const Head& head) {
+    const HeadRows<const T> queries = head.of_queries(static_cast<const T*>(a.q)),
+                            d_y = head.rows(static_cast<const T*>(a.d_y));
+    const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
+    // lse in units of log2, and delta, of kColumns queries: [2][kColumns].
+    const auto load_stage = [&](int stage, int column) {
+      T* const to = stages + stage * kStage;
+      load_tile<kColumns, kWidth, kVector, 1>(to, queries, column);
+      load_tile<kColumns, kWidth, kVector, 1>(to + kColumns * kWidth, d_y, column);
+      if (thread >= kColumns) return;
+      const int query = column + thread;
+      const int64_t at = head.statistics() + query;
+      float* const pair = statistics + stage * 2 * kColumns;
+      // Queries past the end get weights of 2^-infinity = 0.
+      pair[thread] = query < seq ? a.lse[at] * kLog2e : INFINITY;
+      pair[kColumns + thread] = query < seq ? a.delta[at] : 0;
+    };
+    load_stage(now, first_row);
+    // Adds kColumns queries from `column` on. kOffset: column - first_row, or kBefore if they are after all keys of the
+    // block. Warps whose keys are seen by none of the queries compute zeros: they would wait for the others.
+    const auto add_queries = [&](int column, auto offset) {
+      constexpr int kOffset = decltype(offset)::value;
+      // Queries whose fragments fit in registers beside the sums.
+      constexpr int kPart = kRowTiles == 1 ? 32 : 16;
+      // Row tiles from kEnd on are seen by none of the queries.
+      constexpr int kNear = (kOffset + kColumns + kRowStep - 1) / kRowStep;
+      constexpr int kEnd = kOffset == kBefore || kNear > kRowTiles ? kRowTiles : kNear;
+      wait_copies();
+      __syncthreads();
+      if (column + kColumns < end) load_stage(now ^ 1, column + kColumns);
+        // Computed in parts, so that the fragments of a part fit in registers beside both sums.
 #pragma unroll 1
-    for (int part = 0; part < kColumns; part += kPart) {
-      const T* const query_tile = stages + now * kStage + part * kWidth;
-      const T* const d_y_tile = query_tile + kColumns * kWidth;
-      const float* const shift = statistics + now * 2 * kColumns + part;
-      const float* const delta = shift + kColumns;
-      const int query = column + part;
+      for (int part = 0; part < kColumns; part += kPart) {
+        const T* const query_tile = stages + now * kStage + part * kWidth;
+        const T* const d_y_tile = query_tile + kColumns * kWidth;
+        const float* const shift = statistics + now * 2 * kColumns + part;
+        const float* const delta = shift + kColumns;
+        const int query = column + part;
 
-      float weights[kRowTiles][kPart / 8][4] = {}, d_weights[kRowTiles][kPart / 8][4] = {};
-      add_scores<0, kEnd, kRowTiles, kPart, kWidth>(weights, key_tile, warp_row, query_tile);
-      add_scores<0, kEnd, kRowTiles, kPart, kWidth>(d_weights, value_tile, warp_row, d_y_tile);
+        float weights[kRowTiles][kPart / 8][4] = {}, d_weights[kRowTiles][kPart / 8][4] = {};
+        add_scores<0, kEnd, kRowTiles, kPart, kWidth>(weights, key_tile, warp_row, query_tile);
+        add_scores<0, kEnd, kRowTiles, kPart, kWidth>(d_weights, value_tile, warp_row, d_y_tile);
 
-      uint32_t rounded[kRowTiles][kPart / 16][4], d_scores[kRowTiles][kPart / 16][4];
+        uint32_t rounded[kRowTiles][kPart / 16][4], d_scores[kRowTiles][kPart / 16][4];
 #pragma unroll
-      for (int r = 0; r < kEnd; ++r) {
-        const int row = first_row + r * kRowStep + warp_row;
-        if (kOffset < (r + 1) * kRowStep && kOffset != kBefore)
-          hide_past_queries(weights[r], row, query, lane);
+        for (int r = 0; r < kEnd; ++r) {
+          const int row = first_row + r * kRowStep + warp_row;
+          if (kOffset < (r + 1) * kRowStep && kOffset != kBefore)
+            hide_past_queries(weights[r], row, query, lane);
+          if constexpr (kGeneral) hide_queries_after_window(weights[r], row, query, a.window, lane);
 #pragma unroll
-        for (int n = 0; n < kPart / 8; ++n) {
+          for (int n = 0; n < kPart / 8; ++n) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            weights[r][n][i] =
-                exp2_of(fmaf(weights[r][n][i], a.exponent_scale, -shift[lane.column(n, i)]));
+            for (int i = 0; i < 4; ++i)
+              weights[r][n][i] =
+                  exp2_of(fmaf(weights[r][n][i], a.exponent_scale, -shift[lane.column(n, i)]));
+          }
+          if constexpr (kDropout) {
+            const KeptQueries<kPart> kept(dropout, row, query, lane);
+            clear_dropped(d_weights[r], kept, lane);
+            score_gradients(d_weights[r], weights[r], delta, lane);
+            clear_dropped(weights[r], kept, lane);
+          } else {
+            score_gradients(d_weights[r], weights[r], delta, lane);
+          }
+          pack_weights<T>(rounded[r], weights[r]);
+          pack_weights<T>(d_scores[r], d_weights[r]);
         }
-        if constexpr (kDropout) {
-          const KeptQueries<kPart> kept(dropout, row, query, lane);
-          clear_dropped(d_weights[r], kept, lane);
-          score_gradients(d_weights[r], weights[r], delta, lane);
-          clear_dropped(weights[r], kept, lane);
-        } else {
-          score_gradients(d_weights[r], weights[r], delta, lane);
-        }
-        pack_weights<T>(rounded[r], weights[r]);
-        pack_weights<T>(d_scores[r], d_weights[r]);
+        add_product<0, kEnd, kRowTiles, kPart, kWidth>(d_values, rounded, d_y_tile);
+        add_product<0, kEnd, kRowTiles, kPart, kWidth>(d_keys, d_scores, query_tile);
       }
-      add_product<0, kEnd, kRowTiles, kPart, kWidth>(d_values, rounded, d_y_tile);
-      add_product<0, kEnd, kRowTiles, kPart, kWidth>(d_keys, d_scores, query_tile);
-    }
-    now ^= 1;
-  };
-  on_diagonal<kRows, kColumns>([&](auto offset) {
-    const int column = first_row + decltype(offset)::value;
-    if (column < seq) add_queries(column, offset);
-  });
+      now ^= 1;
+    };
+    on_diagonal<kRows, kColumns>([&](auto offset) {
+      const int column = first_row + decltype(offset)::value;
+      if (column < end) add_queries(column, offset);
+    });
 #pragma unroll 1
-  for (int column = first_row + kRows; column < seq; column += kColumns)
-    add_queries(column, std::integral_constant<int, kBefore>());
+    for (int column = first_row + kRows; column < end; column += kColumns)
+      add_queries(column, std::integral_constant<int, kBefore>());
+  };
+  if constexpr (kGeneral) {
+#pragma unroll 1
+    for (int member = 0; member < a.group; ++member) add_head(member_head_of_block(a, member));
+  } else {
+    add_head(first_head);
+  }
 
   __syncthreads();
   const float factor = a.drop_scale * a.score_scale;
-  T* const d_qkv = static_cast<T*>(a.d_qkv);
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
     const int row = r * kRowStep + warp_row;
-    store_fragments<kWidth, kVector>(d_keys[r], factor, factor, key_tile, row, head.part(d_qkv, 1),
-                                     first_row + row);
+    store_fragments<kWidth, kVector>(d_keys[r], factor, factor, key_tile, row,
+                                     first_head.of_keys(static_cast<T*>(a.d_k)), first_row + row);
     store_fragments<kWidth, kVector>(d_values[r], a.drop_scale, a.drop_scale, value_tile, row,
-                                     head.part(d_qkv, 2), first_row + row);
+                                     first_head.of_keys(static_cast<T*>(a.d_v)), first_row + row);
   }
 }
 
@@ -142,11 +156,13 @@ void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchCont
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared =
       sizeof(T) * kWidth * (2 * kRows + 4 * kColumns) + sizeof(float) * 4 * kColumns;
-  with_variant(a, [&](auto vector, auto dropout) {
-    const auto kernel = key_gradients_kernel<T, kWidth, kRowTiles, kColumns,
-                                             decltype(vector)::value, decltype(dropout)::value>;
+  with_variant(a, true, [&](auto vector, auto dropout, auto general) {
+    const auto kernel =
+        key_gradients_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
+                             decltype(dropout)::value, decltype(general)::value>;
     allow_shared("attention d_k, d_v", kernel, kShared);
-    launch(context.stream, "attention d_k, d_v", grid_of<kRows>(a, samples, kShared), kernel, a);
+    launch(context.stream, "attention d_k, d_v", grid_of<kRows>(a, a.kv_heads, samples, kShared),
+           kernel, a);
   });
 }
 

@@ -1,5 +1,4 @@
-// Attention without tensor cores, for f32 and for heads of more than 128 elements; it works for any head size and
-// dtype. Sums are f32 multiply-adds. A warp owns one row (a query, or a key in the pass of d_k and d_v) and loops
+// Attention without tensor cores, for f32 and for heads of more than 128 elements; it works for any shape and dtype. Sums are f32 multiply-adds. A warp owns one row (a query, or a key in the pass of d_k and d_v) and loops
 // over the rows it is combined with, 32 at a time: first each lane computes the score of one of them, then each
 // lane sums some elements of the head.
 //
@@ -68,13 +67,14 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row >= a.seq) return;
-  const HeadOfBlock head{a};
-  const T* const qkv = static_cast<const T*>(a.qkv);
-  const HeadRows<const T> queries = head.part(qkv, 0), keys = head.part(qkv, 1),
-                          values = head.part(qkv, 2);
+  const Head head = query_head_of_block(a);
+  const HeadRows<const T> queries = head.of_queries(static_cast<const T*>(a.q)),
+                          keys = head.of_keys(static_cast<const T*>(a.k)),
+                          values = head.of_keys(static_cast<const T*>(a.v));
   const DropoutSource dropout = head.dropout();
   const T* const query = queries.at + row * queries.stride;
   float* const weights = step.weights[warp];
+  const int64_t begin = row + 1 > a.window ? row + 1 - a.window : 0;  // the first key that it sees
   // The exponent to base 2; -infinity if the query does not see the key.
   const auto exponent = [&](int64_t key) {
     return key > row ? -INFINITY
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   };
 
   float max = -INFINITY, total = 0;  // total: this lane's part
-  for (int64_t first = 0; first <= row; first += 32) {
+  for (int64_t first = begin; first <= row; first += 32) {
     const float e = exponent(first + lane);
     const float new_max = fmaxf(max, warp_max(e));
     total = total * exp2_of(max - new_max) + exp2_of(e - new_max);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
 
   for (int from = 0; from < a.head_size; from += 32 * kLaneSums) {
     float sums[kLaneSums] = {};
-    for (int64_t first = 0; first <= row; first += 32) {
+    for (int64_t first = begin; first <= row; first += 32) {
       const int64_t key = first + lane;
       float weight = exp2_of(exponent(key) - max);
       if (dropout.threshold != 0 && !dropout.keeps(dropout.element(row, key))) weight = 0;
@@ -107,50 +107,65 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   }
 }
 
-// Computes d_q (kKeys = false) or d_k and d_v (true) of one row; query_gradient.cu has the formulas.
+// Computes d_q (kKeys = false) or d_k and d_v (true) of one row; query_gradient.cu has the formulas. d_k and d_v are sums
+// over the heads of queries that the head of keys serves, one after the other.
 template <class T, bool kKeys>
 __global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArguments a) {
   __shared__ StepWeights step;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row >= a.seq) return;
-  const HeadOfBlock head{a};
-  const T* const qkv = static_cast<const T*>(a.qkv);
-  const HeadRows<const T> queries = head.part(qkv, 0), keys = head.part(qkv, 1),
-                          values = head.part(qkv, 2), d_y = head.rows(static_cast<const T*>(a.d_y));
-  const DropoutSource dropout = head.dropout();
-  const float* const lse = a.lse + head.statistics();
-  const float* const delta = a.delta + head.statistics();
-  const int64_t begin = kKeys ? row : 0, end = kKeys ? a.seq : row + 1;
-  T* const d_qkv = static_cast<T*>(a.d_qkv);
+  // The rows that this one is combined with. There are less than 2^31 (attention.cu).
+  const int64_t first_key = row + 1 - a.window, end_query = row + a.window;
+  const auto begin = static_cast<int>(kKeys ? row : first_key > 0 ? first_key : 0);
+  const auto end = static_cast<int>(!kKeys ? row + 1 : end_query < a.seq ? end_query : a.seq);
+  const int members = kKeys ? a.group : 1;
   const float factor = a.drop_scale * a.score_scale;
 
   for (int from = 0; from < a.head_size; from += 32 * kLaneSums) {
     float d_row[kLaneSums] = {}, d_value[kLaneSums] = {};
-    for (int64_t first = begin; first < end; first += 32) {
-      const int64_t other = first + lane;
-      const int64_t i = kKeys ? other : row, j = kKeys ? row : other;
-      float weight = 0, d_score = 0;
-      if (other < end) {
-        const float score =
-            dot(queries.at + i * queries.stride, keys.at + j * keys.stride, a.head_size);
-        weight = exp2_of(score * a.exponent_scale - lse[i] * kLog2e);
-        const bool kept = dropout.threshold == 0 || dropout.keeps(dropout.element(i, j));
-        const float d_weight =
-            kept ? dot(d_y.at + i * d_y.stride, values.at + j * values.stride, a.head_size) : 0;
-        d_score = weight * (d_weight - delta[i]);
-        if (!kept) weight = 0;
+#pragma unroll 1
+    for (int member = 0; member < members; ++member) {
+      const Head head = kKeys ? member_head_of_block(a, member) : query_head_of_block(a);
+      const HeadRows<const T> queries = head.of_queries(static_cast<const T*>(a.q)),
+                              keys = head.of_keys(static_cast<const T*>(a.k)),
+                              values = head.of_keys(static_cast<const T*>(a.v)),
+                              d_y = head.rows(static_cast<const T*>(a.d_y));
+      const DropoutSource dropout = head.dropout();
+      const float* const lse = a.lse + head.statistics();
+      const float* const delta = a.delta + head.statistics();
+#pragma unroll 1
+      for (int first = begin; first < end; first += 32) {
+        const int64_t other = first + lane;
+        const int64_t i = kKeys ? other : row, j = kKeys ? row : other;
+        float weight = 0, d_score = 0;
+        if (other < end) {
+          const float score =
+              dot(queries.at + i * queries.stride, keys.at + j * keys.stride, a.head_size);
+          weight = exp2_of(score * a.exponent_scale - lse[i] * kLog2e);
+          const bool kept = dropout.threshold == 0 || dropout.keeps(dropout.element(i, j));
+          const float d_weight =
+              kept ? dot(d_y.at + i * d_y.stride, values.at + j * values.stride, a.head_size) : 0;
+          d_score = weight * (d_weight - delta[i]);
+          if (!kept) weight = 0;
+        }
+        __syncwarp();
+        step.weights[warp][lane] = weight;
+        step.d_scores[warp][lane] = d_score;
+        __syncwarp();
+        const int count = end - first < 32 ? end - first : 32;
+        add_rows(d_row, step.d_scores[warp], kKeys ? queries : keys, first, count, from, lane);
+        if constexpr (kKeys) add_rows(d_value, step.weights[warp], d_y, first, count, from, lane);
       }
-      __syncwarp();
-      step.weights[warp][lane] = weight;
-      step.d_scores[warp][lane] = d_score;
-      __syncwarp();
-      const int count = end - first < 32 ? static_cast<int>(end - first) : 32;
-      add_rows(d_row, step.d_scores[warp], kKeys ? queries : keys, first, count, from, lane);
-      if constexpr (kKeys) add_rows(d_value, step.weights[warp], d_y, first, count, from, lane);
     }
-    write_sums(d_row, factor, head.part(d_qkv, kKeys ? 1 : 0), row, from, lane);
-    if constexpr (kKeys) write_sums(d_value, a.drop_scale, head.part(d_qkv, 2), row, from, lane);
+    if constexpr (kKeys) {
+      const Head head = member_head_of_block(a, 0);
+      write_sums(d_row, factor, head.of_keys(static_cast<T*>(a.d_k)), row, from, lane);
+      write_sums(d_value, a.drop_scale, head.of_keys(static_cast<T*>(a.d_v)), row, from, lane);
+    } else {
+      const Head head = query_head_of_block(a);
+      write_sums(d_row, factor, head.of_queries(static_cast<T*>(a.d_q)), row, from, lane);
+    }
   }
 }
 
@@ -159,16 +174,17 @@ __global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArgum
 template <class T>
 void launch_plain_forward(const AttentionArguments& a, int64_t samples,
                           const LaunchContext& context) {
-  launch(context.stream, "plain attention", grid_of<kWarps>(a, samples), plain_forward_kernel<T>,
-         a);
+  launch(context.stream, "plain attention", grid_of<kWarps>(a, a.heads, samples),
+         plain_forward_kernel<T>, a);
 }
 
 template <class T>
 void launch_plain_gradients(const AttentionArguments& a, int64_t samples,
                             const LaunchContext& context) {
-  const Grid grid = grid_of<kWarps>(a, samples);
-  launch(context.stream, "plain attention d_q", grid, plain_gradient_kernel<T, false>, a);
-  launch(context.stream, "plain attention d_k, d_v", grid, plain_gradient_kernel<T, true>, a);
+  launch(context.stream, "plain attention d_q", grid_of<kWarps>(a, a.heads, samples),
+         plain_gradient_kernel<T, false>, a);
+  launch(context.stream, "plain attention d_k, d_v", grid_of<kWarps>(a, a.kv_heads, samples),
+         plain_gradient_kernel<T, true>, a);
 }
 
 #define DSTRAIN_ATTENTION_OF(T)                                                                    \

@@ -1,9 +1,9 @@
 // d_q of attention on tensor cores: rows are queries, as in the forward pass. With P = exp(score - lse), the dropout
-// mask M and the scale c of kept weights: dS = P (c M (d_y v^T) - sum(d_y y)), d_q = dS k / sqrt(D). The block
+// mask M and the scale c of kept weights: dS = P (c M (d_y v^T) - sum(d_y y)), d_q = dS k / divisor. The block
 // products compute with dS / c; the factor c is applied to their sums at the end. The keys and values of the next
 // step are copied while this step computes.
 //
-// Lower bounds, per head of T queries: 3 D T^2 FLOPs (the causal half of three products) and 10 T D + 8 T bytes.
+// Without a window, lower bounds, per head of T queries: 3 D T^2 FLOPs (the causal half of three products) and 10 T D + 8 T bytes.
 // key_gradients.cu computes d_k and d_v in a pass of its own, so that every sum has one owner and a fixed order.
 // Scores are therefore computed twice: 7 products instead of 5.
 #include "kernels/cuda/attention/kernels.cuh"
@@ -14,16 +14,17 @@ namespace {
 
 // SASS <*, 64, 2, 32, true, *>: threads 128, blocks 2, shared 49152
 // SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 65536
-template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout>
+template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
+          bool kWindow>
 __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
   T* const query_tile = dynamic_shared<T>();
   T* const d_y_tile = query_tile + kRows * kWidth;
   T* const stages = d_y_tile + kRows * kWidth;  // two stages of keys and values
 
-  const HeadOfBlock head{a};
-  const T* const qkv = static_cast<const T*>(a.qkv);
-  const HeadRows<const T> keys = head.part(qkv, 1), values = head.part(qkv, 2);
+  const Head head = query_head_of_block(a);
+  const HeadRows<const T> keys = head.of_keys(static_cast<const T*>(a.k)),
+                          values = head.of_keys(static_cast<const T*>(a.v));
   const DropoutSource dropout = kDropout ? head.dropout() : DropoutSource();
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
@@ -47,9 +48,11 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
     load_tile<kColumns, kWidth, kVector>(stage, keys, column);
     load_tile<kColumns, kWidth, kVector>(stage + kColumns * kWidth, values, column);
   };
-  load_tile<kRows, kWidth, kVector>(query_tile, head.part(qkv, 0), first_row);
+  const int begin = kWindow ? first_column(first_row, a.window, kColumns) : 0;
+  load_tile<kRows, kWidth, kVector>(query_tile, head.of_queries(static_cast<const T*>(a.q)),
+                                    first_row);
   load_tile<kRows, kWidth, kVector>(d_y_tile, head.rows(static_cast<const T*>(a.d_y)), first_row);
-  load_stage(stages, 0);
+  load_stage(stages, begin);
   int now = 0;
   // Adds kColumns keys from `column` on, with the offset as in forward.cu. Warps whose rows see none of the keys
   // compute zeros: they would wait for the others.
@@ -74,6 +77,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
       const int row = first_row + r * kRowStep + warp_row;
       if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
         hide_future_keys(scores[r], row, column, lane);
+      if constexpr (kWindow) hide_keys_before_window(scores[r], row, column, a.window, lane);
       if constexpr (kDropout)
         clear_dropped(d_weights[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
 #pragma unroll
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
     now ^= 1;
   };
 #pragma unroll 1
-  for (int column = 0; column < first_row; column += kColumns)
+  for (int column = begin; column < first_row; column += kColumns)
     add_keys(column, std::integral_constant<int, kBefore>());
   on_diagonal<kRows, kColumns>([&](auto offset) {
     const int column = first_row + decltype(offset)::value;
@@ -101,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
   for (int r = 0; r < kRowTiles; ++r) {
     const int row = r * kRowStep + warp_row;
     store_fragments<kWidth, kVector>(sums[r], factor, factor, query_tile, row,
-                                     head.part(static_cast<T*>(a.d_qkv), 0), first_row + row);
+                                     head.of_queries(static_cast<T*>(a.d_q)), first_row + row);
   }
 }
 
@@ -109,11 +113,13 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (2 * kRows + 4 * kColumns);
-  with_variant(a, [&](auto vector, auto dropout) {
-    const auto kernel = query_gradient_kernel<T, kWidth, kRowTiles, kColumns,
-                                              decltype(vector)::value, decltype(dropout)::value>;
+  with_variant(a, false, [&](auto vector, auto dropout, auto window) {
+    const auto kernel =
+        query_gradient_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
+                              decltype(dropout)::value, decltype(window)::value>;
     allow_shared("attention d_q", kernel, kShared);
-    launch(context.stream, "attention d_q", grid_of<kRows>(a, samples, kShared), kernel, a);
+    launch(context.stream, "attention d_q", grid_of<kRows>(a, a.heads, samples, kShared), kernel,
+           a);
   });
 }
 

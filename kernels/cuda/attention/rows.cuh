@@ -65,6 +65,38 @@ __device__ __forceinline__ void hide_past_queries(float (&scores)[kTiles][4], in
       if (ahead + lane.column(n, i) < lane.row(i)) scores[n][i] = -INFINITY;
 }
 
+// Hides keys before the window: sets scores of fragment rows (queries from `row` on) and columns (keys from `column` on) to
+// -infinity where the key is `window` or more before the query.
+template <int kTiles>
+__device__ __forceinline__ void hide_keys_before_window(float (&scores)[kTiles][4], int64_t row,
+                                                        int64_t column, int window,
+                                                        const Lane& lane) {
+  const int limit = static_cast<int>(row - column) - window;
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (lane.column(n, i) - lane.row(i) <= limit) scores[n][i] = -INFINITY;
+}
+
+// The same for fragments whose rows are keys and columns queries.
+template <int kTiles>
+__device__ __forceinline__ void hide_queries_after_window(float (&scores)[kTiles][4], int64_t row,
+                                                          int64_t column, int window,
+                                                          const Lane& lane) {
+  const int limit = static_cast<int>(row - column) + window;
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (lane.column(n, i) - lane.row(i) >= limit) scores[n][i] = -INFINITY;
+}
+
+// Returns the first of the columns, in steps of `step`, whose keys queries from `row` on see.
+__device__ __forceinline__ int first_column(int row, int window, int step) {
+  return max(row + 1 - window, 0) / step * step;
+}
+
 // The dropout mask of 16 queries x kColumns keys, for fragments whose rows are queries.
 template <int kColumns>
 class KeptKeys {

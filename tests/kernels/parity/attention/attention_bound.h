@@ -2,8 +2,8 @@
 //
 // u = 2^-24 is the unit roundoff of f32, r that of the run's dtype. Operands are taken as stored, so they have no
 // error.
-//   score    s_ij adds D products in f32. Tensor cores cut off what does not fit, so an addition may lose 2u of the
-//            partial sum: 2u (D + 2) sum_d |q_id k_jd| / sqrt(D). Scaling it and subtracting the row's maximum m_i (or
+//   score    s_ij = scale * sum_d q_id k_jd adds D products in f32. Tensor cores cut off what does not fit, so an addition may lose 2u of the
+//            partial sum: 2u (D + 2) sum_d |q_id k_jd| scale. Scaling it and subtracting the row's maximum m_i (or
 //            its log-sum-exp) rounds values of up to |s_ij| + |m_i| a few times: 4u of that.
 //   weight   exp(s + e) = exp(s) exp(e): the absolute error of a score is a relative error of its weight,
 //            E_ij = expm1(e) + 3e-6, of which the last is the exponential's own (AMX tiles: 3e-6, CUDA: 2^-22).
@@ -12,7 +12,7 @@
 //            so do errors that all weights share, such as that of m_i. Weights that are rounded to the run's dtype
 //            before the product add r w_j |x_j|, a sum of T terms 2u T of its terms, and the result r |y|.
 //   lse      is m + log of the sum: sum_j w_j E_j, and 4u of its value.
-//   backward weights are exp(s_ij - lse_i), so E_ij does not cancel. d_s = w (m d_p - delta) / sqrt(D), where d_p and
+//   backward weights are exp(s_ij - lse_i), so E_ij does not cancel. d_s = w (m d_p - delta) scale, where d_p and
 //            delta are sums of D products; weights and d_s are rounded before their products.
 #pragma once
 
@@ -35,13 +35,14 @@ class HeadBound {
   void forward(const Values& qkv, const Forward& results, Forward& bound) const {
     for (int64_t i = 0; i < c_.seq; ++i) {
       Values scores;
-      for (int64_t j = 0; j <= i; ++j) scores.push_back(head_.score(qkv, i, j));
+      const int64_t first = head_.first(i);
+      for (int64_t j = first; j <= i; ++j) scores.push_back(head_.score(qkv, i, j));
       const double max = *std::max_element(scores.begin(), scores.end());
       const double lse = results.lse[head_.at_lse(i)], total = std::exp(lse - max);
       double mean = 0;
       Values weights, errors;
-      for (int64_t j = 0; j <= i; ++j) {
-        const double s = scores[static_cast<size_t>(j)];
+      for (int64_t j = first; j <= i; ++j) {
+        const double s = scores[static_cast<size_t>(j - first)];
         weights.push_back(std::exp(s - lse));
         errors.push_back(weight_error(qkv, i, j, std::abs(s) + std::abs(max)));
         mean += weights.back() * errors.back();
@@ -51,8 +52,8 @@ class HeadBound {
       for (int64_t d = 0; d < c_.head_size; ++d) {
         const double y = results.y[head_.at_y(i, d)];
         double error = 0;
-        for (int64_t j = 0; j <= i; ++j) {
-          const auto k = static_cast<size_t>(j);
+        for (int64_t j = first; j <= i; ++j) {
+          const auto k = static_cast<size_t>(j - first);
           const double x = head_.mask(i, j) * qkv[head_.at(j, 2, d)];
           const double rounded = weights[k] * (between_.relative + sum_error());
           error += weights[k] * errors[k] * std::abs(x - y) +
@@ -66,11 +67,11 @@ class HeadBound {
   // Adds the bounds of d_qkv for this head, without the rounding of the result.
   void backward(const Values& d_y, const Values& qkv, const Values& y, const Values& lse,
                 Values& bound) const {
-    const double scale = 1 / std::sqrt(static_cast<double>(c_.head_size));
+    const double scale = c_.score_scale();
     for (int64_t i = 0; i < c_.seq; ++i) {
       const Sum delta =
           of_head([&](int64_t d) { return d_y[head_.at_y(i, d)] * y[head_.at_y(i, d)]; });
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = head_.first(i); j <= i; ++j) {
         const double shift = lse[head_.at_lse(i)], s = head_.score(qkv, i, j);
         const double p = std::exp(s - shift), m = head_.mask(i, j);
         const double error = weight_error(qkv, i, j, std::abs(s) + std::abs(shift));
@@ -110,13 +111,13 @@ class HeadBound {
     sum.error *= 2 * kUnit * static_cast<double>(c_.head_size + 2);
     return sum;
   }
-  // Returns the largest error of a sum of up to T terms, as a share of the sum of their sizes.
-  double sum_error() const { return 2 * kUnit * static_cast<double>(c_.seq + 2); }
+  // Returns the largest error of a sum over up to T rows of each head of queries that a head of keys serves, as a share of
+  // the sum of their sizes.
+  double sum_error() const { return 2 * kUnit * static_cast<double>(c_.seq * c_.group() + 2); }
   double weight_error(const Values& qkv, int64_t i, int64_t j, double sizes) const {
     const Sum products =
         of_head([&](int64_t d) { return qkv[head_.at(i, 0, d)] * qkv[head_.at(j, 1, d)]; });
-    const double scale = 1 / std::sqrt(static_cast<double>(c_.head_size));
-    return std::expm1(products.error * scale + 4 * kUnit * sizes) + 3e-6;
+    return std::expm1(products.error * c_.score_scale() + 4 * kUnit * sizes) + 3e-6;
   }
 
   const HeadReference& head_;

@@ -104,7 +104,7 @@ TEST_CASE("attention_grad gives the same bits for any number of threads and in e
     one.run_backward(1);
     for (int threads : parity::device_limits().threads) {
       many.run_backward(threads);
-      parity::require_same_bits("d_qkv", many.d_qkv, one.d_qkv);
+      require_same_bits("d_qkv", many.d_qkv, one.d_qkv);
     }
   }
 }

@@ -11,16 +11,26 @@
 
 namespace dstrain::attention_test {
 
-// The sizes, the dtype and the dropout of one test of attention.
+// The sizes, the dtype and the choices of one test of attention.
 struct Case {
   DType dtype = DType::f32;
   int64_t batch = 1, seq = 1, heads = 1, head_size = 1;
+  int64_t kv_heads = 0;  // heads of keys and values; 0: as many as of queries
+  int64_t window = 0;    // the keys that a query sees, with its own; 0: all until its own
+  double scale = 0;      // of the scores; 0: 1 / sqrt(head_size)
+  bool packed = true;    // q, k and v are one operand
   float dropout = 0;
   uint64_t seed = 1234;
   uint64_t first_sample = 0;
   uint32_t site = 5;
 
   int64_t channels() const { return heads * head_size; }
+  int64_t group() const { return kv_heads > 0 ? heads / kv_heads : 1; }
+  int64_t kv_channels() const { return channels() / group(); }
+  int64_t columns() const { return channels() + 2 * kv_channels(); }  // of q, k and v together
+  double score_scale() const {
+    return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(head_size));
+  }
   int64_t rows() const { return batch * seq; }
 };
 
@@ -33,19 +43,23 @@ struct Forward {
 
 // What a wrong kernel does: tests of the tolerance compute with it.
 struct Fault {
-  double scale = 1;        // of the scores
-  int64_t later_keys = 0;  // keys after its own row that a query sees
+  double scale = 1;          // of the scores
+  int64_t later_keys = 0;    // keys after its own row that a query sees
+  int64_t earlier_keys = 0;  // keys before its window that a query sees
 };
 
-// The reference computation for one head of one sample of a case. The case must outlive it.
+// The reference computation for one head of queries of one sample of a case, which must outlive it. q, k and v, and their
+// gradients, are rows of all three, one after the other, however the kernel has them.
 struct HeadReference {
   const Case& c;
   int64_t sample, head;
   Fault fault = {};
 
   size_t at(int64_t row, int64_t part, int64_t d) const {  // part 0, 1, 2: q, k, v
-    return static_cast<size_t>((sample * c.seq + row) * 3 * c.channels() + part * c.channels() +
-                               head * c.head_size + d);
+    const int64_t column =
+        part == 0 ? head * c.head_size
+                  : c.channels() + (part - 1) * c.kv_channels() + head / c.group() * c.head_size;
+    return static_cast<size_t>((sample * c.seq + row) * c.columns() + column + d);
   }
   size_t at_y(int64_t row, int64_t d) const {
     return static_cast<size_t>((sample * c.seq + row) * c.channels() + head * c.head_size + d);
@@ -56,10 +70,13 @@ struct HeadReference {
   double score(const Values& qkv, int64_t i, int64_t j) const {
     double s = 0;
     for (int64_t d = 0; d < c.head_size; ++d) s += qkv[at(i, 0, d)] * qkv[at(j, 1, d)];
-    return s * fault.scale / std::sqrt(static_cast<double>(c.head_size));
+    return s * fault.scale * c.score_scale();
   }
-  // Returns how many keys query i sees, from the first.
-  int64_t seen(int64_t i) const { return std::min(i + 1 + fault.later_keys, c.seq); }
+  // Returns the first key that query i sees, and the end of the keys that it sees.
+  int64_t first(int64_t i) const {
+    return c.window > 0 ? std::max<int64_t>(i + 1 - c.window - fault.earlier_keys, 0) : 0;
+  }
+  int64_t end(int64_t i) const { return std::min(i + 1 + fault.later_keys, c.seq); }
   // Returns 0 for a dropped weight, else the scale of kept weights.
   double mask(int64_t i, int64_t j) const {
     const DropoutRule rule(c.dropout);
@@ -73,13 +90,14 @@ struct HeadReference {
   void forward(const Values& qkv, Forward& out) const {
     for (int64_t i = 0; i < c.seq; ++i) {
       Values scores;
-      for (int64_t j = 0; j < seen(i); ++j) scores.push_back(score(qkv, i, j));
+      for (int64_t j = first(i); j < end(i); ++j) scores.push_back(score(qkv, i, j));
       double max = scores[0], total = 0;
       for (double s : scores) max = std::max(max, s);
       for (double s : scores) total += std::exp(s - max);
       out.lse[at_lse(i)] = max + std::log(total);
-      for (int64_t j = 0; j < seen(i); ++j) {
-        const double w = mask(i, j) * std::exp(scores[static_cast<size_t>(j)] - out.lse[at_lse(i)]);
+      for (int64_t j = first(i); j < end(i); ++j) {
+        const double s = scores[static_cast<size_t>(j - first(i))];
+        const double w = mask(i, j) * std::exp(s - out.lse[at_lse(i)]);
         for (int64_t d = 0; d < c.head_size; ++d) out.y[at_y(i, d)] += w * qkv[at(j, 2, d)];
       }
     }
@@ -87,11 +105,11 @@ struct HeadReference {
 
   void backward(const Values& d_y, const Values& qkv, const Values& y, const Values& lse,
                 Values& d_qkv) const {
-    const double scale = fault.scale / std::sqrt(static_cast<double>(c.head_size));
+    const double scale = fault.scale * c.score_scale();
     for (int64_t i = 0; i < c.seq; ++i) {
       double delta = 0;
       for (int64_t d = 0; d < c.head_size; ++d) delta += d_y[at_y(i, d)] * y[at_y(i, d)];
-      for (int64_t j = 0; j < seen(i); ++j) {
+      for (int64_t j = first(i); j < end(i); ++j) {
         const double p = std::exp(score(qkv, i, j) - lse[at_lse(i)]), m = mask(i, j);
         double dp = 0;
         for (int64_t d = 0; d < c.head_size; ++d) dp += d_y[at_y(i, d)] * qkv[at(j, 2, d)];

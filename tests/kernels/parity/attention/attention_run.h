@@ -12,24 +12,75 @@ namespace dstrain::attention_test {
 using parity::Guarded;
 
 inline std::string describe(const Case& c) {
-  return fmt::format("{} B={} T={} heads={} D={} dropout={}", name_of(c.dtype), c.batch, c.seq,
-                     c.heads, c.head_size, c.dropout);
+  return fmt::format("{} B={} T={} heads={} kv_heads={} D={} window={} scale={} dropout={} {}",
+                     name_of(c.dtype), c.batch, c.seq, c.heads, c.kv_heads, c.head_size, c.window,
+                     c.scale, c.dropout, c.packed ? "packed" : "separate");
+}
+
+// q, k and v, or their gradients: one operand or three. Its values are rows of all three, as the reference has them.
+class HeadOperands {
+ public:
+  HeadOperands(const Case& c, int64_t offset) : rows_(c.rows()), columns_(c.columns()) {
+    const int64_t k = c.kv_channels();
+    for (int64_t columns : c.packed ? std::vector{c.columns()} : std::vector{c.channels(), k, k})
+      parts_.emplace_back(Shape{c.rows(), columns}, c.dtype, offset);
+  }
+
+  int64_t elements() const { return rows_ * columns_; }
+  std::vector<Guarded>& parts() { return parts_; }
+  const std::vector<Guarded>& parts() const { return parts_; }
+
+  void set(const Values& values) {
+    REQUIRE(static_cast<int64_t>(values.size()) == elements());
+    auto first = values.begin();
+    for (Guarded& part : parts_) {
+      const int64_t columns = part.shape()[1];
+      Values mine;
+      for (int64_t r = 0; r < rows_; ++r)
+        mine.insert(mine.end(), first + r * columns_, first + r * columns_ + columns);
+      part.set(mine);
+      first += columns;
+    }
+  }
+  Values values() const {
+    Values all(static_cast<size_t>(elements()));
+    auto first = all.begin();
+    for (const Guarded& part : parts_) {
+      const int64_t columns = part.shape()[1];
+      const Values mine = part.values();
+      for (int64_t r = 0; r < rows_; ++r)
+        std::copy_n(mine.begin() + r * columns, columns, first + r * columns_);
+      first += columns;
+    }
+    return all;
+  }
+
+ private:
+  int64_t rows_, columns_;
+  std::vector<Guarded> parts_;
+};
+
+inline void require_same_bits(const char* what, const HeadOperands& a, const HeadOperands& b) {
+  REQUIRE(a.parts().size() == b.parts().size());
+  for (size_t i = 0; i < a.parts().size(); ++i)
+    parity::require_same_bits(what, a.parts()[i], b.parts()[i]);
 }
 
 struct AttentionRun {
   Case c;
-  Guarded qkv, y, lse, d_y, d_qkv;
+  HeadOperands qkv, d_qkv;
+  Guarded y, lse, d_y;
 
   explicit AttentionRun(const Case& c_, double query_std = 1, int64_t offset = 0)
       : c(c_),
-        qkv({c.rows(), 3 * c.channels()}, c.dtype, offset),
+        qkv(c, offset),
+        d_qkv(c, offset),
         y({c.rows(), c.channels()}, c.dtype, offset),
         lse({c.batch, c.heads, c.seq}, DType::f32),
-        d_y({c.rows(), c.channels()}, c.dtype, offset),
-        d_qkv({c.rows(), 3 * c.channels()}, c.dtype, offset) {
+        d_y({c.rows(), c.channels()}, c.dtype, offset) {
     Values values = parity::normal_values(qkv.elements(), c.seed + 1);
     for (size_t i = 0; i < values.size(); ++i) {
-      if (static_cast<int64_t>(i) % (3 * c.channels()) < c.channels()) values[i] *= query_std;
+      if (static_cast<int64_t>(i) % c.columns() < c.channels()) values[i] *= query_std;
     }
     qkv.set(values);
     d_y.set(parity::normal_values(d_y.elements(), c.seed + 2));
@@ -44,8 +95,13 @@ struct AttentionRun {
 
   parity::Call call(OpKind op, int threads, const StepState& state) const {
     parity::Call k{.op = op, .threads = threads, .state = &state};
-    k.attrs =
-        AttentionAttrs{.dropout = c.dropout, .site = c.site, .heads = c.heads, .seq_len = c.seq};
+    k.attrs = AttentionAttrs{.dropout = c.dropout,
+                             .site = c.site,
+                             .heads = c.heads,
+                             .seq_len = c.seq,
+                             .kv_heads = c.kv_heads,
+                             .window = c.window,
+                             .scale = c.scale};
     k.sample_offset = 3;
     return k;
   }
@@ -57,13 +113,18 @@ struct AttentionRun {
   }
   void run_forward(int threads = 2) {
     const StepState s = state();
-    parity::run_kernel(parity::test_device(), call(OpKind::attention, threads, s), {&qkv},
-                       {&y, &lse});
+    std::vector<const Guarded*> in;
+    for (const Guarded& part : qkv.parts()) in.push_back(&part);
+    parity::run_kernel(parity::test_device(), call(OpKind::attention, threads, s), in, {&y, &lse});
   }
   void run_backward(int threads = 2) {
     const StepState s = state();
-    parity::run_kernel(parity::test_device(), call(OpKind::attention_grad, threads, s),
-                       {&d_y, &qkv, &y, &lse}, {&d_qkv});
+    std::vector<const Guarded*> in{&d_y};
+    std::vector<Guarded*> out;
+    for (const Guarded& part : qkv.parts()) in.push_back(&part);
+    in.insert(in.end(), {&y, &lse});
+    for (Guarded& part : d_qkv.parts()) out.push_back(&part);
+    parity::run_kernel(parity::test_device(), call(OpKind::attention_grad, threads, s), in, out);
   }
 };
 
