@@ -25,7 +25,7 @@ Job rotary_job(DType dtype, int ranks, bool frozen, int stages = 1) {
   job.weight_decay_exclude = {"*norm*"};
   if (dtype == DType::f16) {  // too large a scale: the first steps are skipped
     job.skip_on_overflow = true;
-    job.loss_scale = {.dynamic = true, .initial = 0x1p24, .hysteresis = 1};
+    job.loss_scale = {.dynamic = true, .initial = 0x1p20, .hysteresis = 1};
   }
   return job;
 }
@@ -40,7 +40,8 @@ TEST_CASE("rms_norm, rotary and gated have the same bits at every stage and numb
     for (const bool frozen : {false, true}) {
       Job job = rotary_job(dtype, world.size(), frozen);
       const RunResult expected = run_steps(job, data, world, kRotarySteps);
-      CHECK(expected.loss.back() < expected.loss.front());
+      CHECK(expected.skipped.front() == (dtype == DType::f16 ? 1 : 0));
+      CHECK(expected.skipped.back() == 0);
       for (const int stage : {0, 1, 2, 3})
         for (const RecomputeMode recompute :
              {RecomputeMode::none, RecomputeMode::interval, RecomputeMode::selective}) {
