@@ -335,11 +335,8 @@ std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInput
   return stages;
 }
 
-namespace {
-
-// Returns the plan of a forward pass over one sample.
-RankPlan one_sample_plan(const Job& trained, int64_t seq_len, const PlanInputs& inputs,
-                         bool with_loss) {
+RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses,
+                           const PlanInputs& inputs) {
   Job job = trained;
   job.offload = {};
   job.optimizer = {};
@@ -348,7 +345,7 @@ RankPlan one_sample_plan(const Job& trained, int64_t seq_len, const PlanInputs& 
                             .batch = 1,
                             .seq_len = seq_len,
                             .training = false,
-                            .with_loss = with_loss,
+                            .with_loss = with_losses,
                             .row_multiple = inputs.library->row_multiple()});
   build_model(builder, job.model);
   program.at(program.logits).lifetime = Lifetime::step;  // for the host
@@ -359,16 +356,6 @@ RankPlan one_sample_plan(const Job& trained, int64_t seq_len, const PlanInputs& 
   order_communication(rank.validate, false);
   verify(rank.validate);
   return rank;
-}
-
-}  // namespace
-
-RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
-  return one_sample_plan(job, seq_len, inputs, false);
-}
-
-RankPlan make_eval_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs) {
-  return one_sample_plan(job, seq_len, inputs, true);
 }
 
 std::vector<int32_t> count_posted(const Plan& plan) {

@@ -124,11 +124,11 @@ std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInpu
 // part and their number at the end, and returns the bytes of its device. They leave out workspaces and packed weights,
 // which depend on processors and threads, so that all ranks come to the same numbers.
 StageBytes stage_bytes(const Job& job, const PlanInputs& inputs);
-// Returns the plan of a forward pass over one sample of `seq_len` tokens, which ends with the logits. Everything is on
-// the device, also where training offloads.
-RankPlan make_decode_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
-// Returns the same with the losses, as validations compute them, after the logits, which live to the step's end.
-RankPlan make_eval_plan(const Job& job, int64_t seq_len, const PlanInputs& inputs);
+// Returns the plan of a forward pass over one sample of `seq_len` tokens. Its logits live to the step's end; with
+// `with_losses` losses follow them, as validations compute them. Everything is on the device, also where training
+// offloads.
+RankPlan make_forward_plan(const Job& job, int64_t seq_len, bool with_losses,
+                           const PlanInputs& inputs);
 
 // Returns how many collectives and messages a step starts, by channel of a communicator.
 std::vector<int32_t> count_collectives(const Plan& plan);

@@ -2,6 +2,8 @@
 """cmake --install into an empty root, and README's first commands from a folder that is not the checkout.
 
 usage: install_test.py BUILD_FOLDER"""
+import array
+import json
 import os
 import pathlib
 import re
@@ -49,10 +51,17 @@ class Install(unittest.TestCase):
     def test_the_first_commands_of_the_readme_hold_from_any_folder(self):
         lines = commands()
         (self.work / "input.txt").write_text("In the beginning God created the heaven and the earth.\n" * 200)
+        (self.work / "other.txt").write_text("God created the earth.\n" * 9)
         (self.work / "hosts").write_text("node1 slots=2\nnode2 slots=2\n")
+        (self.work / "tokens.bin").write_bytes(array.array("H", (i * i % 90 for i in range(500))).tobytes())
+        (self.work / "gpt2.json").write_text(json.dumps({
+            "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 90}))
         self.assertTrue(lines[0].startswith("cmake --install build/release "), lines[0])
         self.run_line(lines[0].replace("build/release", str(BUILD)))
-        smaller = {" --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
+        # A run of one of transformers' models writes a folder of its kind.
+        tiny = " --steps 1 --set train_batch_size=2"
+        folder = f"dstrain --model gpt2.json --config ds_config.json --data tokens.bin{tiny} --output gpt2_folder"
+        smaller = {" --data tokens.bin": f" --data tokens.bin{tiny}", " --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
                                                      "--set dstrain.model.n_layer=1 --set dstrain.eval_interval=0",
                    "--tokens 300": "--tokens 3"}
         seen = set()
@@ -62,9 +71,11 @@ class Install(unittest.TestCase):
                 continue
             for long, short in smaller.items():
                 line = line.replace(long, short)
+            if line.startswith("dstrain --model gpt2_folder"):
+                self.run_line(folder)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "generate", "hosts"})
+        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "generate", "hosts", "--model"})
 
 
 if __name__ == "__main__":

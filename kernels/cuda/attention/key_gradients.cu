@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
     const auto add_queries = [&](int column, auto offset) {
       constexpr int kOffset = decltype(offset)::value;
       // Queries whose fragments fit in registers beside the sums.
-      constexpr int kPart = kRowTiles == 1 ? 32 : 16;
+      constexpr int kPart = kRowTiles == 1 && (kVector || !kGeneral) ? 32 : 16;
       // Row tiles from kEnd on are seen by none of the queries.
       constexpr int kNear = (kOffset + kColumns + kRowStep - 1) / kRowStep;
       constexpr int kEnd = kOffset == kBefore || kNear > kRowTiles ? kRowTiles : kNear;

@@ -1,6 +1,7 @@
-// Attention without tensor cores, for f32 and for heads of more than 128 elements; it works for any shape and dtype. Sums are f32 multiply-adds. A warp owns one row (a query, or a key in the pass of d_k and d_v) and loops
-// over the rows it is combined with, 32 at a time: first each lane computes the score of one of them, then each
-// lane sums some elements of the head.
+// Attention without tensor cores, for f32 and for heads of more than 128 elements; it works for any shape and dtype.
+// Sums are f32 multiply-adds. A warp owns one row (a query, or a key in the pass of d_k and d_v) and loops over the rows
+// it is combined with, 32 at a time: first each lane computes the score of one of them, then each lane sums some
+// elements of the head.
 //
 // Lower bound, per head of T rows: the FLOPs of the tensor-core kernels, at the rate of ordinary multiply-adds.
 // The operands of scores are read with a stride, from the cache.
@@ -65,7 +66,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArguments a) {
   __shared__ StepWeights step;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
+  // Rows have 32-bit numbers (attention.cu).
+  const int row = static_cast<int>(blockIdx.x) * kWarps + warp;
   if (row >= a.seq) return;
   const Head head = query_head_of_block(a);
   const HeadRows<const T> queries = head.of_queries(static_cast<const T*>(a.q)),
@@ -74,15 +76,17 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   const DropoutSource dropout = head.dropout();
   const T* const query = queries.at + row * queries.stride;
   float* const weights = step.weights[warp];
-  const int64_t begin = row + 1 > a.window ? row + 1 - a.window : 0;  // the first key that it sees
+  const int begin =
+      row + 1 > a.window ? row + 1 - static_cast<int>(a.window) : 0;  // the first key that it sees
   // The exponent to base 2; -infinity if the query does not see the key.
-  const auto exponent = [&](int64_t key) {
-    return key > row ? -INFINITY
-                     : dot(query, keys.at + key * keys.stride, a.head_size) * a.exponent_scale;
+  const auto exponent = [&](int key) {
+    return key > row
+               ? -INFINITY
+               : dot(query, keys.at + int64_t{key} * keys.stride, a.head_size) * a.exponent_scale;
   };
 
   float max = -INFINITY, total = 0;  // total: this lane's part
-  for (int64_t first = begin; first <= row; first += 32) {
+  for (int first = begin; first <= row; first += 32) {
     const float e = exponent(first + lane);
     const float new_max = fmaxf(max, warp_max(e));
     total = total * exp2_of(max - new_max) + exp2_of(e - new_max);
@@ -93,15 +97,15 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
 
   for (int from = 0; from < a.head_size; from += 32 * kLaneSums) {
     float sums[kLaneSums] = {};
-    for (int64_t first = begin; first <= row; first += 32) {
-      const int64_t key = first + lane;
+    for (int first = begin; first <= row; first += 32) {
+      const int key = first + lane;
       float weight = exp2_of(exponent(key) - max);
       if (dropout.threshold != 0 && !dropout.keeps(dropout.element(row, key))) weight = 0;
       __syncwarp();
       weights[lane] = weight;
       __syncwarp();
-      const int64_t left = row + 1 - first;
-      add_rows(sums, weights, values, first, left < 32 ? static_cast<int>(left) : 32, from, lane);
+      const int left = row + 1 - first;
+      add_rows(sums, weights, values, first, left < 32 ? left : 32, from, lane);
     }
     write_sums(sums, a.drop_scale / total, head.rows(static_cast<T*>(a.y)), row, from, lane);
   }

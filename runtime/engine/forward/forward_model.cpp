@@ -28,8 +28,8 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
     : job_(in_f32(job)),
       backend_(make_backend(implementations, job_.device)),
       comm_(make_device_communicator(self_, *backend_.device)),
-      plans_((ends == Ends::with_losses ? make_eval_plan : make_decode_plan)(
-          job_, seq_len, {backend_.library, threads, {}})),
+      plans_(make_forward_plan(job_, seq_len, ends == Ends::with_losses,
+                               {backend_.library, threads, {}})),
       arenas_(plans_.memory, *backend_.device, comm(), threads),
       mesh_(comm(), self_, {}),
       executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {

@@ -259,9 +259,10 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
-       "generate, models, hosts, doctor, bench-io or help)"},
+       "generate, eval, models, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, models, hosts, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, models, "
+       "hosts, "
        "doctor, "
        "bench-io "
        "or help)"},
@@ -311,7 +312,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, models, hosts, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, models, "
+       "hosts, "
        "doctor, "
        "bench-io "
        "or help)"},

@@ -94,7 +94,7 @@ TEST_CASE("max_in_cpu says how many elements of parameters on nvme stay in the h
 }
 
 TEST_CASE("text is generated from parameters on the device, wherever training had them") {
-  const RankPlan rank = make_decode_plan(parameters_on_disk(0, 1), 5, fake_inputs());
+  const RankPlan rank = make_forward_plan(parameters_on_disk(0, 1), 5, false, fake_inputs());
   CHECK(rank.memory.total(Space::disk) == 0);
   CHECK(rank.memory.total(Space::host) == 0);
   CHECK(bytes_of(rank, MemoryClass::parameters) > 0);
