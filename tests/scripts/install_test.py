@@ -60,6 +60,7 @@ class Install(unittest.TestCase):
         self.run_line(lines[0].replace("build/release", str(BUILD)))
         # A run of one of transformers' models writes a folder of its kind.
         tiny = " --steps 1 --set train_batch_size=2"
+        tiny += " --set dstrain.weight_decay_exclude=[]"
         folder = f"dstrain --model gpt2.json --config ds_config.json --data tokens.bin{tiny} --output gpt2_folder"
         smaller = {" --data tokens.bin": f" --data tokens.bin{tiny}", " --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
                                                      "--set dstrain.model.n_layer=1 --set dstrain.eval_interval=0",
