@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <utility>
-
 #include "runtime/config/model/hugging_face.h"
 #include "runtime/config/read/reader.h"
 
@@ -50,7 +48,7 @@ KeySpec fixed(std::string_view key, Type type, std::string_view only, std::strin
       .key = key, .type = type, .fallback = only, .note = note, .rule = &kFixed, .nullable = true};
 }
 
-std::vector<KeySpec> fields_with(std::vector<KeySpec> own) {
+std::vector<KeySpec> fields_with(const std::vector<KeySpec>& own) {
   std::vector<KeySpec> all{
       dtype_of_files(kDtypeOfFiles),
       dtype_of_files(kOldDtypeOfFiles),
@@ -122,7 +120,7 @@ std::vector<KeySpec> fields_with(std::vector<KeySpec> own) {
       refused("dstrain.model.auto_map",
               "the model is code in its own directory, which dstrain does not run"),
   };
-  for (KeySpec& spec : own) all.push_back(std::move(spec));
+  all.insert(all.end(), own.begin(), own.end());
   return all;
 }
 

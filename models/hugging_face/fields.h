@@ -16,6 +16,6 @@ KeySpec harmless(std::string_view key, std::string_view note);
 KeySpec fixed(std::string_view key, Type type, std::string_view only, std::string_view note);
 
 // Returns the fields of every config.json, and `own` behind them.
-std::vector<KeySpec> fields_with(std::vector<KeySpec> own);
+std::vector<KeySpec> fields_with(const std::vector<KeySpec>& own);
 
 }  // namespace dstrain::models
