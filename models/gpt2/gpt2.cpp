@@ -23,7 +23,7 @@ class Gpt2 {
         c_(c),
         width_(c.integer("n_embd")),
         hidden_(c.integer("n_inner") > 0 ? c.integer("n_inner") : 4 * width_),
-        seq_len_(b.options().seq_len > 0 ? b.options().seq_len : c.integer("n_positions")),
+        seq_len_(b.seq_len(c.context())),
         activation_(c.text("activation_function") == "relu" ? Activation::relu : Activation::gelu),
         std_(static_cast<float>(c.real("initializer_range"))),
         projection_std_(std_ /
@@ -198,6 +198,7 @@ const ModelFamily& gpt2() {
       .layers_key = "n_layer",
       .width_key = "n_embd",
       .heads_key = "n_head",
+      .usual_tokens = 1024,
       .problem = gpt2_problem,
       .build = build_gpt2,
       .measure = measure_model,

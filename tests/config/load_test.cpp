@@ -82,8 +82,9 @@ TEST_CASE("load: options out of range name themselves") {
   a = ask(trains_with(""));
   a.request.model = "gpt3";
   CHECK(a.error() ==
-        "--model gpt3: expected gptlite, benchmark, gpt2, the folder of a model with config.json, "
-        "or a file that ends in .json");
+        "--model gpt3: expected gptlite, benchmark, gpt2, llama, mistral, qwen2, qwen3, the folder "
+        "of "
+        "a model with config.json, or a file that ends in .json");
   const TempDir dir;
   a.request.model = dir / "m.json";
   CHECK(a.error() ==

@@ -4,7 +4,7 @@
   check_family.py --program DSTRAIN --family NAME --folder EMPTY_FOLDER
 
 Makes a tiny model of random weights, biases and norm weights far from 0 and 1, with save_pretrained, and trains it with
-PyTorch and with dstrain: losses and gradient norms of eight AdamW steps, every gradient of the first step, the weights
+PyTorch and with dstrain: logits, losses and gradient norms of eight AdamW steps, every gradient of the first step, the weights
 after eight steps in what dstrain wrote, which from_pretrained opens. Also: what dstrain writes after no step is what
 save_pretrained wrote, byte for byte, in one file and in several, in every dtype. A line for each comparison; the exit status
 is 1 if one fails. Needs torch, transformers, safetensors and numpy.
@@ -15,6 +15,7 @@ import filecmp
 import json
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -26,8 +27,12 @@ from safetensors.torch import load_file
 STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
 ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
 CLIP = 1.5
-# A key's bias adds the same to all scores of a query, so its exact gradient is 0 and what AdamW makes of it is noise.
-NOISE = {"gpt2": "attn.c_attn.bias"}
+# A key's bias adds the same to all scores of a query where positions are not rotated, so its exact gradient is 0 and what
+# AdamW makes of it is noise.
+NOISE = {"gpt2": "attn.c_attn.bias", "llama": "k_proj.bias", "qwen2": "k_proj.bias"}
+
+DECODER = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 44, "num_attention_heads": 4,
+           "max_position_embeddings": LENGTH, "vocab_size": IDS, "bos_token_id": 1, "eos_token_id": 2}
 
 FAMILIES = {
     "gpt2": lambda: transformers.GPT2Config(
@@ -36,6 +41,24 @@ FAMILIES = {
     "gpt2_untied": lambda: transformers.GPT2Config(
         n_layer=3, n_embd=24, n_head=2, n_positions=LENGTH, vocab_size=IDS, activation_function="relu",
         tie_word_embeddings=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=1),
+    "llama": lambda: transformers.LlamaConfig(**DECODER, num_key_value_heads=2, rms_norm_eps=3e-4),
+    "llama_biases": lambda: transformers.LlamaConfig(
+        **DECODER, num_key_value_heads=4, head_dim=10, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 8}),
+    "llama_linear": lambda: transformers.LlamaConfig(
+        **DECODER, rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}),
+    # Samples are longer than the positions that this model was made for.
+    "llama_dynamic": lambda: transformers.LlamaConfig(
+        **{**DECODER, "max_position_embeddings": LENGTH - 4}, rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0}),
+    "llama_yarn": lambda: transformers.LlamaConfig(
+        **DECODER, rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0,
+                                    "original_max_position_embeddings": 6}),
+    "mistral": lambda: transformers.MistralConfig(**DECODER, num_key_value_heads=1, sliding_window=5),
+    "mistral_whole": lambda: transformers.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=None),
+    "qwen2": lambda: transformers.Qwen2Config(
+        **DECODER, num_key_value_heads=2, use_sliding_window=True, sliding_window=4, max_window_layers=1),
+    "qwen3": lambda: transformers.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=12, tie_word_embeddings=True),
 }
 
 failures = []
@@ -108,7 +131,8 @@ class Dstrain:
         self.config(1, {"type": "SGD", "params": {"lr": 2.0**20}}, 0.0, "sgd.json")
 
     def config(self, steps, optimizer, clip, name):
-        own = {"data": {"format": "bin", "order": "sequential", "val_fraction": 1 / 11}, "steps": steps,
+        own = {"data": {"format": "bin", "order": "sequential", "val_fraction": 1 / 11, "seq_len": LENGTH},
+               "steps": steps,
                "save_last": False, "eval_samples": 1}
         (self.folder / name).write_text(json.dumps({
             "train_batch_size": BATCH, "gradient_accumulation_steps": 2, "gradient_clipping": clip,
@@ -122,6 +146,17 @@ class Dstrain:
         if result.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))}\nended with {result.returncode}:\n{result.stdout}{result.stderr}")
         return output
+
+
+def compare_logits(folder, program, source, model, tokens):
+    output = program.run("initial", source, "--steps", "0")
+    command = [program.program, "eval", "--run", output, "--data", program.data, "--device", "cpu", "--logits",
+               folder / "logits.safetensors"]
+    subprocess.run([str(w) for w in command], check=True, stdout=subprocess.DEVNULL)
+    ours = load_file(folder / "logits.safetensors")["logits"].double()
+    with torch.no_grad():
+        theirs = copy.deepcopy(model).double().eval()(input_ids=tokens[None, :LENGTH]).logits[0]
+    report("logits", float((ours - theirs).abs().max() / theirs.abs().max()), 1e-5)
 
 
 def column(output, key):
@@ -197,6 +232,19 @@ def compare_files(folder, program, model):
         output = program.run("from_base", base, "--steps", "0")
         expect("a model without its head and prefix has the same weights",
                filecmp.cmp(output / "model.safetensors", whole, shallow=False))
+    if hasattr(model.config, "rope_parameters"):
+        older = folder / "model_version_4"
+        shutil.copytree(source, older)
+        config = json.loads((older / "config.json").read_text())
+        rope = config.pop("rope_parameters")
+        config["rope_theta"] = rope.pop("rope_theta")
+        kind = rope.pop("rope_type")
+        config["rope_scaling"] = None if kind == "default" else {**rope, "type": kind}
+        config["torch_dtype"] = config.pop("dtype")
+        (older / "config.json").write_text(json.dumps(config, indent=2))
+        today, then = program.run("version_5", source), program.run("version_4", older)
+        expect("version 4's form of config.json trains with the same bits",
+               filecmp.cmp(today / "model.safetensors", then / "model.safetensors", shallow=False))
     fresh = program.run("fresh", source, "--steps", "0", "--init_weights", "random")
     deviations = {n: float(t.std()) for n, t in load_file(fresh / "model.safetensors").items() if t.dim() == 2}
     torch.manual_seed(1)
@@ -218,6 +266,7 @@ def main():
     source = folder / "model"
     model.save_pretrained(source)
     program = Dstrain(args.program, folder, folder / "tokens.bin")
+    compare_logits(folder, program, source, model, tokens)
     compare_training(args, folder, program, source, model, tokens)
     compare_files(folder, program, model)
     return 1 if failures else 0

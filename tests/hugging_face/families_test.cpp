@@ -24,7 +24,9 @@ TEST_CASE(
     "families train as PyTorch trains transformers' models, and their files are transformers'") {
   const std::string python = python_with_transformers();
   SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
-  for (const std::string family : {"gpt2", "gpt2_untied"}) {
+  for (const std::string family :
+       {"gpt2", "gpt2_untied", "llama", "llama_biases", "llama_linear", "llama_dynamic",
+        "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3"}) {
     const TempDir folder;
     const std::string log = folder / "log.txt";
     const std::string command = fmt::format(

@@ -103,8 +103,8 @@ TEST_CASE("run: a value that is illegal is the only error, whatever its default 
         "dstrain.model.vocab_size=2147483647", "train_micro_batch_size_per_gpu=1"},
        "--set: dstrain.model.n_embd: expected an integer from 1 to 2147483647, found 0"},
       {{"dstrain.model.type=bench", "dstrain.model.in_size=3"},
-       "--set: dstrain.model.type: expected one of \"gptlite\", \"benchmark\", \"gpt2\", found "
-       "\"bench\""},
+       "--set: dstrain.model.type: expected one of \"gptlite\", \"benchmark\", \"gpt2\", "
+       "\"llama\", \"mistral\", \"qwen2\", \"qwen3\", found \"bench\""},
       {{"zero_optimization.stage=7", "dstrain.sharding=FULL_SHARD"},
        "--set: zero_optimization.stage: expected an integer from 0 to 3, found 7"},
       {{"fp16.enabled=maybe", "data_types.param_dtype=fp16", "data_types.grad_accum_dtype=fp16"},
@@ -146,9 +146,9 @@ TEST_CASE("run: what is said of values that cannot be used") {
       {model(R"("dropout": 1)"), "dstrain.model.dropout",
        "error: expected a number from 0 to below 1, found 1"},
       {model(R"("type": "gpt_lite")"), "dstrain.model.type",
-       "error: expected one of \"gptlite\", \"benchmark\", \"gpt2\", found \"gpt_lite\" (did you "
-       "mean "
-       "\"gptlite\"?)"},
+       "error: expected one of \"gptlite\", \"benchmark\", \"gpt2\", \"llama\", \"mistral\", "
+       "\"qwen2\", "
+       "\"qwen3\", found \"gpt_lite\" (did you mean \"gptlite\"?)"},
       {model(R"("in_size": 3)"), "dstrain.model.in_size",
        "error: belongs to benchmark, not to gptlite"},
       {model(R"("type": "benchmark", "n_layer": 2, "in_size": 2, "hidden_size": 2)"),

@@ -1,0 +1,187 @@
+// Llama, Mistral, Qwen2 and Qwen3 as transformers has them: names and shapes of their files, heads, windows, position
+// embeddings, from today's config.json and from older ones.
+#include "models/decoder/decoder.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "models/registry.h"
+#include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+using Catch::Contains;
+
+namespace {
+
+// Returns the model of a config.json with small sizes and `members`.
+Ask asked_decoder(const std::string& type, const std::string& members, TempDir& dir) {
+  dir.write("config.json",
+            fmt::format(R"({{"model_type": "{}", "num_hidden_layers": 3, "hidden_size": 24,
+                            "intermediate_size": 20, "num_attention_heads": 4, "vocab_size": 11,
+                            "max_position_embeddings": 6{}{}}})",
+                        type, members.empty() ? "" : ", ", members));
+  Ask a = ask(trains_with(""));
+  a.request.model = dir.path();
+  return a;
+}
+
+ModelConfig decoder_of(const std::string& type, const std::string& members = "") {
+  TempDir dir;
+  return asked_decoder(type, members, dir).job().model;
+}
+
+std::string decoder_error(const std::string& type, const std::string& members,
+                          std::vector<std::string> sets = {}) {
+  TempDir dir;
+  Ask a = asked_decoder(type, members, dir);
+  a.request.sets = std::move(sets);
+  return a.error();
+}
+
+Program decoder_program(const ModelConfig& model) {
+  Program program;
+  Builder builder(program, {});
+  build_model(builder, model);
+  return program;
+}
+
+std::map<std::string, std::string> decoder_shapes(const ModelConfig& model) {
+  std::map<std::string, std::string> shapes;
+  for (const Parameter& p : decoder_program(model).parameters) shapes[p.name] = to_string(p.shape);
+  return shapes;
+}
+
+// The attributes of all ops of a kind.
+template <class Attrs>
+std::vector<Attrs> attrs_of(const ModelConfig& model, OpKind kind) {
+  std::vector<Attrs> list;
+  for (const Instruction& op : decoder_program(model).instructions)
+    if (op.op == kind) list.push_back(attrs_as<Attrs>(op.attrs));
+  return list;
+}
+
+std::vector<int64_t> windows_of(const ModelConfig& model) {
+  std::vector<int64_t> windows;
+  for (const AttentionAttrs& a : attrs_of<AttentionAttrs>(model, OpKind::attention))
+    windows.push_back(a.window);
+  return windows;
+}
+
+RotaryAttrs rotary_in(const std::string& members) {
+  return attrs_of<RotaryAttrs>(decoder_of("llama", members), OpKind::rotary).front();
+}
+
+}  // namespace
+
+TEST_CASE("decoders: published sizes have their numbers of parameters") {
+  const auto parameters = [](const std::string& type,
+                             std::initializer_list<std::pair<const char*, int64_t>> sizes) {
+    ModelConfig model(*model_registry().find(type));
+    for (const auto& [key, value] : sizes) model.set(key, value);
+    return model.measures().parameters;
+  };
+  CHECK(parameters("llama", {}) == 6'738'415'616);  // Llama-2-7B
+  CHECK(parameters("mistral", {}) == 7'241'732'096);
+  CHECK(parameters("qwen2", {{"num_hidden_layers", 28},
+                             {"hidden_size", 3584},
+                             {"intermediate_size", 18944},
+                             {"num_attention_heads", 28},
+                             {"num_key_value_heads", 4},
+                             {"vocab_size", 152064}}) == 7'615'616'512);
+  CHECK(parameters("qwen3", {{"num_hidden_layers", 36},
+                             {"hidden_size", 4096},
+                             {"intermediate_size", 12288},
+                             {"num_attention_heads", 32},
+                             {"num_key_value_heads", 8}}) == 8'190'735'360);
+}
+
+TEST_CASE("decoders: tensors have transformers' names and shapes") {
+  auto llama = decoder_shapes(decoder_of("llama", R"("num_key_value_heads": 2)"));
+  CHECK(llama.size() == 2 + 3 * 9 + 1);
+  CHECK(llama.at("model.embed_tokens.weight") == "(11, 24)");
+  CHECK(llama.at("model.layers.2.self_attn.q_proj.weight") == "(24, 24)");
+  CHECK(llama.at("model.layers.2.self_attn.k_proj.weight") == "(12, 24)");
+  CHECK(llama.at("model.layers.0.mlp.down_proj.weight") == "(24, 20)");
+  CHECK(llama.at("model.norm.weight") == "(24)");
+  CHECK(llama.at("lm_head.weight") == "(11, 24)");
+  llama = decoder_shapes(decoder_of(
+      "llama",
+      R"("head_dim": 8, "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": true)"));
+  CHECK(llama.size() == 2 + 3 * 16);
+  CHECK(llama.at("model.layers.0.self_attn.q_proj.weight") == "(32, 24)");
+  CHECK(llama.at("model.layers.0.self_attn.o_proj.bias") == "(24)");
+  CHECK(llama.at("model.layers.0.mlp.gate_proj.bias") == "(20)");
+  const auto qwen2 = decoder_shapes(decoder_of("qwen2", R"("num_key_value_heads": null)"));
+  CHECK(qwen2.size() == 2 + 3 * 12 + 1);
+  CHECK(qwen2.at("model.layers.1.self_attn.v_proj.bias") == "(24)");
+  const auto qwen3 = decoder_shapes(decoder_of("qwen3", R"("num_key_value_heads": 2)"));
+  CHECK(qwen3.size() == 2 + 3 * 11 + 1);
+  CHECK(qwen3.at("model.layers.0.self_attn.q_proj.weight") == "(512, 24)");  // heads of 128
+  CHECK(qwen3.at("model.layers.0.self_attn.k_norm.weight") == "(128)");
+  CHECK(decoder_shapes(decoder_of("mistral", R"("num_key_value_heads": 1)"))
+            .at("model.layers.0.self_attn.v_proj.weight") == "(6, 24)");
+}
+
+TEST_CASE("decoders: windows are transformers'") {
+  using Windows = std::vector<int64_t>;
+  const std::string one = R"("num_key_value_heads": 1)";
+  CHECK(windows_of(decoder_of("mistral", one)) == Windows{4096, 4096, 4096});
+  CHECK(windows_of(decoder_of("mistral", one + R"(, "sliding_window": null)")) == Windows{0, 0, 0});
+  CHECK(windows_of(decoder_of("llama")) == Windows{0, 0, 0});
+  CHECK(windows_of(decoder_of("qwen2", one + R"(, "sliding_window": 3)")) == Windows{0, 0, 0});
+  const std::string on = one + R"(, "use_sliding_window": true, "sliding_window": 3)";
+  CHECK(windows_of(decoder_of("qwen2", on)) == Windows{0, 0, 0});
+  CHECK(windows_of(decoder_of("qwen2", on + R"(, "max_window_layers": 2)")) == Windows{0, 0, 3});
+  const std::string types =
+      R"(, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])";
+  CHECK(windows_of(decoder_of("qwen3", on + types)) == Windows{3, 0, 3});
+  CHECK_THAT(decoder_error("qwen3", on + R"(, "layer_types": ["full_attention"])"),
+             Contains("layer_types has 1 layers, and num_hidden_layers is 3"));
+  CHECK_THAT(decoder_error("qwen3", on + R"(, "layer_types": ["a", "b", "c"])"),
+             Contains("a layer of type \"a\" is not available"));
+}
+
+TEST_CASE("decoders: position embeddings of both versions of config.json") {
+  CHECK(rotary_in("").kind == RotaryKind::plain);
+  CHECK(rotary_in("").theta == 10000);
+  CHECK(rotary_in("").head_size == 6);
+  CHECK(rotary_in(R"("rope_theta": 500, "rope_scaling": null)").theta == 500);
+  const std::string llama3 =
+      R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 8192)";
+  const RotaryAttrs today =
+      rotary_in(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 500, )" + llama3 + "}");
+  CHECK(today.kind == RotaryKind::llama3);
+  CHECK(today.original_positions == 8192);
+  CHECK(today.factor == 8);
+  CHECK(rotary_in(R"("rope_theta": 500, "rope_scaling": {"rope_type": "llama3", )" + llama3 +
+                  "}") == today);
+  CHECK(rotary_in(R"("rope_theta": 500, "rope_scaling": {"type": "llama3", )" + llama3 + "}") ==
+        today);
+  const RotaryAttrs yarn =
+      rotary_in(R"("rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": 16})");
+  CHECK(yarn.kind == RotaryKind::yarn);
+  CHECK(yarn.original_positions == 6);  // max_position_embeddings
+  CHECK(yarn.beta_fast == 16);
+  CHECK(yarn.attention_factor == 0);
+  CHECK_THAT(decoder_error("llama", R"("rope_parameters": {"rope_type": "longrope"})"),
+             Contains("rope_type") && Contains("expected one of"));
+  CHECK_THAT(decoder_error("llama", R"("rope_parameters": {"partial_rotary_factor": 0.5})"),
+             Contains("positions in a part of each head"));
+  CHECK(models::decoder_exceeds_context(
+      decoder_of("llama", R"("rope_scaling": {"type": "dynamic", "factor": 2.0})")));
+}
+
+TEST_CASE("decoders: values that do not fit each other are one error") {
+  CHECK_THAT(decoder_error("llama", "", {"dstrain.model.num_attention_heads=5"}),
+             Contains("hidden_size 24 is not a multiple of num_attention_heads 5"));
+  CHECK_THAT(decoder_error("llama", R"("num_key_value_heads": 3)"),
+             Contains("num_attention_heads 4 is not a multiple of num_key_value_heads 3"));
+  CHECK_THAT(decoder_error("llama", R"("head_dim": 7)"), Contains("the position embedding: "));
+  CHECK_THAT(decoder_error("llama", R"("hidden_act": "gelu")"), Contains("expected one of"));
+  CHECK_THAT(decoder_error("qwen2", R"("num_key_value_heads": 4, "mlp_bias": true)"),
+             Contains("biases of the MLP's products"));
+}
