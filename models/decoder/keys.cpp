@@ -310,7 +310,7 @@ HuggingFace decoder_directories(std::string_view architecture, const DecoderFeat
     own.push_back({.key = "dstrain.model.layer_types", .type = Type::strings});
   if (!features.window && !features.window_layers)
     own.push_back(harmless("dstrain.model.sliding_window", "attention of this family has none"));
-  return {.fields = fields_with(std::move(own)),
+  return {.fields = fields_with(own),
           .architecture = architecture,
           .prefix = "model.",
           .ignored = ignored_tensors,

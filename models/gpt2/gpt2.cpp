@@ -135,7 +135,7 @@ std::vector<ModelKey> gpt2_keys() {
       {size_key("dstrain.model.n_layer", "12", "blocks", models::kMostLayers)},
       {size_key("dstrain.model.n_embd", "768", "channels; a multiple of n_head")},
       {size_key("dstrain.model.n_head", "12", ""), forbidden},
-      {size_key("dstrain.model.n_positions", "1024", "tokens of a sample")},
+      {size_key("dstrain.model.n_positions", "1024", "the most tokens of a sample")},
       {size_key("dstrain.model.n_inner", "", "channels inside the MLP; unset: 4 n_embd")},
       {{.key = "dstrain.model.activation_function",
         .type = Type::choice,

@@ -130,6 +130,26 @@ TEST_CASE("decoders learn the same on one rank and on several") {
   }
 }
 
+TEST_CASE("decoders on an emulated device are near those on the CPU") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  SKIP_UNLESS(world->size() == 1, "the emulated device is slow: on 1 rank only");
+  for (const ModelConfig& model : decoders())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = decoder_job(model, dtype, 1);
+      job.batch = {2, 2, 1};
+      const RunResult cpu = run_steps(job, data, *world, 1);
+      job.device = "emulated";
+      job.zero_stage = 3;
+      const RunResult device =
+          run_steps(job, data, *world, 1, 1, make_backend(implementations(), "emulated"));
+      INFO(describe(job));
+      const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
+      CHECK(device.loss[0] == Approx(cpu.loss[0]).epsilon(tolerance));
+      CHECK(device.norm[0] == Approx(cpu.norm[0]).epsilon(tolerance));
+    }
+}
+
 TEST_CASE("decoders have the same bits in a pipeline") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
