@@ -11,6 +11,7 @@ packages=(
   libhwy-dev                                    # SIMD
   libaio-dev                                    # tensors on disk
   libssl-dev                                    # HMAC between hosts
+  libpcre2-dev                                  # tokenizers of rare patterns
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
   catch2                                        # tests
   libbenchmark-dev libdnnl-dev                  # benchmarks

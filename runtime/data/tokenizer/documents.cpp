@@ -1,0 +1,164 @@
+#include "runtime/data/tokenizer/documents.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string_view>
+
+#include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
+#include "runtime/data/file/data_file.h"
+#include "runtime/data/file/file_kind.h"
+#include "runtime/data/tokenizer/json_lines.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kRangeBytes = size_t{256}
+                               << 10;  // a thread's unit of work, where it can be cut there
+constexpr size_t kRangesEach = 8;      // of a thread at a time
+
+// A part of a file's text that is encoded by itself.
+struct Range {
+  size_t begin = 0, end = 0;
+};
+
+// What encoding a range gave.
+struct RangeResult {
+  EncodedPart part;
+  DocumentCounts counts;
+  std::exception_ptr error;
+};
+
+class FileEncoder {
+ public:
+  FileEncoder(const Tokenizer& tokenizer, const DataFile& file, std::optional<uint32_t> end)
+      : tokenizer_(tokenizer),
+        file_(file),
+        lines_(has_json_lines(file.path())),
+        end_(end),
+        text_(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())),
+        begin_(static_cast<size_t>(text_begin(file))),
+        threads_(static_cast<size_t>(thread_count())) {
+    for (size_t i = 0; i < threads_; ++i)
+      encoders_.push_back(std::make_unique<TextEncoder>(tokenizer));
+  }
+
+  void run(DocumentCounts& counts, const TakePart& take) {
+    size_t at = begin_;
+    while (at < text_.size()) {
+      std::vector<Range> ranges;
+      while (at < text_.size() && ranges.size() < threads_ * kRangesEach) {
+        ranges.push_back({at, end_of_range(at)});
+        at = ranges.back().end;
+      }
+      std::vector<RangeResult> results = encode(ranges);
+      file_.check_whole();
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        if (results[i].error) std::rethrow_exception(results[i].error);
+        add(results[i].counts, counts);
+        if (!lines_ && ranges[i].begin == begin_) {
+          results[i].part.starts.push_back(0);
+          ++counts.documents;
+        }
+        counts.tokens += std::ssize(results[i].part.ids);
+        take(results[i].part, static_cast<int64_t>(ranges[i].end));
+      }
+    }
+    counts.bytes += file_.bytes();
+    file_.check_unchanged();
+  }
+
+ private:
+  // Returns the end of the range that begins at `at`.
+  size_t end_of_range(size_t at) const {
+    size_t end = at + kRangeBytes;
+    if (end >= text_.size()) return text_.size();
+    if (lines_) return std::min(text_.find('\n', end - 1), text_.size() - 1) + 1;
+    if (!tokenizer_.may_cut()) return text_.size();
+    const std::string_view left =
+        text_.substr(at);  // a document's text before a cut plays no part behind it
+    while (end < text_.size() && !tokenizer_.may_cut(left, static_cast<int64_t>(end - at))) ++end;
+    return end;
+  }
+
+  std::vector<RangeResult> encode(const std::vector<Range>& ranges) {
+    std::vector<RangeResult> results(ranges.size());
+    std::atomic<size_t> next{0};
+    run_parts(static_cast<int64_t>(std::min(threads_, ranges.size())), [&](int64_t thread) {
+      for (size_t i = next++; i < ranges.size(); i = next++) {
+        try {
+          encode(ranges[i], *encoders_[static_cast<size_t>(thread)], results[i]);
+        } catch (...) {
+          results[i].error = std::current_exception();
+        }
+      }
+    });
+    return results;
+  }
+
+  void encode(const Range& range, TextEncoder& encoder, RangeResult& result) const {
+    const std::string_view text = text_.substr(range.begin, range.end - range.begin);
+    if (lines_) return encode_lines(text, range.begin, encoder, result);
+    unicode::Invalid invalid;
+    encoder.encode(text, result.part.ids, invalid);
+    result.counts.invalid = invalid.places;
+    if (invalid.places > 0)
+      result.counts.first_invalid = fmt::format("{}: offset {}", file_.path(),
+                                                range.begin + static_cast<size_t>(invalid.first));
+  }
+
+  void encode_lines(std::string_view text, size_t offset, TextEncoder& encoder,
+                    RangeResult& result) const {
+    auto& ids = result.part.ids;
+    for (size_t at = 0, next = 0; at < text.size(); at = next) {
+      const size_t newline = std::min(text.find('\n', at), text.size());
+      next = newline + 1;
+      const std::string_view line = text.substr(at, newline - at);
+      if (is_blank_line(line)) continue;
+      const auto place = [&] {
+        return fmt::format("{}:{}", file_.path(),
+                           1 + std::ranges::count(text_.substr(0, offset + at), '\n'));
+      };
+      const std::string document = text_of_json_line(line, place, result.counts.ignored);
+      result.part.starts.push_back(ids.size());
+      ++result.counts.documents;
+      ids.insert(ids.end(), tokenizer_.prefix().begin(), tokenizer_.prefix().end());
+      unicode::Invalid none;  // JSON is UTF-8
+      encoder.encode(document, ids, none);
+      ids.insert(ids.end(), tokenizer_.suffix().begin(), tokenizer_.suffix().end());
+      if (end_) ids.push_back(*end_);
+    }
+  }
+
+  static void add(const DocumentCounts& more, DocumentCounts& counts) {
+    counts.documents += more.documents;
+    counts.invalid += more.invalid;
+    if (counts.first_invalid.empty()) counts.first_invalid = more.first_invalid;
+    for (const auto& [name, times] : more.ignored) counts.ignored[name] += times;
+  }
+
+  const Tokenizer& tokenizer_;
+  const DataFile& file_;
+  bool lines_;
+  std::optional<uint32_t> end_;
+  std::string_view text_;
+  size_t begin_;
+  size_t threads_;
+  std::vector<std::unique_ptr<TextEncoder>> encoders_;
+};
+
+}  // namespace
+
+bool has_json_lines(const std::string& path) {
+  return path.ends_with(".jsonl") || path.ends_with(".ndjson");
+}
+
+void encode_file(const Tokenizer& tokenizer, const std::string& path, std::optional<uint32_t> end,
+                 DocumentCounts& counts, const TakePart& take) {
+  const DataFile file(path);
+  FileEncoder(tokenizer, file, end).run(counts, take);
+}
+
+}  // namespace dstrain

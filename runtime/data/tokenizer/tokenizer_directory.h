@@ -1,0 +1,29 @@
+// Tokenizers of Hugging Face directories.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/data/tokenizer/tokenizer.h"
+
+namespace dstrain {
+
+// Returns whether the directory has a tokenizer.json.
+bool has_tokenizer(const std::string& directory);
+
+// Reads tokenizer.json of a directory. Throws UserError.
+std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory);
+
+// The token that ends a document, and the file that says so.
+struct EndOfText {
+  uint32_t id = 0;
+  std::string said_by;
+};
+
+// Returns the token that ends a document: eos_token of tokenizer_config.json or special_tokens_map.json, else
+// eos_token_id of generation_config.json or config.json, else a special token with one of the usual names. Nothing if
+// there is none. Throws UserError for a file that is damaged, or that names no token of `tokenizer`.
+std::optional<EndOfText> end_of_text(const std::string& directory, const Tokenizer& tokenizer);
+
+}  // namespace dstrain

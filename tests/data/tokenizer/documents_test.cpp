@@ -1,0 +1,141 @@
+#include "runtime/data/tokenizer/documents.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
+#include "tests/data/tokenizer/golden_files.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Matchers::Contains;
+using Ids = std::vector<uint32_t>;
+
+struct Encoded {
+  Ids ids;
+  std::vector<size_t> starts;
+  DocumentCounts counts;
+};
+
+Encoded encoded(const Tokenizer& tokenizer, const std::string& path,
+                std::optional<uint32_t> end = {}) {
+  Encoded all;
+  encode_file(tokenizer, path, end, all.counts, [&all](const EncodedPart& part, int64_t) {
+    for (const size_t start : part.starts) all.starts.push_back(all.ids.size() + start);
+    all.ids.insert(all.ids.end(), part.ids.begin(), part.ids.end());
+  });
+  return all;
+}
+
+std::string line(const std::string& text) {
+  return nlohmann::json{{"text", text}}.dump() + "\n";
+}
+
+TEST_CASE("documents: a text file has the ids of its whole text, on any number of threads") {
+  const TempDir dir;
+  std::string text;
+  while (text.size() < 1'200'000)
+    text += golden_file("scripts.txt") + "\n  cafe\u0301 <sep> \n<mask>x\n\n";
+  const std::string path = dir.write("a.txt", text);
+  for (const char* const name : {"gpt2", "llama3", "qwen2"}) {
+    const Tokenizer tokenizer = golden_tokenizer(name);
+    const Ids whole = tokenizer.encode(text);
+    for (const int threads : {1, 3}) {
+      set_thread_count(threads);
+      const Encoded found = encoded(tokenizer, path);
+      CHECK(found.ids == whole);
+      CHECK(found.starts == std::vector<size_t>{0});
+      CHECK(found.counts.documents == 1);
+      CHECK(found.counts.tokens == std::ssize(whole));
+      CHECK(found.counts.bytes == std::ssize(text));
+    }
+  }
+}
+
+TEST_CASE("documents: places that are no UTF-8 are counted, and the first is named") {
+  const TempDir dir;
+  const std::string path = dir.write("a.txt", std::string(600'000, ' ') + "ab\xff c\n\xe2\x82");
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  const Encoded found = encoded(tokenizer, path);
+  CHECK(found.counts.invalid == 2);
+  CHECK(found.counts.first_invalid == path + ": offset 600002");
+}
+
+TEST_CASE("documents: a line of JSON is a document with prefix, suffix and end") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  const auto begin = tokenizer.prefix()[0];
+  const Ids one = tokenizer.encode("one\u00e9"), two = tokenizer.encode("two\n");
+  const std::string path =
+      dir.write("a.jsonl", line("one\u00e9") + "\n  \r\n" +
+                               "{\"n\": 1, \"text\": \"two\\n\"}\r\n{\"text\": \"\"}");
+  const Encoded found = encoded(tokenizer, path, 7);
+  Ids expected = {begin};
+  const auto add = [&expected](const Ids& ids, const Ids& more) {
+    expected.insert(expected.end(), ids.begin(), ids.end());
+    expected.insert(expected.end(), more.begin(), more.end());
+  };
+  add(one, {7, begin});
+  add(two, {7, begin, 7});
+  CHECK(found.ids == expected);
+  CHECK(found.starts == std::vector<size_t>{0, one.size() + 2, one.size() + two.size() + 4});
+  CHECK(found.counts.documents == 3);
+  CHECK(found.counts.ignored == std::map<std::string, int64_t>{{"n", 1}});
+  CHECK(encoded(tokenizer, path).ids.size() == expected.size() - 3);
+}
+
+TEST_CASE(
+    "documents: the first invalid line is the error, with its number, on any number of threads") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  std::string lines;
+  while (lines.size() < 700'000)
+    lines += line("a b c d e f g h i j k l m n o p q r s t u v w x y z");
+  const auto number = std::count(lines.begin(), lines.end(), '\n') + 1;
+  const auto refuses = [&](const std::string& bad, const std::string& message) {
+    const std::string path = dir.write("a.jsonl", lines + bad + "\n" + lines + "[]\n");
+    INFO(message);
+    for (const int threads : {1, 3}) {
+      set_thread_count(threads);
+      CHECK_THROWS_WITH(encoded(tokenizer, path),
+                        Contains(fmt::format("a.jsonl:{}: ", number)) && Contains(message));
+    }
+  };
+  refuses("{\"text\": ", "is not JSON");
+  refuses("{\"text\": \"\xff\"}", "is not JSON");
+  refuses("[1]", "expected an object such as {\"text\": \"...\"}, found array");
+  refuses("{\"text\": 5}", "\"text\": expected a string, found number");
+  refuses("{\"txt\": \"a\"}", "the line has no \"text\"");
+  refuses("{\"messages\": []}", "the line has \"messages\"");
+  refuses("{\"text\": " + std::string(100, '[') + "}", "nested more than 64 deep");
+}
+
+TEST_CASE("documents: the token that ends them comes from the directory's files, in this order") {
+  const TempDir dir;
+  CHECK_THROWS_WITH(open_tokenizer(dir.path()), Contains("there is no tokenizer.json"));
+  dir.write("tokenizer.json", golden_file("llama3.json"));
+  const auto tokenizer = open_tokenizer(dir.path());
+  const auto end = [&] { return end_of_text(dir.path(), *tokenizer)->id; };
+  CHECK(end() == tokenizer->id_of("<|end_of_text|>"));
+  dir.write("config.json", "{\"eos_token_id\": [3, 4]}");
+  CHECK(end() == 3);
+  dir.write("generation_config.json", "{\"eos_token_id\": 5}");
+  CHECK(end() == 5);
+  dir.write("tokenizer_config.json", "{\"eos_token\": {\"content\": \"<|eot_id|>\"}}");
+  CHECK(end() == tokenizer->id_of("<|eot_id|>"));
+  dir.write("tokenizer_config.json", "{\"eos_token\": \"<none>\"}");
+  CHECK_THROWS_WITH(end(), Contains("the tokenizer has no token \"<none>\""));
+  dir.write("tokenizer_config.json", "{\"eos_token\": null}");
+  dir.write("generation_config.json", "{\"eos_token_id\": 4000000}");
+  CHECK_THROWS_WITH(
+      end(),
+      Contains(
+          "generation_config.json: eos_token_id: the tokenizer has no token of the id 4000000"));
+}
+
+}  // namespace
+}  // namespace dstrain
