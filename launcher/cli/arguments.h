@@ -108,6 +108,14 @@ struct BenchIoArguments {
   bool json = false;
 };
 
+// The arguments of `dstrain tokenize`, which writes the token ids of text files.
+struct TokenizeArguments {
+  std::string model;  // a directory with a tokenizer.json
+  std::vector<std::string> files;
+  std::string output;
+  bool no_eos = false;  // no token behind documents of JSON lines
+};
+
 // The arguments of `dstrain host_agent`, which the launching process starts on each host of a run. This command and the
 // next four are not for users: dstrain starts them itself (command_names.h).
 struct HostAgentArguments {
@@ -135,8 +143,8 @@ struct PrintArguments {
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
                  GenerateArguments, EvalArguments, ModelsArguments, HostsArguments, DoctorArguments,
-                 BenchIoArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
-                 RelayEndArguments, RankStarterArguments, PrintArguments>;
+                 BenchIoArguments, TokenizeArguments, HostAgentArguments, HostWatchArguments,
+                 RelayArguments, RelayEndArguments, RankStarterArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.

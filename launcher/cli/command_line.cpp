@@ -68,21 +68,27 @@ CommandLine::~CommandLine() = default;
 
 void CommandLine::option(const std::string& names, const std::string& placeholder,
                          const std::string& help, const Reader& read) {
-  add(names, placeholder, help, read, 1, false);
+  add(names, placeholder, help, read, 1, 1, false);
 }
 
 void CommandLine::optional_value(const std::string& names, const std::string& placeholder,
                                  const std::string& help, const Reader& read) {
-  add(names, placeholder, help, read, 0, false);
+  add(names, placeholder, help, read, 0, 1, false);
 }
 
 void CommandLine::repeated(const std::string& names, const std::string& placeholder,
                            const std::string& help, const Reader& read) {
-  add(names, placeholder, help, read, 1, true);
+  add(names, placeholder, help, read, 1, 1, true);
+}
+
+void CommandLine::list(const std::string& names, const std::string& placeholder,
+                       const std::string& help, const Reader& read) {
+  add(names, placeholder, help, read, 1, CLI::detail::expected_max_vector_size, true);
 }
 
 void CommandLine::add(const std::string& names, const std::string& placeholder,
-                      const std::string& help, const Reader& read, int least_values, bool many) {
+                      const std::string& help, const Reader& read, int least_values,
+                      int most_values, bool many) {
   const std::vector<std::string> all = split(names);
   remember(all);
   if (least_values > 0) value_names_.insert(value_names_.end(), all.begin(), all.end());
@@ -93,7 +99,7 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
   };
   app_->add_option(names, read_all, help)
       ->type_name(placeholder)
-      ->expected(least_values, 1)
+      ->expected(least_values, most_values)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 

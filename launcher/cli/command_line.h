@@ -35,6 +35,9 @@ class CommandLine {
   // Adds an option that may be given several times.
   void repeated(const std::string& names, const std::string& placeholder, const std::string& help,
                 const Reader& read);
+  // Adds an option that takes one value or more, and may be given several times.
+  void list(const std::string& names, const std::string& placeholder, const std::string& help,
+            const Reader& read);
   // Adds words that are no options and no values of options; `target` gets them in order.
   void operands(const std::string& placeholder, std::vector<std::string>& target);
   void flag(const std::string& names, const std::string& help, bool& target);
@@ -47,7 +50,7 @@ class CommandLine {
 
  private:
   void add(const std::string& names, const std::string& placeholder, const std::string& help,
-           const Reader& read, int least_values, bool many);
+           const Reader& read, int least_values, int most_values, bool many);
   void remember(const std::vector<std::string>& names);
   // Throws UserError if an option that needs a value is followed by an option.
   void refuse_swallowed(const std::vector<std::string>& words) const;

@@ -67,4 +67,24 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_tokenize(const std::vector<std::string>& words) {
+  TokenizeArguments a;
+  CommandLine line(
+      "tokenize",
+      "Writes the token ids of text files, by the tokenizer of a Hugging Face directory. A file "
+      "FILE.jsonl has a document in each line, as its \"text\"; any other one is a document.");
+  line.option("--model", "DIR", "a directory with a tokenizer.json", text(a.model));
+  line.list("--data", "FILE...", "the text files, in order",
+            [&a](const std::string& option, const std::string& value) {
+              text(a.files.emplace_back())(option, value);
+            });
+  line.option("--output", "FILE.bin", "the token file", text(a.output));
+  line.flag("--no_eos", "put no end-of-text token behind documents of FILE.jsonl", a.no_eos);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("tokenize", "--model DIR", !a.model.empty());
+  require("tokenize", "--data FILE...", !a.files.empty());
+  require("tokenize", "--output FILE.bin", !a.output.empty());
+  return a;
+}
+
 }  // namespace dstrain

@@ -1,4 +1,4 @@
-// The command lines of what is done with a trained model.
+// The command lines of what is done with a trained model and its tokenizer.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace dstrain {
 
-// Parse the words after `generate` and `eval`. Throw UserError.
+// Parse the words after `generate`, `eval` and `tokenize`. Throw UserError.
 Arguments parse_generate(const std::vector<std::string>& words);
 Arguments parse_eval(const std::vector<std::string>& words);
+Arguments parse_tokenize(const std::vector<std::string>& words);
 
 }  // namespace dstrain

@@ -213,14 +213,23 @@ TEST_CASE("bench-io takes directories before, between and behind its options") {
     CHECK(std::get<BenchIoArguments>(parse("bench-io a --size " + word)).bytes == bytes);
 }
 
+TEST_CASE("tokenize takes several files, together or one after the other") {
+  const auto a = std::get<TokenizeArguments>(
+      parse("tokenize --data a.txt b.jsonl --model m --data c --no_eos --output o.bin"));
+  CHECK(a.model == "m");
+  CHECK(a.files == std::vector<std::string>{"a.txt", "b.jsonl", "c"});
+  CHECK(a.output == "o.bin");
+  CHECK(a.no_eos);
+}
+
 TEST_CASE("help and version are texts, wherever the command stands") {
   CHECK(std::get<PrintArguments>(parse("--version")).text.starts_with("dstrain "));
   const std::string overview = std::get<PrintArguments>(parse("--help")).text;
-  for (const char* part : {"plan", "check", "estimate", "generate", "models", "hosts", "bench-io",
-                           "Exit status", "--num_gpus", "--resume"})
+  for (const char* part : {"plan", "check", "estimate", "generate", "tokenize", "models", "hosts",
+                           "bench-io", "Exit status", "--num_gpus", "--resume"})
     CHECK(overview.find(part) != std::string::npos);
-  for (const char* command :
-       {"train", "plan", "check", "estimate", "generate", "models", "hosts", "bench-io"}) {
+  for (const char* command : {"train", "plan", "check", "estimate", "generate", "tokenize",
+                              "models", "hosts", "bench-io"}) {
     CAPTURE(command);
     const std::string help = std::get<PrintArguments>(parse(std::string(command) + " --help")).text;
     CHECK(help.find(std::string("dstrain ") + command) != std::string::npos);
@@ -259,13 +268,20 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
-       "generate, eval, models, hosts, doctor, bench-io or help)"},
+       "generate, eval, tokenize, models, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, models, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, tokenize, "
+       "models, "
        "hosts, "
        "doctor, "
        "bench-io "
        "or help)"},
+      {"tokenize --data a --output b",
+       "dstrain tokenize needs --model DIR (see dstrain tokenize --help)"},
+      {"tokenize --model m --output b",
+       "dstrain tokenize needs --data FILE... (see dstrain tokenize --help)"},
+      {"tokenize --model m --data a",
+       "dstrain tokenize needs --output FILE.bin (see dstrain tokenize --help)"},
       {"bench-io", "dstrain bench-io needs PATH (see dstrain bench-io --help)"},
       {"bench-io a --size 1G",
        "--size: expected a number of bytes such as 1GB, 512MiB or 1048576, got '1G'"},
@@ -312,7 +328,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, models, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, tokenize, "
+       "models, "
        "hosts, "
        "doctor, "
        "bench-io "

@@ -1,0 +1,70 @@
+#include "launcher/tokens/tokenize_files.h"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "launcher/tokens/token_file.h"
+#include "runtime/core/error.h"
+#include "runtime/core/log/progress_bar.h"
+#include "runtime/core/text.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the bytes of all files. Throws UserError if one is the output.
+int64_t bytes_of_input(const std::vector<std::string>& files, const std::string& output) {
+  int64_t bytes = 0;
+  for (const std::string& file : files) {
+    std::error_code none;
+    for (const std::string& written : {output, output + ".documents"})
+      if (fs::equivalent(file, written, none))
+        fail_user("{} is to be read and written: give another --output", file);
+    const auto size = fs::file_size(file, none);
+    if (!none) bytes += static_cast<int64_t>(size);  // else opening the file says why
+  }
+  return bytes;
+}
+
+}  // namespace
+
+DocumentCounts tokenize_files(const Tokenizer& tokenizer, const std::vector<std::string>& files,
+                              std::optional<uint32_t> end, const std::string& output) {
+  const int64_t all = bytes_of_input(files, output);
+  TokenFile tokens(output, tokenizer.vocabulary_size());
+  DocumentCounts counts;
+  std::optional<ProgressBar> bar = ProgressBar::where_shown();
+  for (const std::string& file : files)
+    encode_file(tokenizer, file, end, counts, [&](const EncodedPart& part, int64_t done) {
+      tokens.append(part.ids, part.starts);
+      if (!bar || !bar->due()) return;
+      const auto read = static_cast<double>(counts.bytes + done);
+      bar->draw(all > 0 ? read / static_cast<double>(all) : 1,
+                fmt::format("{} of {} {} tokens", bytes_text(read),
+                            bytes_text(static_cast<double>(all)), counts.tokens));
+    });
+  if (bar) bar->clear();
+  tokens.commit();
+  return counts;
+}
+
+std::vector<std::string> warnings_of(const DocumentCounts& counts) {
+  std::vector<std::string> warnings;
+  if (counts.invalid > 0)
+    warnings.push_back(
+        fmt::format("{} places are not UTF-8, the first at {}: each became U+FFFD, as in Python's "
+                    "errors=\"replace\"",
+                    counts.invalid, counts.first_invalid));
+  std::vector<std::string> names;
+  for (const auto& [name, times] : counts.ignored)
+    names.push_back(fmt::format("{} ({})", name, times));
+  if (!names.empty())
+    warnings.push_back(fmt::format("members of lines that are not \"text\" are left out: {}",
+                                   fmt::join(names, ", ")));
+  return warnings;
+}
+
+}  // namespace dstrain

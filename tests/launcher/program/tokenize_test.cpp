@@ -1,0 +1,100 @@
+// dstrain tokenize: the files that it writes, and what it refuses.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/support/run_folder.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kTokenize = DSTRAIN_PROGRAM " tokenize --output out.bin --model m ";
+
+json llama() {
+  return json::parse(bytes_of_file(DSTRAIN_SOURCE_DIR "/tests/data/tokenizer/golden/llama3.json"));
+}
+
+void put_tokenizer(const RunFolder& folder, const json& tokenizer) {
+  fs::create_directory(folder.root / "m");
+  folder.write("m/tokenizer.json", tokenizer.dump());
+}
+
+template <class Number>
+std::vector<Number> numbers_of(const std::string& bytes, size_t from = 0) {
+  std::vector<Number> numbers((bytes.size() - from) / sizeof(Number));
+  std::memcpy(numbers.data(), bytes.data() + from, numbers.size() * sizeof(Number));
+  return numbers;
+}
+
+TEST_CASE("tokenize writes uint16 without a header, and where documents begin") {
+  const RunFolder folder;
+  const json tokenizer = llama();
+  put_tokenizer(folder, tokenizer);
+  folder.write("a.txt", "a");
+  folder.write("b.jsonl", "{\"text\": \"b\", \"x\": 1}\n\n{\"text\": \"a\"}\n");
+  RunningProgram program = folder.start(std::string(kTokenize) + "--data a.txt b.jsonl 2>&1");
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  const auto id = [&](const char* token) {
+    return tokenizer["model"]["vocab"][token].get<uint16_t>();
+  };
+  uint16_t begin = 0, end = 0;
+  for (const json& token : tokenizer["added_tokens"]) {
+    if (token["content"] == "<|begin_of_text|>") begin = token["id"];
+    if (token["content"] == "<|end_of_text|>") end = token["id"];
+  }
+  CHECK(numbers_of<uint16_t>(folder.read("out.bin")) ==
+        std::vector<uint16_t>{id("a"), begin, id("b"), end, begin, id("a"), end});
+  CHECK(numbers_of<uint64_t>(folder.read("out.bin.documents")) ==
+        std::vector<uint64_t>{0, 1, 4, 7});
+  CHECK(program.wrote("out.bin: 7 tokens of 3 documents"));
+  CHECK(program.wrote("members of lines that are not \"text\" are left out: x (1)"));
+}
+
+TEST_CASE("tokenize writes llm.c's header and uint32 where there are more than 65,536 ids") {
+  const RunFolder folder;
+  json tokenizer = llama();
+  tokenizer["added_tokens"].push_back({{"id", 65535}, {"content", "<last>"}, {"special", true}});
+  put_tokenizer(folder, tokenizer);
+  folder.write("a.txt", "<last>a");
+  CHECK(folder.start(std::string(kTokenize) + "--data a.txt").wait() == 0);
+  CHECK(numbers_of<uint16_t>(folder.read("out.bin")).front() == 65535);
+  tokenizer["added_tokens"].back()["id"] = 65536;
+  put_tokenizer(folder, tokenizer);
+  CHECK(folder.start(std::string(kTokenize) + "--data a.txt").wait() == 0);
+  const std::string bytes = folder.read("out.bin");
+  const auto header = numbers_of<int32_t>(bytes.substr(0, 1024));
+  CHECK(std::vector<int32_t>(header.begin(), header.begin() + 4) ==
+        std::vector<int32_t>{20240801, 7, 2, 0});
+  CHECK(numbers_of<uint32_t>(bytes, 1024) ==
+        std::vector<uint32_t>{65536, tokenizer["model"]["vocab"]["a"].get<uint32_t>()});
+}
+
+TEST_CASE("tokenize refuses wrong input with one error and leaves no file") {
+  const RunFolder folder;
+  put_tokenizer(folder, llama());
+  folder.write("bad.jsonl", "{\"text\": \"b\"}\n{\"text\": 5}\n");
+  folder.write("a.txt", "a");
+  const auto refuses = [&](const std::string& words, const std::string& message) {
+    RunningProgram program = folder.start(DSTRAIN_PROGRAM " tokenize " + words + " 2>&1");
+    CHECK(program.wait() == 1);
+    CAPTURE(program.text());
+    CHECK(only_error(program.text()).find(message) != std::string::npos);
+    CHECK(!fs::exists(folder.root / "out.bin"));
+    CHECK(!fs::exists(folder.root / "out.bin.tmp"));
+    CHECK(!fs::exists(folder.root / "out.bin.documents"));
+  };
+  refuses("--model m --data bad.jsonl --output out.bin",
+          "bad.jsonl:2: \"text\": expected a string");
+  refuses("--model m --data none.txt --output out.bin", "none.txt");
+  refuses("--model none --data a.txt --output out.bin", "none: there is no tokenizer.json");
+  refuses("--model m --data a.txt --output a.txt", "a.txt is to be read and written");
+}
+
+}  // namespace
+}  // namespace dstrain
