@@ -133,7 +133,7 @@ void refuse_two_lengths(const ConfigRequest& request) {
               *request.epochs);
 }
 
-// Of the commands whose result does not depend on the length of the run: the samples need not be counted.
+// Drops --epochs where a command's result does not depend on the length of the run, so that no samples are counted.
 void leave_out_epochs(ConfigRequest& request) {
   refuse_two_lengths(request);
   request.epochs.reset();

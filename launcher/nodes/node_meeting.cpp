@@ -184,6 +184,12 @@ std::vector<int> NodeMeeting::missing() const {
   return ranks;
 }
 
+void NodeMeeting::set_silence(int64_t seconds) {
+  const std::lock_guard lock(mutex_);
+  silence_s_ = seconds;
+  sent_ns_ = 0;  // the next message is due
+}
+
 // What a lost node means for the run is found out through its agent.
 void NodeMeeting::watch() {
   while (!over_) {
@@ -191,7 +197,7 @@ void NodeMeeting::watch() {
     Stop stop;
     {
       const std::lock_guard lock(mutex_);
-      stop = serve({{"do", "alive"}, {"silence_s", silence_s_.load()}});
+      stop = serve({{"do", "alive"}, {"silence_s", silence_s_}});
     }
     if (stop.count > 0) take_stop_signal(stop.signal, stop.count);
   }

@@ -32,8 +32,9 @@ class NodeMeeting {
 
   // The nodes and their slots, by node rank.
   const Placement& placement() const { return placement_; }
-  // Sets the seconds of silence after which the nodes take this one for lost. Until then it is kLongestSilence.
-  void set_silence(int64_t seconds) { silence_s_ = seconds; }
+  // Sets the seconds of silence after which the nodes take this one for lost, and tells them at once, so that it holds
+  // before ranks train. Until then it is kLongestSilence.
+  void set_silence(int64_t seconds);
   // Sets the exit status of the run, and returns it.
   int end(int status) { return status_ = status; }
 
@@ -62,13 +63,13 @@ class NodeMeeting {
   void tell_end(int status);
 
   int64_t nnodes_;
-  std::mutex mutex_;         // guards nodes_ and sent_ns_
+  std::mutex mutex_;         // guards nodes_, sent_ns_ and silence_s_
   std::vector<Node> nodes_;  // by node rank
   int64_t sent_ns_ = 0;
+  int64_t silence_s_ = kLongestSilence / 1'000'000'000;
   Placement placement_;
   Descriptor published_;  // what relays read
   int status_ = 2;
-  std::atomic<int64_t> silence_s_{kLongestSilence / 1'000'000'000};
   std::atomic<bool> over_{false};
   BeforeSignalEnds before_signal_ends_;
   std::thread watch_;  // serves the nodes while they run

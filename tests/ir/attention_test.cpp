@@ -136,7 +136,7 @@ TEST_CASE("attention's FLOPs count the keys in the window, and all heads of quer
   CHECK(flops(0) == 2.0 * 10 * 24 * 5);
   CHECK(flops(5) == flops(0));
   CHECK(flops(9) == flops(0));
-  // Of the 25 / 2 pairs of a head, 3 keys of each of 5 queries but for the triangle of 9 / 2 before the first.
+  // A head has 25 / 2 pairs. The window leaves 3 keys of each of 5 queries, without the triangle of 9 / 2 before the first.
   CHECK(flops(3) == Approx(flops(0) * (15 - 4.5) / 12.5));
 }
 

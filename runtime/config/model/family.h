@@ -76,7 +76,7 @@ struct ModelFamily {
   ModelMeasures (*measure)(const ModelConfig&) = nullptr;
   // Returns how weight files have the parameters; null: each is the tensor of its name. The vocabulary may be unknown.
   WeightMap (*weight_map)(const ModelConfig&) = nullptr;
-  // Of a family of transformers' models, whose directories it reads and writes.
+  // What the family says about transformers' directories, which it reads and writes; unset: it has none.
   std::optional<HuggingFace> hugging_face = std::nullopt;
 
   // Returns the input with this role, or null.

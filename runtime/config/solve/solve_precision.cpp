@@ -15,12 +15,12 @@ namespace {
 // The smallest loss scale: fp32 gradients are multiplied by its inverse, which must be a number.
 constexpr double kLeastScale = 0x1p-126;
 
-DType dtype_of(const std::string& name) {
+}  // namespace
+
+DType dtype_named(std::string_view name) {
   if (one_of("fp16|float16|half", name)) return DType::f16;
   return one_of("bf16|bfloat16", name) ? DType::bf16 : DType::f32;
 }
-
-}  // namespace
 
 std::string_view deepspeed_name(DType dtype) {
   return dtype == DType::f16 ? "fp16" : dtype == DType::bf16 ? "bf16" : "fp32";
@@ -34,9 +34,9 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
                       "fp16 and bf16 cannot both be enabled: set one of them to false");
   job.dtype = facts.bf16 ? DType::bf16 : facts.fp16 ? DType::f16 : DType::f32;
   const std::string run_type(deepspeed_name(job.dtype));
-  job.wire_dtype = dtype_of(v.text("communication_data_type", run_type, "the run's type"));
+  job.wire_dtype = dtype_named(v.text("communication_data_type", run_type, "the run's type"));
   if (const std::string hook = v.text("dstrain.comm_hook.type"); hook.ends_with("_compress")) {
-    const DType asked = dtype_of(hook.substr(0, hook.find('_')));
+    const DType asked = dtype_named(hook.substr(0, hook.find('_')));
     if (v.given("communication_data_type") && job.wire_dtype != asked)
       diagnostics.error("dstrain.comm_hook.type",
                         fmt::format("{} sends gradients as {}, communication_data_type says {}: "
@@ -48,10 +48,11 @@ void solve_precision(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   if (facts.bf16 && v.flag("bf16.bf16_optimizer_states")) job.state_dtype = DType::bf16;
   if (facts.fp16 && v.flag("fp16.fp16_master_weights_and_grads")) job.master_dtype = DType::f16;
   constexpr std::string_view accumulation = "data_types.grad_accum_dtype";
-  job.grad_dtype = dtype_of(is_16bit(job.master_dtype) ? v.text(accumulation, run_type, "masters")
-                                                       : v.text(accumulation));
+  job.grad_dtype =
+      dtype_named(is_16bit(job.master_dtype) ? v.text(accumulation, run_type, "masters")
+                                             : v.text(accumulation));
   if (const Member* m = v.given("data_types.param_dtype");
-      m && dtype_of(lower_case(m->value.text)) != job.dtype)
+      m && dtype_named(lower_case(m->value.text)) != job.dtype)
     diagnostics.error("data_types.param_dtype",
                       fmt::format("{} does not agree with the fp16 and bf16 sections, which say {}",
                                   m->value.text, run_type),

@@ -10,6 +10,8 @@
 
 namespace dstrain {
 
+// Returns the float type with one of the names of configurations: "bf16", "bfloat16"; f32 for names of no 16-bit type.
+DType dtype_named(std::string_view name);
 // Returns DeepSpeed's name of a float type: "bf16".
 std::string_view deepspeed_name(DType dtype);
 

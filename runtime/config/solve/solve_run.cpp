@@ -7,6 +7,7 @@
 
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -225,11 +226,6 @@ int64_t solve_steps(Values& v, Diagnostics& diagnostics, const ConfigRequest& re
   else
     v.record(key, std::to_string(request.epoch_steps), "derived: --epochs");
   return request.epoch_steps;
-}
-
-DType dtype_named(std::string_view name) {
-  if (name == "fp16" || name == "float16") return DType::f16;
-  return name == "bf16" || name == "bfloat16" ? DType::bf16 : DType::f32;
 }
 
 SaveConfig solve_save(Values& v) {

@@ -89,7 +89,7 @@ class RunOutput {
   Lineage lineage_;   // on rank 0: of this run's checkpoints
   RunFacts facts_;    // on rank 0: empty until facts() is called
   CommLog comm_log_;  // on rank 0
-  // On rank 0: of the tensors that keep the dtype of the model's directory.
+  // On rank 0: the dtypes of the tensors that keep that of the model's directory.
   std::map<std::string, DType> saved_dtypes_;
   std::vector<StepTrace> traces_;  // of the first steps, if the job asks for a trace
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.

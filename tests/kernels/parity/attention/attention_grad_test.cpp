@@ -46,20 +46,7 @@ TEST_CASE("attention_grad is the derivative of attention by finite differences")
     for (int64_t seq : {1, 5, 19}) {
       Case c;
       c.batch = 2, c.seq = seq, c.heads = 2, c.head_size = 7, c.dropout = dropout;
-      INFO(describe(c));
-      AttentionRun f(c);
-      f.run_forward();
-      f.run_backward();
-      const Values d_y = f.d_y.values();
-      const auto loss = [&](const Values& qkv) {
-        return parity::dot(d_y, reference_forward(c, qkv).y);
-      };
-      for (uint64_t seed = 0; seed < 4; ++seed) {
-        const Values direction = parity::normal_values(f.qkv.elements(), 77 + seed);
-        const double expected = parity::directional_derivative(loss, f.qkv.values(), direction);
-        const double got = parity::dot(f.d_qkv.values(), direction);
-        REQUIRE(got == Approx(expected).epsilon(1e-5).margin(1e-5 * std::sqrt(direction.size())));
-      }
+      require_derivative(c);
     }
   }
 }

@@ -206,20 +206,7 @@ TEST_CASE("attention_grad of shared heads and a window is the derivative by fini
     Case c;
     c.batch = 2, c.seq = 19, c.heads = 4, c.kv_heads = 2, c.head_size = 7, c.packed = false;
     c.window = window, c.scale = 0.5, c.dropout = 0.1f;
-    INFO(describe(c));
-    AttentionRun f(c);
-    f.run_forward();
-    f.run_backward();
-    const Values d_y = f.d_y.values();
-    const auto loss = [&](const Values& qkv) {
-      return parity::dot(d_y, reference_forward(c, qkv).y);
-    };
-    for (uint64_t seed = 0; seed < 4; ++seed) {
-      const Values direction = parity::normal_values(f.qkv.elements(), 77 + seed);
-      const double expected = parity::directional_derivative(loss, f.qkv.values(), direction);
-      const double got = parity::dot(f.d_qkv.values(), direction);
-      REQUIRE(got == Approx(expected).epsilon(1e-5).margin(1e-5 * std::sqrt(direction.size())));
-    }
+    require_derivative(c);
   }
 }
 

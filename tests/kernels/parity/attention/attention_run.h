@@ -128,6 +128,24 @@ struct AttentionRun {
   }
 };
 
+// Compares the gradient of a case with finite differences of the reference, in some random directions.
+inline void require_derivative(const Case& c) {
+  INFO(describe(c));
+  AttentionRun f(c);
+  f.run_forward();
+  f.run_backward();
+  const Values d_y = f.d_y.values();
+  const auto loss = [&](const Values& qkv) {
+    return parity::dot(d_y, reference_forward(c, qkv).y);
+  };
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Values direction = parity::normal_values(f.qkv.elements(), 77 + seed);
+    const double expected = parity::directional_derivative(loss, f.qkv.values(), direction);
+    const double got = parity::dot(f.d_qkv.values(), direction);
+    REQUIRE(got == Approx(expected).epsilon(1e-5).margin(1e-5 * std::sqrt(direction.size())));
+  }
+}
+
 inline double largest(const Values& values) {
   double m = 0;
   for (double v : values) m = std::max(m, std::abs(v));
