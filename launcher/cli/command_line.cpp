@@ -100,6 +100,7 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
   app_->add_option(names, read_all, help)
       ->type_name(placeholder)
       ->expected(least_values, most_values)
+      ->allow_extra_args(most_values > 1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,10 @@ class Install(unittest.TestCase):
         (self.work / "tokens.bin").write_bytes(array.array("H", (i * i % 90 for i in range(500))).tobytes())
         (self.work / "gpt2.json").write_text(json.dumps({
             "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 90}))
+        (self.work / "gpt2").mkdir()
+        shutil.copy(ROOT / "tests/data/tokenizer/golden/gpt2.json", self.work / "gpt2/tokenizer.json")
+        (self.work / "a.txt").write_text("In the beginning\n")
+        (self.work / "b.jsonl").write_text('{"text": "God created the heaven and the earth."}\n')
         self.assertTrue(lines[0].startswith("cmake --install build/release "), lines[0])
         self.run_line(lines[0].replace("build/release", str(BUILD)))
         # A run of one of transformers' models writes a folder of its kind.
@@ -76,7 +81,7 @@ class Install(unittest.TestCase):
                 self.run_line(folder)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "generate", "hosts", "--model"})
+        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "generate", "hosts", "tokenize", "--model"})
 
 
 if __name__ == "__main__":

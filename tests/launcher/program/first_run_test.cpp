@@ -40,7 +40,7 @@ TEST_CASE("check says what a file lacks to train, and a run then asks for the sa
 TEST_CASE("models lists the models with their keys and inputs") {
   const RunFolder folder;
   const json models = json::parse(said(folder, "models --json"));
-  REQUIRE(models.size() == 3);
+  REQUIRE(models.size() == 7);
   CHECK(models[0]["type"] == "gptlite");
   CHECK(models[0]["keys"] == json{"n_layer", "n_embd", "n_head", "block_size", "dropout",
                                   "activation", "qkv_bias", "tied_head", "vocab_size"});
@@ -53,6 +53,11 @@ TEST_CASE("models lists the models with their keys and inputs") {
              {{"name", "targets"}, {"dtype", "i32"}, {"shape", json::array()}}});
   CHECK(models[2]["type"] == "gpt2");
   CHECK(models[2]["inputs"][0]["shape"] == json{"n_positions"});
+  for (const auto& [index, type] : std::vector<std::pair<size_t, std::string>>{
+           {3, "llama"}, {4, "mistral"}, {5, "qwen2"}, {6, "qwen3"}}) {
+    CHECK(models[index]["type"] == type);
+    CHECK(models[index]["inputs"][0]["shape"] == json{"max_position_embeddings"});
+  }
   const std::string text = said(folder, "models");
   CHECK(has(text, "gptlite: GPT-lite, the default\n  n_layer      12 "));
   CHECK(has(text, "  input samples: features, f32 (in_size)\n"));

@@ -37,9 +37,9 @@ SplitStage stage_of(const JsonValue& pattern, std::vector<std::string>& warnings
   stage.kind = SplitStage::Kind::foreign;
   stage.foreign = std::make_shared<ForeignPattern>(expression->text(), expression->place());
   warnings.push_back(
-      fmt::format("{}: the pattern is none of GPT-2's, Llama-3's and Qwen's: PCRE2 matches it, "
-                  "more slowly, and where it knows "
-                  "other letters and digits than the tokenizers library, ids differ",
+      fmt::format("{}: the pattern is none of the published ones: PCRE2 matches it, more slowly, "
+                  "and where it knows other letters and digits than the tokenizers library, ids "
+                  "differ",
                   expression->place()));
   return stage;
 }

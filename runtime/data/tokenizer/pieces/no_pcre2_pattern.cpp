@@ -8,9 +8,8 @@ struct ForeignPattern::Compiled {};
 ForeignPattern::ForeignPattern(std::string expression, const std::string& where)
     : expression_(std::move(expression)) {
   fail_user(
-      "{}: the pattern '{}' is none of GPT-2's, Llama-3's and Qwen's, and needs PCRE2, which this "
-      "dstrain was built "
-      "without: install libpcre2-dev (scripts/install_deps.sh does) and build it again",
+      "{}: the pattern '{}' is none of the published ones, and needs PCRE2, which this dstrain was "
+      "built without: install libpcre2-dev (scripts/install_deps.sh does) and build it again",
       where, expression_);
 }
 
