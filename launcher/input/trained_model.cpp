@@ -8,6 +8,7 @@
 #include "runtime/config/resolved_config.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -68,6 +69,9 @@ TrainedModel read_trained_model(const std::string& run, const std::string& devic
   model.job.device = device;  // not the device of the training run
   settle_device(model.job);
   model.vocabulary = vocabulary_in(model.place.run_dir, model.job.model);
+  if (family.hugging_face && model.vocabulary.format == DataFormat::tokens &&
+      has_tokenizer(model.place.run_dir))
+    model.tokenizer = model.place.run_dir;
   return model;
 }
 

@@ -16,6 +16,8 @@ struct TrainedModel {
   Job job;  // of the run, with the device on which the model is to run
   Vocabulary vocabulary;
   ModelPlace place;
+  std::string
+      tokenizer;  // the directory of the tokenizer that its token ids are of; empty: there is none
 };
 
 // Reads a run. `run`: its output directory, or one of its checkpoints. `device`: auto, cpu, cuda. Throws UserError if

@@ -56,7 +56,7 @@ class Install(unittest.TestCase):
         (self.work / "hosts").write_text("node1 slots=2\nnode2 slots=2\n")
         (self.work / "tokens.bin").write_bytes(array.array("H", (i * i % 90 for i in range(500))).tobytes())
         (self.work / "gpt2.json").write_text(json.dumps({
-            "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 90}))
+            "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 1000}))
         (self.work / "gpt2").mkdir()
         shutil.copy(ROOT / "tests/data/tokenizer/golden/gpt2.json", self.work / "gpt2/tokenizer.json")
         (self.work / "a.txt").write_text("In the beginning\n")
@@ -67,7 +67,7 @@ class Install(unittest.TestCase):
         tiny = " --steps 1 --set train_batch_size=2"
         tiny += " --set dstrain.weight_decay_exclude=[]"
         folder = f"dstrain --model gpt2.json --config ds_config.json --data tokens.bin{tiny} --output gpt2_folder"
-        smaller = {" --data tokens.bin": f" --data tokens.bin{tiny}", " --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
+        smaller = {" --data input.txt --set": f" --data input.txt{tiny} --set", " --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
                                                      "--set dstrain.model.n_layer=1 --set dstrain.eval_interval=0",
                    "--tokens 300": "--tokens 3"}
         seen = set()
@@ -79,6 +79,7 @@ class Install(unittest.TestCase):
                 line = line.replace(long, short)
             if line.startswith("dstrain --model gpt2_folder"):
                 self.run_line(folder)
+                shutil.copy(self.work / "gpt2/tokenizer.json", self.work / "gpt2_folder")
             self.run_line(line)
             seen.add(line.split()[1])
         self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "generate", "hosts", "tokenize", "--model"})

@@ -10,6 +10,7 @@
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/data/vocabulary.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -50,11 +51,8 @@ std::map<std::string, DType> dtypes_in(const Job& job) {
   return dtypes;
 }
 
-}  // namespace
-
-std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json) {
-  write_file(fmt::format("{}/{}", job.output, kConfigJson), config_json);
-  if (job.model_directory.empty()) return {};
+// Copies the files of generation and of the tokenizer from the model's folder.
+void copy_files(const Job& job) {
   std::error_code none;
   for (const char* const name : kCopied) {
     const std::string from = fmt::format("{}/{}", job.model_directory, name);
@@ -62,7 +60,26 @@ std::map<std::string, DType> begin_model_directory(const Job& job, const std::st
       write_file(fmt::format("{}/{}", job.output, name),
                  read_input_file(from, "a file of the model", kLargestCopy));
   }
-  return job.save.dtype ? std::map<std::string, DType>{} : dtypes_in(job);
+}
+
+// Removes a vocab.json that is the vocabulary of a run on characters or bytes: an earlier one, or the one that trained the
+// model. A run of them writes its own.
+void remove_vocabulary_of_run(const std::string& output) {
+  const std::string path = output + "/vocab.json";
+  std::error_code none;
+  if (fs::is_regular_file(path, none) &&
+      is_vocabulary(read_input_file(path, "the vocabulary", kLargestCopy)))
+    fs::remove(path, none);
+}
+
+}  // namespace
+
+std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json) {
+  write_file(fmt::format("{}/{}", job.output, kConfigJson), config_json);
+  if (!job.model_directory.empty()) copy_files(job);
+  remove_vocabulary_of_run(job.output);
+  if (job.save.dtype || job.model_directory.empty()) return {};
+  return dtypes_in(job);
 }
 
 }  // namespace dstrain

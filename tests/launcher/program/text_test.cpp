@@ -50,6 +50,14 @@ struct TextFolder : RunFolder {
     return std::string(kProgram) + " --config t.json --model m --init_weights random " + token() +
            " " + options;
   }
+  json evaluated(const std::string& data) const {
+    return json::parse(
+        said(std::string(kProgram) + " eval --json --run out --data " + data, 0, " 2>err"));
+  }
+  std::string generated(const std::string& options) const {
+    return said(std::string(kProgram) + " generate --run out --temperature 0 " + options, 0,
+                " 2>err");
+  }
   // Returns the paths of all files.
   std::set<std::string> files() const {
     std::set<std::string> all;
@@ -252,6 +260,83 @@ TEST_CASE("a run that is refused for its output directory leaves nothing there")
   folder.run("--save_interval 1 --set dstrain.data.format=char");
   CHECK(has(only_error(folder.run("", 1)), "holds another run's checkpoints"));
   CHECK_FALSE(fs::exists(folder.root / "out/cache"));
+}
+
+TEST_CASE("eval tokenizes a text with the run's tokenizer, and so knows its bytes") {
+  const TextFolder folder;
+  folder.run("");
+  const std::string text = "caf\u00e9: the quick brown fox";
+  folder.write("some.txt", text);
+  folder.said(std::string(kProgram) + " tokenize --model m --data some.txt --output some.bin");
+  const json of_text = folder.evaluated("some.txt"), of_ids = folder.evaluated("some.bin");
+  CHECK(of_text["loss"] == of_ids["loss"]);
+  CHECK(of_text["tokens"] == of_ids["tokens"]);
+  CHECK(of_ids["bits_per_byte"].is_null());
+  const int64_t bytes = of_text["bytes"];
+  CHECK((bytes > 0 && bytes < std::ssize(text)));
+  const double bits = double(of_text["loss"]) * double(of_text["tokens"]) / std::log(2) /
+                      static_cast<double>(bytes);
+  CHECK(std::abs(double(of_text["bits_per_byte"]) - bits) < 1e-12);
+  folder.write("lines.jsonl", json_line(text) + json_line("lazy"));
+  CHECK(folder.evaluated("lines.jsonl")["bytes"] == std::ssize(text) + 4);
+  const std::string eval = std::string(kProgram) + " eval --run out --data ";
+  folder.write("a.csv", "a,b\n1,2\n");
+  CHECK(has(only_error(folder.said(eval + "a.csv", 1)), "is a table in CSV"));
+  fs::remove(folder.root / "out/tokenizer.json");
+  CHECK(has(only_error(folder.said(eval + "some.txt", 1)),
+            "holds text, and the run was trained on token ids"));
+}
+
+TEST_CASE("generate takes and writes text where the run has a tokenizer, and ids elsewhere") {
+  const TextFolder folder;
+  // What another run has left there is not taken for the vocabulary.
+  REQUIRE(folder.train("--steps 0").wait() == 0);
+  REQUIRE(fs::exists(folder.root / "out/vocab.json"));
+  folder.run("--steps 0");
+  CHECK_FALSE(fs::exists(folder.root / "out/vocab.json"));
+  const std::string prompt = "the caf\u00e9 \u65e5\u672c";
+  const std::string text = folder.generated("--tokens 6 --prompt '" + prompt + "'");
+  CHECK(text.starts_with(prompt));  // the token that begins a text is not written
+  CHECK(folder.said("echo '" + prompt + "' | " + kProgram +
+                    " generate --run out --temperature 0 --tokens 6") == text);
+  // The ids of the prompt, with the token that the post-processor puts in front of it.
+  const json tokenizer = llama_tokenizer();
+  folder.write("p.jsonl", json_line(prompt));
+  folder.said(std::string(kProgram) + " tokenize --no_eos --model m --data p.jsonl --output p.bin");
+  std::string ids;
+  const std::string bytes = folder.read("p.bin");
+  for (size_t i = 0; i < bytes.size(); i += 2)
+    ids += (i == 0 ? "" : ",") + std::to_string(static_cast<unsigned char>(bytes[i]) +
+                                                256 * static_cast<unsigned char>(bytes[i + 1]));
+  CHECK(folder.generated("--tokens 6 --prompt_ids " + ids) == text);
+  const auto refuses = [&](const std::string& options, const std::string& message) {
+    CHECK(has(only_error(folder.said(std::string(kProgram) + " generate --run out " + options, 1)),
+              message));
+  };
+  refuses("--tokens 1 --prompt \"$(printf 'a\\377')\"", "UTF-8");
+  // Without a tokenizer.
+  fs::rename(folder.root / "out/tokenizer.json", folder.root / "kept");
+  const std::string all = folder.generated("--tokens 6 --prompt_ids " + ids);
+  REQUIRE(all.starts_with(ids + ","));
+  refuses("--tokens 1 --prompt the", "was trained on token ids; give --prompt_ids");
+  fs::rename(folder.root / "kept", folder.root / "out/tokenizer.json");
+  // It stops before the first token that ends a text.
+  std::vector<std::string> added;
+  std::istringstream rest(all.substr(ids.size() + 1));
+  for (std::string id; std::getline(rest, id, ',');) added.push_back(id);
+  size_t end = 1;
+  while (end < added.size() &&
+         std::find(added.begin(), added.begin() + static_cast<std::ptrdiff_t>(end), added[end]) !=
+             added.begin() + static_cast<std::ptrdiff_t>(end))
+    ++end;
+  REQUIRE(end < 6);
+  folder.write("out/generation_config.json",
+               "{\"eos_token_id\": [999, " + std::to_string(std::stoi(added[end])) + "]}");
+  const std::string ended = folder.generated("--tokens 6 --prompt_ids " + ids);
+  CHECK(ended == folder.generated("--tokens " + std::to_string(end) + " --prompt_ids " + ids));
+  CHECK(ended != text);
+  folder.write("out/tokenizer.json", "{}");
+  refuses("--tokens 1 --prompt the", "out/tokenizer.json");
 }
 
 }  // namespace
