@@ -76,12 +76,14 @@ struct GenerateArguments {
   uint64_t seed = 1337;
 };
 
-// The arguments of `dstrain eval`, which measures a trained model on a file.
+// The arguments of `dstrain eval`, which measures a trained model on a file. One of run_dir and model is given.
 struct EvalArguments {
   std::string run_dir;  // or one of the run's checkpoints
+  std::string model;    // a folder of transformers' files
   std::string data;
   std::string device = "auto";
-  std::string logits;  // the file for the logits of the first window; empty: none
+  std::string logits;              // the file for the logits of the first window; empty: none
+  std::optional<int64_t> seq_len;  // tokens of a window; absent: those of the model's samples
   bool json = false;
 };
 

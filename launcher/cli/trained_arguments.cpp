@@ -55,14 +55,22 @@ Arguments parse_eval(const std::vector<std::string>& words) {
                    "a whole file. Trains nothing.");
   line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
               text(a.run_dir));
-  line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
+  line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
+              text(a.model));
+  line.option("--data", "FILE",
+              "a file as the run's data: text, bytes or token ids; with --model token ids",
+              text(a.data));
+  line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
+              integer(a.seq_len, 1));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
               text(a.device));
   line.option("--logits", "FILE", "write the logits of the first window (safetensors)",
               text(a.logits));
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
-  require("eval", "--run DIR", !a.run_dir.empty());
+  require("eval", "--run DIR or --model DIR", !a.run_dir.empty() || !a.model.empty());
+  if (!a.run_dir.empty() && !a.model.empty())
+    fail_user("dstrain eval takes one of --run DIR and --model DIR");
   require("eval", "--data FILE", !a.data.empty());
   return a;
 }

@@ -111,6 +111,17 @@ TEST_CASE("a --set value may hold blanks, commas, dashes and equal signs") {
   CHECK(a.request.sets == std::vector<std::string>{"a=[1, 2]", "b=-x=y"});
 }
 
+TEST_CASE("eval measures a run or a folder") {
+  const auto a = std::get<EvalArguments>(parse("eval --model m --data d --seq_len 9"));
+  CHECK(a.model == "m");
+  CHECK(a.seq_len == 9);
+  CHECK(error_of("eval --data d").starts_with("dstrain eval needs --run DIR or --model DIR"));
+  CHECK(error_of("eval --run r --model m --data d") ==
+        "dstrain eval takes one of --run DIR and --model DIR");
+  CHECK(error_of("eval --run r --data d --seq_len 0") ==
+        "--seq_len: expected an integer from 1 up, got '0'");
+}
+
 TEST_CASE("plan and check") {
   const auto plan = std::get<PlanArguments>(
       parse("plan --config c.json --num_gpus 8 --rank 3 --json --set dstrain.model.vocab_size=65"));
