@@ -87,6 +87,15 @@ struct EvalArguments {
   bool json = false;
 };
 
+// The arguments of `dstrain export`, which writes a run's weights in other programs' files.
+struct ExportArguments {
+  std::string run;             // its output directory, or one of its checkpoints
+  bool hugging_face = false;   // the whole folder of a model; else model.safetensors alone
+  std::string output;          // the folder; empty: one in the run's
+  std::optional<DType> dtype;  // of the weights in files; absent: the format's
+  bool overwrite = false;
+};
+
 // The arguments of `dstrain models`, which lists the models that a run can train.
 struct ModelsArguments {
   bool json = false;
@@ -144,9 +153,10 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, EvalArguments, ModelsArguments, HostsArguments, DoctorArguments,
-                 BenchIoArguments, TokenizeArguments, HostAgentArguments, HostWatchArguments,
-                 RelayArguments, RelayEndArguments, RankStarterArguments, PrintArguments>;
+                 GenerateArguments, EvalArguments, ExportArguments, ModelsArguments, HostsArguments,
+                 DoctorArguments, BenchIoArguments, TokenizeArguments, HostAgentArguments,
+                 HostWatchArguments, RelayArguments, RelayEndArguments, RankStarterArguments,
+                 PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.

@@ -81,7 +81,7 @@ class Install(unittest.TestCase):
                 self.run_line(folder)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "generate", "hosts", "tokenize", "--model"})
+        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "export", "generate", "hosts", "tokenize", "--model"})
 
 
 if __name__ == "__main__":
