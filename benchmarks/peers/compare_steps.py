@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times our training step and PyTorch's alternately on the same cores and prints the median ratio.
 
-    python3 -m venv .deps/peer && .deps/peer/bin/pip install torch numpy
+    python3 -m venv .deps/peer && .deps/peer/bin/pip install torch numpy transformers
     .deps/peer/bin/python benchmarks/peers/compare_steps.py [--cases REGEX] [--rounds N]
 
 Both programs exist at the same time and alternate: while one runs its block of steps, the other is
@@ -24,6 +24,13 @@ from contenders import ROOT, VOCABULARY, Dstrain, processor, read_commented_json
 from contenders import take_turns, torch_contender, torch_environment
 
 
+# 153 M parameters in fp32: the shape that people call 160 M.
+LLAMA = {
+    "model_type": "llama", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "num_key_value_heads": 4, "intermediate_size": 3072, "vocab_size": 32000, "max_position_embeddings": 2048,
+}  # fmt: skip
+
+
 def cases():
     """Returns name -> (our model section, micro-batch, dtype)."""
     table = {}
@@ -37,6 +44,8 @@ def cases():
             table[f"benchmark-{name}-{dtype}"] = (
                 config["dstrain"]["model"], config["train_batch_size"], dtype
             )  # fmt: skip
+        model = {"type": "llama", "block_size": 512, "config": LLAMA}
+        table[f"llama-160M-{dtype}"] = (model, 4, dtype)
     return table
 
 
@@ -51,12 +60,18 @@ def compare(name, options):
             options.python, model, batch, dtype, options.threads, environment
         )
         our_ms, their_ms, ratios = take_turns(ours, theirs, options.rounds, options.steps)
+        # Peak memory without weights, gradients and moments; PyTorch's are fp32 in autocast too.
+        memory = {
+            "dstrain_other_bytes": max(ours.peak_rss()) - ours.state_bytes(),
+            "torch_other_bytes": max(theirs.peak_rss()) - theirs.ready[0]["parameters"] * 16,
+        }
         return {
             "case": name,
             "ratio": statistics.median(ratios),
             "ratios": ratios,
             "dstrain_ms": statistics.median(our_ms),
             "torch_ms": statistics.median(their_ms),
+            **memory,
             "torch": theirs.version,
             "torch_environment": sorted(environment),
         }
@@ -100,7 +115,8 @@ def main():
         results[:] = [other for other in results if other["case"] != name] + [r]
         print(
             f"{name:36} {r['dstrain_ms']:11.1f} {r['torch_ms']:10.1f} {r['ratio']:6.2f}x   "
-            f"{min(r['ratios']):.2f}-{max(r['ratios']):.2f}",
+            f"{min(r['ratios']):.2f}-{max(r['ratios']):.2f}   other memory "
+            f"{r['dstrain_other_bytes'] / r['torch_other_bytes']:.2f} of PyTorch's",
             flush=True,
         )
         # Written after every case, so that an interrupted run keeps its results.

@@ -123,6 +123,8 @@ def words_of(settings):
 def torch_contender(python, model, batch, dtype, threads, environment):
     command = [python, str(ROOT / "benchmarks/peers/torch_steps.py")]
     settings = {"model": model["type"], "batch": batch, "dtype": dtype, "threads": threads}
+    if "config" in model:  # one of transformers' models
+        model = {**model, "config": json.dumps(model["config"])}
     settings |= {k: v for k, v in model.items() if k != "type"}
     return Asked(
         command + words_of(settings), [{"OMP_NUM_THREADS": str(threads), **environment}]
@@ -173,11 +175,16 @@ class Dstrain:
             config[section] = values
         if dtype == "bf16":
             config["bf16"] = {"enabled": True}
-        if model["type"] == "gptlite":
-            tokens = array.array("H", random.Random(1).choices(range(VOCABULARY), k=200000))
+        if "block_size" in model:  # it reads tokens
+            vocabulary = model["config"]["vocab_size"] if "config" in model else VOCABULARY
+            tokens = array.array("H", random.Random(1).choices(range(vocabulary), k=200000))
             (folder / "tokens.bin").write_bytes(tokens.tobytes())
             data = {"path": str(folder / "tokens.bin"), "format": "bin", "order": "sequential"}
             config["dstrain"]["data"] = data
+        if "config" in model:  # one of transformers' models
+            (folder / "model.json").write_text(json.dumps(model["config"]))
+            config["dstrain"]["model"] = str(folder / "model.json")
+            config["dstrain"]["data"]["seq_len"] = model["block_size"]
         (folder / "config.json").write_text(json.dumps(config, indent=2))
         self.log = open(folder / "log.txt", "w")
         command = [*under, program] if under else [program, "--num_gpus", str(ranks)]
@@ -188,6 +195,7 @@ class Dstrain:
         )  # fmt: skip
         self.metrics = folder / "out" / "metrics.jsonl"
         self.folder, self.read, self.newest, self.ranks = folder, 0, {}, ranks
+        self.program = program
         self.steps(2)
         self.signal(signal.SIGSTOP)
 
@@ -214,6 +222,13 @@ class Dstrain:
 
     def peak_rss(self):
         return peak_rss(self.rank_pids())
+
+    def state_bytes(self):
+        """Returns the bytes of weights, gradients and moments on a rank, as the plan places them."""
+        command = [self.program, "plan", "--config", self.folder / "config.json", "--num_gpus", str(self.ranks)]
+        plan = subprocess.run([*command, "--device", "cpu", "--json"], capture_output=True, text=True, check=True)
+        memory = json.loads(plan.stdout)["memory"]
+        return sum(memory[part] for part in ("parameters", "gradients", "optimizer"))
 
     def signal(self, number):
         for pid in self.family():

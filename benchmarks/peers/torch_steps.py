@@ -5,8 +5,8 @@ Reads lines from standard input, each a number of steps to run, and answers each
 {"ms": [...]}, the wall-clock time of every step. It writes {"ready": ...} first, once the model is built and
 two warm-up steps are done.
 
-The models are those of dstrain: GPT-lite (pre-norm blocks, ReLU, q/k/v without bias, untied head) and the
-benchmark DNN. PyTorch uses its fastest eager form: scaled_dot_product_attention, fused AdamW, clipping by
+The models are those of dstrain: GPT-lite (pre-norm blocks, ReLU, q/k/v without bias, untied head), the
+benchmark DNN, and transformers' own Llama. PyTorch uses its fastest eager form: scaled_dot_product_attention, fused AdamW, clipping by
 the foreach path, autocast for bf16, and batches that are already in memory.
 """
 import argparse
@@ -63,8 +63,29 @@ def benchmark_model(o):
     return nn.Sequential(*layers)
 
 
+class Llama(nn.Module):
+    """A model of transformers that gives its logits, without dropout. `config`: its config.json."""
+
+    def __init__(self, config):
+        super().__init__()
+        from transformers import AutoConfig, AutoModelForCausalLM  # only here: the other models do without them
+
+        fields = json.loads(config)
+        settings = AutoConfig.for_model(fields.pop("model_type"), **fields, use_cache=False)
+        self.model = AutoModelForCausalLM.from_config(settings, attn_implementation="sdpa")
+        self.model.train()
+
+    def forward(self, ids):
+        return self.model(input_ids=ids).logits
+
+
 def build(o):
     """Returns the model and one batch that stays in memory."""
+    if o.model == "llama":
+        model = Llama(o.config)
+        vocabulary = model.model.config.vocab_size
+        x = torch.randint(vocabulary, (o.batch, o.block_size))
+        return model, x, torch.randint(vocabulary, (o.batch * o.block_size,))
     if o.model == "gptlite":
         x = torch.randint(o.vocab_size, (o.batch, o.block_size))
         return GptLite(o), x, torch.randint(o.vocab_size, (o.batch * o.block_size,))
@@ -97,11 +118,12 @@ def answer_requests(step, to=sys.stdout):
 
 def parser():
     p = argparse.ArgumentParser()
-    p.add_argument("--model", choices=["gptlite", "benchmark"], required=True)
+    p.add_argument("--model", choices=["gptlite", "benchmark", "llama"], required=True)
     p.add_argument("--dtype", choices=["fp32", "bf16"], required=True)
     p.add_argument("--batch", type=int, required=True)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--dropout", type=float, default=0.0)
+    p.add_argument("--config", help="config.json of --model llama")
     for name, default in (
         ("n_layer", 12), ("n_embd", 768), ("n_head", 12), ("block_size", 2048), ("vocab_size", 65),
         ("in_size", 0), ("hidden_size", 0), ("out_size", 0),

@@ -59,9 +59,7 @@ Arguments parse_eval(const std::vector<std::string>& words) {
               text(a.run_dir));
   line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
               text(a.model));
-  line.option("--data", "FILE",
-              "a file as the run's data: text, bytes or token ids; with --model token ids",
-              text(a.data));
+  line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
   line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
               integer(a.seq_len, 1));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",

@@ -11,10 +11,16 @@
 #include "launcher/implementations.h"
 #include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
+#include "launcher/tokens/tokenize_files.h"
 #include "runtime/config/model/family.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/data/array_source.h"
+#include "runtime/data/file/file_kind.h"
 #include "runtime/data/open_dataset.h"
+#include "runtime/data/tokenizer/encoded_text.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/forward/evaluate.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/safetensors.h"
@@ -53,6 +59,22 @@ std::unique_ptr<LogitsFile> open_logits(const std::string& path, int64_t rows,
   return std::make_unique<LogitsFile>(path, rows, columns);
 } catch (const RunError& e) {
   fail_user("--logits: {}", e.what());
+}
+
+// Opens the file of --data: with the run's vocabulary, or as token ids of a text by the run's tokenizer.
+std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedModel& model) {
+  const bool text = !model.tokenizer.empty() && model.job.data.format == DataFormat::automatic &&
+                    !is_token_file(DataFile(path));
+  if (!text) return open_for_model(path, model.job, model.vocabulary);
+  if (!has_json_lines(path)) refuse_doubtful(DataFile(path));
+  const auto tokenizer = open_tokenizer(model.tokenizer);
+  std::vector<std::string> warnings = tokenizer->warnings();
+  const auto end = end_of_documents(model.tokenizer, *tokenizer, {path}, warnings);
+  DocumentCounts counts;
+  auto source = checked_for_model(open_encoded_text(*tokenizer, path, end, counts), model.job);
+  for (const std::string& warning : warnings_of(counts)) warnings.push_back(warning);
+  for (const std::string& warning : warnings) log::warn("{}", warning);
+  return source;
 }
 
 ordered_json finite(double value) {
@@ -99,17 +121,12 @@ TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& model
   return trained;
 }
 
-// Opens the file of --data, the only place that knows in which forms it may come.
-std::unique_ptr<TokenSource> open_data(const EvalArguments& arguments, const TrainedModel& model) {
-  return open_for_model(arguments.data, model.job, model.vocabulary);
-}
-
 }  // namespace
 
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
   const TrainedModel model = model_of(arguments, models);
   const Job& job = model.job;
-  std::unique_ptr<TokenSource> source = open_data(arguments, model);
+  std::unique_ptr<TokenSource> source = open_data(arguments.data, model);
   const int64_t length = std::min(job.model.seq_len(), source->tokens());
   const int64_t ids = job.model.vocabulary();
   const TokenWindows windows(std::move(source), length);

@@ -2,6 +2,8 @@
 
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "launcher/cli/option_readers.h"
@@ -9,31 +11,60 @@
 #include "launcher/implementations.h"
 #include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
+#include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
+#include "runtime/data/tokenizer/stream_decoder.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/run/run.h"
 
 namespace dstrain {
 namespace {
 
-// Prints tokens as they are generated: as text, or as ids separated by commas, which --prompt_ids accepts.
+// Prints tokens as they are generated: as text, or without a tokenizer as ids separated by commas, which --prompt_ids
+// accepts.
 class Printer {
  public:
-  explicit Printer(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+  Printer(const Vocabulary& vocabulary, const Tokenizer* tokenizer) : vocabulary_(vocabulary) {
+    if (tokenizer) decoder_.emplace(*tokenizer);
+  }
 
   void print(int32_t id) {
-    if (vocabulary_.format == DataFormat::tokens) {
+    if (decoder_) {
+      print_text(decoder_->add(static_cast<uint32_t>(id)));
+    } else if (vocabulary_.format == DataFormat::tokens) {
       print_result(fmt::format("{}{}", first_ ? "" : ",", id));
       first_ = false;
     } else {
       print_result(vocabulary_.decode(id));
     }
   }
+  void end() {
+    if (decoder_) print_text(decoder_->finish());
+    print_result("\n");
+  }
 
  private:
+  static void print_text(const std::string& text) {
+    if (!text.empty()) print_result(text);
+  }
+
   const Vocabulary& vocabulary_;
+  std::optional<StreamDecoder> decoder_;
   bool first_ = true;
 };
+
+// Returns the ids of a prompt as transformers' tokenizers make them: with what the post-processor puts around it.
+std::vector<int32_t> encoded(const Tokenizer& tokenizer, const std::string& option,
+                             const std::string& text) {
+  if (const size_t at = first_invalid_utf8(text); at != std::string::npos)
+    fail_user("{}: the text is not UTF-8 at byte {}", option, at);
+  std::vector<int32_t> ids(tokenizer.prefix().begin(), tokenizer.prefix().end());
+  for (const uint32_t id : tokenizer.encode(text)) ids.push_back(static_cast<int32_t>(id));
+  ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+  return ids;
+}
 
 // Returns the text of the standard input, without a line break at its end.
 std::string read_prompt() {
@@ -47,22 +78,26 @@ std::string read_prompt() {
   return text;
 }
 
+// `tokenizer`: that of the run, or null.
 std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabulary& vocabulary,
-                               int64_t ids_of_model) {
-  const bool of_tokens = vocabulary.format == DataFormat::tokens;
+                               const Tokenizer* tokenizer, int64_t ids_of_model) {
+  const bool of_tokens = vocabulary.format == DataFormat::tokens && tokenizer == nullptr;
   if (arguments.prompt && of_tokens)
     fail_user("--prompt: the run in {} was trained on token ids; give --prompt_ids 1,2,3",
               arguments.run_dir);
+  const auto encode = [&](const std::string& option, const std::string& text) {
+    return tokenizer ? encoded(*tokenizer, option, text) : vocabulary.encode(text);
+  };
   std::vector<int32_t> ids;
   std::string option = arguments.prompt ? "--prompt" : "--prompt_ids";
   if (arguments.prompt_ids) {
     ids = *arguments.prompt_ids;
   } else if (arguments.prompt) {
-    ids = vocabulary.encode(*arguments.prompt);
+    ids = encode(option, *arguments.prompt);
   } else {
     option = "standard input";
     const std::string text = read_prompt();
-    if (!text.empty()) ids = of_tokens ? token_ids(option, text) : vocabulary.encode(text);
+    if (!text.empty()) ids = of_tokens ? token_ids(option, text) : encode(option, text);
   }
   if (ids.empty()) fail_user("{}: the prompt is empty; give at least one character", option);
   for (const int32_t id : ids)
@@ -74,12 +109,19 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models) {
-  const auto [job, vocabulary, place] =
+  const auto [job, vocabulary, place, tokenizer_directory] =
       read_trained_model(arguments.run_dir, arguments.device, models);
+  std::unique_ptr<const Tokenizer> tokenizer;
   GenerateRequest request;
+  if (!tokenizer_directory.empty()) {
+    tokenizer = open_tokenizer(tokenizer_directory);
+    for (const std::string& warning : tokenizer->warnings()) log::warn("{}", warning);
+    for (const uint32_t id : stop_ids(tokenizer_directory))
+      request.stops.push_back(static_cast<int32_t>(id));
+  }
   request.run_dir = place.run_dir;
   request.checkpoint = place.checkpoint;
-  request.prompt = prompt_of(arguments, vocabulary, job.model.vocabulary());
+  request.prompt = prompt_of(arguments, vocabulary, tokenizer.get(), job.model.vocabulary());
   request.tokens = arguments.tokens;
   request.temperature = arguments.temperature;
   request.top_k = arguments.top_k;
@@ -87,7 +129,7 @@ int run_generate(const GenerateArguments& arguments, const ModelRegistry& models
   request.seed = arguments.seed;
   request.threads = take_core_share(0, 1, threads_asked_for());
 
-  Printer printer(vocabulary);
+  Printer printer(vocabulary, tokenizer.get());
   // Called with the first token, so that nothing is printed if the weights cannot be read.
   const auto print_prompt = [&] {
     for (const int32_t id : request.prompt) printer.print(id);
@@ -98,7 +140,7 @@ int run_generate(const GenerateArguments& arguments, const ModelRegistry& models
     printer.print(id);
   });
   if (!begun) print_prompt();
-  print_result("\n");
+  printer.end();
   return 0;
 }
 

@@ -22,7 +22,7 @@ nlohmann::json read_files(const AgentInput& input, const ModelRegistry& models) 
   check(train != nullptr, "an agent was given a command line that does not train");
   ConfigRequest request = train->request;
   request.ranks = input.ranks;
-  const RunInput read = read_input(request);
+  const RunInput read = read_input(request, RunsWhere::here, CacheUse::read);
   const int gpus = read.job().device == "cuda" ? cuda_device_count() : 0;
   return {
       {"files", input_files(read, request.path)}, {"device", read.job().device}, {"gpus", gpus}};

@@ -4,6 +4,7 @@
 #include "launcher/input/name_patterns.h"
 #include "launcher/placement/process_limits.h"
 #include "launcher/process/failure.h"
+#include "launcher/tokens/token_cache.h"
 #include "launcher/verify/gathered_ranks.h"
 #include "launcher/verify/verified_runs.h"
 #include "runtime/config/model/family.h"
@@ -52,6 +53,12 @@ Samples samples_for(const Job& job, Job& small) {
   if (job.data.paths.empty() || !first_missing(job.data.paths).empty())
     return {made_up_samples(small),
             fmt::format("samples: no data, random token ids of seed {}", small.seed)};
+  Job training = job;
+  training.data.val_path = "";
+  if (!texts_to_tokenize(training).empty())
+    return {made_up_samples(small),
+            fmt::format("samples: random token ids of seed {}, as only a run tokenizes texts",
+                        small.seed)};
   Job reading = small;
   if (job.model.vocabulary() > 0) reading.model.set_vocabulary(job.model.vocabulary());
   reading.data.val_fraction = 0;

@@ -49,7 +49,7 @@ int run_launched_rank(const TrainArguments& arguments) {
   return run_rank(arguments.launch, [&](int ranks) -> const RunInput& {
     ConfigRequest request = arguments.request;
     request.ranks = ranks;
-    input.emplace(read_input(request));
+    input.emplace(read_input(request, RunsWhere::here, CacheUse::read));
     if (rank_on_this_host_from_environment() == 0)
       check_disks_here(input->job(), ranks_on_this_host_from_environment());
     return *input;

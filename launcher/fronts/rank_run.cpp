@@ -74,10 +74,16 @@ std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slo
   return make_communicator(options);
 }
 
+void report_texts(const TokenizedTexts& texts) {
+  for (const std::string& warning : texts.warnings) log::warn("{}", warning);
+  if (!texts.line.empty()) log::info("{}", texts.line);
+}
+
 void announce(const RunInput& input, const std::vector<std::string>& defaults) {
   for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
   if (const std::string line = auto_line(input.loaded); !line.empty()) log::info("{}", line);
   for (const std::string& line : defaults) log::info("{}", line);
+  report_texts(input.texts);
   log::info("{}", input.dataset->summary());
   report_affinity();
 }

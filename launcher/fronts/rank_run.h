@@ -26,6 +26,9 @@ void report_log_files(const std::string& log_prefix);
 std::unique_ptr<Communicator> connect(int threads, const Job& job, RankSlot* slot,
                                       const RankBoard* board = nullptr);
 
+// Logs what became of the texts of a run.
+void report_texts(const TokenizedTexts& texts);
+
 // Logs warnings, the lines `defaults` and a summary of the input. Called once, for all ranks.
 void announce(const RunInput& input, const std::vector<std::string>& defaults);
 

@@ -114,8 +114,9 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       note_network_of_ranks(arguments.launch, starter);
       const std::string model = model_line(request.path, input.loaded);
       announce(input, model.empty() ? std::vector<std::string>{} : std::vector{model});
-    } else if (rank_on_this_host_from_environment() == 0) {
-      check_disks_here(input.job(), ranks_here);
+    } else {
+      if (input.texts.made) report_texts(input.texts);
+      if (rank_on_this_host_from_environment() == 0) check_disks_here(input.job(), ranks_here);
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
     {

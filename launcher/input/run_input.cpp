@@ -239,7 +239,7 @@ void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Data
   if (setting != again.settings.end() && before != loaded.settings.end()) *before = *setting;
 }
 
-RunInput read_input(const ConfigRequest& request, RunsWhere where) {
+RunInput read_input(const ConfigRequest& request, RunsWhere where, CacheUse cache) {
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job, where);
@@ -248,6 +248,11 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where) {
                            ? weights_file(job.init_weights)
                            : directory_weights(job.init_weights, "--model " + job.init_weights);
   check_name_patterns(input.loaded);
+  input.texts = use_token_cache(job, cache, [&job] {
+    refuse_model_directory(job);
+    check_overwriting(job);
+    check_output_directory(job.output);
+  });
   input.dataset = open_dataset(job);
   if (job.model.family().reads_tokens() && job.model.vocabulary() == 0)
     job.model.set_vocabulary(input.dataset->vocabulary().size);

@@ -8,6 +8,7 @@
 
 #include "launcher/input/input_facts.h"
 #include "launcher/input/memory_check.h"
+#include "launcher/tokens/token_cache.h"
 #include "runtime/config/load.h"
 #include "runtime/data/dataset.h"
 #include "runtime/plan/plan.h"
@@ -17,7 +18,8 @@ namespace dstrain {
 struct RunInput {
   LoadedConfig loaded;
   std::unique_ptr<Dataset> dataset;
-  InputFacts facts;  // compared between ranks; empty for one rank
+  InputFacts facts;        // compared between ranks; empty for one rank
+  TokenizedTexts texts{};  // what became of texts that the model's tokenizer makes tokens of
   const Job& job() const { return loaded.job; }
 };
 
@@ -52,8 +54,10 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
 // configuration is wrong with that many steps.
 void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Dataset& dataset);
 
-// Reads the input that every rank needs, and settles the device. request.ranks must be set. Throws UserError.
-RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here);
+// Reads the input that every rank needs, and settles the device. Texts are tokenized into the output directory's cache, or
+// with CacheUse::read must be there. request.ranks must be set. Throws UserError.
+RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here,
+                    CacheUse cache = CacheUse::make);
 
 // Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint
 // and what has changed since it; that no other run uses the output directory, and no checkpoints there would be

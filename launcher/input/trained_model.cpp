@@ -12,6 +12,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -85,10 +86,14 @@ WrittenRun read_run(const std::string& run, std::string_view option, const Model
 TrainedModel read_trained_model(const std::string& run, const std::string& device,
                                 const ModelRegistry& models) {
   WrittenRun written = read_run(run, "--run", models);
-  TrainedModel model{
-      .job = std::move(written.job), .vocabulary = {}, .place = std::move(written.place)};
+  TrainedModel model;
+  model.job = std::move(written.job);
+  model.place = std::move(written.place);
   settle_model(model, device, run);
   model.vocabulary = vocabulary_in(model.place.run_dir, model.job.model);
+  if (model.job.model.family().hugging_face && model.vocabulary.format == DataFormat::tokens &&
+      has_tokenizer(model.place.run_dir))
+    model.tokenizer = model.place.run_dir;
   return model;
 }
 
@@ -109,6 +114,7 @@ TrainedModel read_model_directory(const std::string& directory, const std::strin
   directory_weights(directory, "--model " + directory);
   settle_model(model, device, directory);
   model.vocabulary = token_ids_of(model.job.model);
+  if (has_tokenizer(directory)) model.tokenizer = directory;
   return model;
 }
 

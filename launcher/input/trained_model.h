@@ -17,6 +17,8 @@ struct TrainedModel {
   Job job;  // of the run, with the device on which the model is to run
   Vocabulary vocabulary;
   ModelPlace place;
+  std::string
+      tokenizer;  // the directory of the tokenizer that its token ids are of; empty: there is none
 };
 
 // A run that has left weights.

@@ -21,6 +21,7 @@ void RankReporter::report(LineChannel& channel, bool listens, const ReportAdditi
                             {"stopped", view_.stopped()},
                             {"kills", view_.out_of_memory_kills()}};
   if (!addition.members.is_null()) message.update(addition.members);
+  if (before_sending_) before_sending_();
   channel.send(message);
 }
 

@@ -1,7 +1,9 @@
 // RankReporter: sends reports about this host's ranks over a channel, after every important change and once a second.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "launcher/connection/line_channel.h"
 #include "launcher/supervise/board_view.h"
@@ -16,8 +18,10 @@ struct ReportAddition {
 
 class RankReporter {
  public:
-  // `view` must outlive this object.
-  explicit RankReporter(BoardView& view) : view_(view) {}
+  // `view` must outlive this object. `before_sending` is called after each look at the ranks and before its message:
+  // it may throw what ended them, so that nobody hears of ranks that have ended before hearing of the cause.
+  explicit RankReporter(BoardView& view, std::function<void()> before_sending = {})
+      : view_(view), before_sending_(std::move(before_sending)) {}
 
   // Updates the view and sends a message "ranks" if it is time. If the other end does not receive (`listens`), only
   // changes are sent.
@@ -27,6 +31,7 @@ class RankReporter {
   std::string summary() const;
 
   BoardView& view_;
+  std::function<void()> before_sending_;
   std::string sent_;
   int64_t sent_ns_ = 0;
 };

@@ -15,9 +15,9 @@ constexpr int32_t kWideMagic = 20240801, kWideVersion = 7;
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path, int64_t vocabulary)
-    : file_(file_to_replace(path)),
-      documents_(file_to_replace(path + ".documents")),
+TokenFile::TokenFile(const std::string& path, const std::string& documents_path, int64_t vocabulary)
+    : file_(path),
+      documents_(documents_path),
       wide_(vocabulary > kMostNarrow),
       bytes_(wide_ ? kHeaderWords * sizeof(int32_t) : 0) {}
 

@@ -14,8 +14,9 @@ namespace dstrain {
 
 class TokenFile {
  public:
-  // `vocabulary`: the number of ids that there can be. Throws RunError if the file cannot be written.
-  TokenFile(const std::string& path, int64_t vocabulary);
+  // `vocabulary`: the number of ids that there can be. A symbolic link at a path is replaced, not followed. Throws RunError
+  // if the files cannot be written.
+  TokenFile(const std::string& path, const std::string& documents_path, int64_t vocabulary);
 
   int bytes_each() const { return wide_ ? 4 : 2; }
   int64_t tokens() const { return tokens_; }

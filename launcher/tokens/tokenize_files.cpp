@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -9,6 +10,8 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/progress_bar.h"
 #include "runtime/core/text.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
+#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {
@@ -31,10 +34,31 @@ int64_t bytes_of_input(const std::vector<std::string>& files, const std::string&
 
 }  // namespace
 
+std::optional<uint32_t> end_of_documents(const std::string& directory, const Tokenizer& tokenizer,
+                                         const std::vector<std::string>& files,
+                                         std::vector<std::string>& warnings) {
+  if (std::ranges::none_of(files, has_json_lines)) return std::nullopt;
+  const auto end = end_of_text(directory, tokenizer);
+  if (!end)
+    fail_user(
+        "{}: neither tokenizer_config.json nor another file says which token ends a document: give "
+        "it there as \"eos_token\", or leave it out with --no_eos of dstrain tokenize",
+        directory);
+  if (!tokenizer.suffix().empty() && tokenizer.suffix().back() == end->id)
+    warnings.push_back(
+        fmt::format("the post-processor puts the token {} behind documents, and it follows once "
+                    "more: --no_eos of dstrain tokenize leaves out the second one",
+                    end->id));
+  return end->id;
+}
+
 DocumentCounts tokenize_files(const Tokenizer& tokenizer, const std::vector<std::string>& files,
-                              std::optional<uint32_t> end, const std::string& output) {
+                              std::optional<uint32_t> end, const std::string& output, Links links) {
   const int64_t all = bytes_of_input(files, output);
-  TokenFile tokens(output, tokenizer.vocabulary_size());
+  const auto place = [links](const std::string& path) {
+    return links == Links::followed ? file_to_replace(path) : path;
+  };
+  TokenFile tokens(place(output), place(output + ".documents"), tokenizer.vocabulary_size());
   DocumentCounts counts;
   std::optional<ProgressBar> bar = ProgressBar::where_shown();
   for (const std::string& file : files)

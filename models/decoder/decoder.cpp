@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "models/decoder/keys.h"
+#include "models/measure.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain::models {
@@ -106,6 +107,26 @@ class Decoder {
 };
 
 }  // namespace
+
+ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& defaults,
+                           const DecoderFeatures& features,
+                           void (*build)(Builder&, const ModelConfig&)) {
+  constexpr std::string_view context = "max_position_embeddings", vocabulary = "vocab_size";
+  return {.type = names.type,
+          .title = names.title,
+          .keys = decoder_keys(defaults, features),
+          .inputs = {{"ids", InputRole::token_ids, DType::i32, {context}, vocabulary},
+                     {"targets", InputRole::labels, DType::i32, {context}, vocabulary}},
+          .layers_key = "num_hidden_layers",
+          .width_key = "hidden_size",
+          .heads_key = "num_attention_heads",
+          .usual_tokens = 1024,
+          .exceeds_context = decoder_exceeds_context,
+          .problem = decoder_problem,
+          .build = build,
+          .measure = measure_model,
+          .hugging_face = decoder_directories(names.architecture, features)};
+}
 
 void build_decoder(Builder& builder, const ModelConfig& config, const DecoderFeatures& features) {
   Decoder(builder, config, features).build();

@@ -3,10 +3,7 @@
 // Hugging Face's config.json and files. A family says in data what is different in its own.
 #pragma once
 
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/config/model/family.h"
 
@@ -28,14 +25,16 @@ struct DecoderFeatures {
   bool window_layers = false;  // ... of some: use_sliding_window, max_window_layers and layer_types
 };
 
-// Returns a family's keys, the rows of its config.json that are no keys, and its directories.
-std::vector<ModelKey> decoder_keys(const DecoderDefaults& defaults,
-                                   const DecoderFeatures& features);
-HuggingFace decoder_directories(std::string_view architecture, const DecoderFeatures& features);
-// Returns what is wrong with values that are legal one by one.
-std::optional<KeyProblem> decoder_problem(const ModelConfig& config);
-// Returns whether samples may be longer than max_position_embeddings.
-bool decoder_exceeds_context(const ModelConfig& config);
+// What names a family: its model_type, its name for people, and its class in transformers.
+struct DecoderNames {
+  std::string_view type, title, architecture;
+};
+
+// Returns the family with these names, defaults and features. `build` emits its forward pass, by build_decoder() with the
+// same features.
+ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& defaults,
+                           const DecoderFeatures& features,
+                           void (*build)(Builder&, const ModelConfig&));
 // Emits the forward pass of a model with these features.
 void build_decoder(Builder& builder, const ModelConfig& config, const DecoderFeatures& features);
 

@@ -223,7 +223,8 @@ class Walk {
       return {State::error,
               fmt::format("is given together with {}, its other name: keep one", spec.alias)};
     Judgement judgement = legal(target, m.value, automatic);
-    if (!spec.alias.empty())
+    // In a file of transformers "model_type" is the name that everybody knows.
+    if (!spec.alias.empty() && key != kHuggingFaceType)
       judgement.message = fmt::format("another name of {}{}{}", spec.alias,
                                       judgement.message.empty() ? "" : "; ", judgement.message);
     return judgement;

@@ -115,6 +115,10 @@ bool has_token_header(const DataFile& file) {
          std::find(kMagics.begin(), kMagics.end(), word(file, 0)) != kMagics.end();
 }
 
+bool is_token_file(const DataFile& file) {
+  return file.path().ends_with(".bin") || has_token_header(file);
+}
+
 std::unique_ptr<TokenSource> open_bytes(std::unique_ptr<DataFile> file) {
   const Vocabulary vocabulary{.format = DataFormat::bytes, .characters = {}, .size = 256};
   return std::make_unique<ArraySource<uint8_t>>(std::move(file), 0, vocabulary, "byte");

@@ -17,4 +17,7 @@ std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file);
 // Returns whether the file starts with the magic of llm.c's token files.
 bool has_token_header(const DataFile& file);
 
+// Returns whether the file holds token ids where no format is given: its name ends in .bin, or it has that header.
+bool is_token_file(const DataFile& file);
+
 }  // namespace dstrain

@@ -19,7 +19,7 @@ namespace {
 
 DataFormat format_of(const DataConfig& config, const DataFile& file) {
   if (config.format != DataFormat::automatic) return config.format;
-  const bool tokens = file.path().ends_with(".bin") || has_token_header(file);
+  const bool tokens = is_token_file(file);
   if (!tokens) refuse_doubtful(file);
   return tokens ? DataFormat::tokens : DataFormat::characters;
 }
@@ -120,10 +120,14 @@ std::unique_ptr<TokenSource> open_for_model(const std::string& path, const Job& 
   if (tokens != (vocabulary.format == DataFormat::tokens))
     fail_user("--data {} holds {}, and the model was trained on {}: give a file of that kind", path,
               tokens ? "token ids" : "text", kind_of(vocabulary.format));
-  std::unique_ptr<TokenSource> source =
-      open_as(vocabulary.format, std::move(file), &vocabulary, "the run");
+  return checked_for_model(open_as(vocabulary.format, std::move(file), &vocabulary, "the run"),
+                           trained);
+}
+
+std::unique_ptr<TokenSource> checked_for_model(std::unique_ptr<TokenSource> source,
+                                               const Job& trained) {
   if (source->tokens() < 2)
-    fail_user("--data {} has {}: there is nothing to predict", path,
+    fail_user("--data {} has {}: there is nothing to predict", source->file().path(),
               counted(source->tokens(), source->unit()));
   const ModelConfig& model = trained.model;
   source->check_ids(0, source->tokens(),

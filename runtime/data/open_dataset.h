@@ -18,4 +18,9 @@ std::unique_ptr<Dataset> open_dataset(const Job& job);
 std::unique_ptr<TokenSource> open_for_model(const std::string& path, const Job& trained,
                                             const Vocabulary& vocabulary);
 
+// Returns the source, if the model that `trained` has trained can be measured on it. Throws UserError if it has less than
+// two tokens, or an id that the model does not have.
+std::unique_ptr<TokenSource> checked_for_model(std::unique_ptr<TokenSource> source,
+                                               const Job& trained);
+
 }  // namespace dstrain

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Tests runs on two hosts of which one has another configuration or other data. If the user's own mpirun starts the
 # ranks, they find the difference themselves; with a hostfile the launching process finds it, with --no_ssh_check too.
-# Nothing is trained, and one error says what differs on which host.
+# Nothing is trained, and one error says what differs on which host. Where the hosts have the same text for the model's
+# tokenizer, one process makes its token file, in the output directory that they share.
 #   tests/hosts/other_input.sh DSTRAIN
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source "$here/training.sh"
 training_hosts "$1" 2
 training_by_mpirun
 
@@ -37,3 +39,35 @@ refused configuration '^  node2 +input +.*c\.json is not the same there as here'
   "$dstrain" --hostfile hosts --no_ssh_check --config "$HOSTS_OWN/c.json" --output out
 refused data '^  node2 +input +.*text\.txt is not the same there as here' \
   "$dstrain" --hostfile hosts --no_ssh_check --config c.json --data "$HOSTS_OWN/text.txt" --output out
+
+# A text that the model's tokenizer makes tokens of.
+mkdir model
+cp "$here/../data/tokenizer/golden/llama3.json" model/tokenizer.json
+cat >model/config.json <<'END'
+{"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "vocab_size": 1000, "max_position_embeddings": 64}
+END
+options=(--config c.json --model model --init_weights random)
+training_reference "$dstrain" 0 --model model --init_weights random
+
+# tokenized NAME COMMAND...: fails unless one process of the run makes the token file, and the run has the weights of the
+# reference.
+tokenized() {
+  local name=$1
+  shift
+  hosts_on node1 "$@" "${options[@]}" --output "$name" >"$name.log" 2>&1 || fail "$name" "$name.log"
+  [[ $(grep -c 'tokenized into' "$name.log") == 1 ]] || fail "$name: not one line about the tokens" "$name.log"
+  cmp one0/cache/text.txt.bin "$name/cache/text.txt.bin" || fail "$name: other tokens" "$name.log"
+  same_weights 0 "$name"
+}
+tokenized hostfile "$dstrain" --hostfile hosts
+tokenized mpirun "${by_mpirun[@]}"
+# Copies of a text are that text, whenever they were made; another one is not.
+for host in node1 node2; do
+  cp text.txt "$host/own/text.txt"
+  touch -d "2026-01-0${host#node}" "$host/own/text.txt"
+done
+tokenized copies "$dstrain" --hostfile hosts --data "$HOSTS_OWN/text.txt"
+echo more >>node2/own/text.txt
+refused text '^  node2 +input +.*has not been made of the text .*text\.txt that is here' \
+  "$dstrain" --hostfile hosts "${options[@]}" --data "$HOSTS_OWN/text.txt" --output other

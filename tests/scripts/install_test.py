@@ -17,9 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
 
-def commands():
-    """The commands of README's section "Using it", without comments."""
-    block = (ROOT / "README.md").read_text().split("## Using it")[1].split("```")[0]
+def commands(section):
+    """The commands of a section of README, without comments."""
+    block = (ROOT / "README.md").read_text().split(f"## {section}\n")[1].split("## ")[0].split("```")[0]
     lines = [line[4:] for line in block.splitlines() if line.startswith("    ")]
     return [re.sub(r"\s+#.*", "", line) for line in lines]
 
@@ -49,25 +49,39 @@ class Install(unittest.TestCase):
         self.assertEqual(installed, configs | {"usr/bin/dstrain"})
         self.run_line(f"{root}/usr/bin/dstrain --version")
 
-    def test_the_first_commands_of_the_readme_hold_from_any_folder(self):
-        lines = commands()
+    def write_inputs(self):
         (self.work / "input.txt").write_text("In the beginning God created the heaven and the earth.\n" * 200)
         (self.work / "other.txt").write_text("God created the earth.\n" * 9)
         (self.work / "hosts").write_text("node1 slots=2\nnode2 slots=2\n")
-        (self.work / "tokens.bin").write_bytes(array.array("H", (i * i % 90 for i in range(500))).tobytes())
-        (self.work / "gpt2.json").write_text(json.dumps({
-            "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 90}))
-        (self.work / "gpt2").mkdir()
-        shutil.copy(ROOT / "tests/data/tokenizer/golden/gpt2.json", self.work / "gpt2/tokenizer.json")
         (self.work / "a.txt").write_text("In the beginning\n")
         (self.work / "b.jsonl").write_text('{"text": "God created the heaven and the earth."}\n')
-        self.assertTrue(lines[0].startswith("cmake --install build/release "), lines[0])
-        self.run_line(lines[0].replace("build/release", str(BUILD)))
-        # A run of one of transformers' models writes a folder of its kind.
-        tiny = " --steps 1 --set train_batch_size=2"
-        tiny += " --set dstrain.weight_decay_exclude=[]"
-        folder = f"dstrain --model gpt2.json --config ds_config.json --data tokens.bin{tiny} --output gpt2_folder"
-        smaller = {" --data tokens.bin": f" --data tokens.bin{tiny}", " --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
+        (self.work / "tokens.bin").write_bytes(array.array("H", (i * i % 90 for i in range(500))).tobytes())
+        (self.work / "gpt2.json").write_text(json.dumps({
+            "model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16, "vocab_size": 1000}))
+
+    def make_gpt2(self):
+        """A folder as save_pretrained writes it: that of a run of the model, with a tokenizer."""
+        self.run_line(f"dstrain --model gpt2.json --config {ROOT}/configs/finetune.json --data tokens.bin --steps 0 --output gpt2")
+        shutil.copy(ROOT / "tests/data/tokenizer/golden/gpt2.json", self.work / "gpt2/tokenizer.json")
+
+    def install(self, line):
+        self.assertTrue(line.startswith("cmake --install build/release "), line)
+        self.run_line(line.replace("build/release", str(BUILD)))
+
+    def test_a_model_is_fine_tuned_in_three_commands(self):
+        self.write_inputs()
+        install, train, generate = commands("Fine-tuning in three commands")
+        self.install(install)
+        self.make_gpt2()
+        self.run_line(train.replace("--epochs 1", "--steps 2"))
+        self.run_line(generate + " --tokens 3")
+
+    def test_the_first_commands_of_the_readme_hold_from_any_folder(self):
+        self.write_inputs()
+        lines = commands("Using it")
+        self.install(lines[0])
+        self.make_gpt2()
+        smaller = {" --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
                                                      "--set dstrain.model.n_layer=1 --set dstrain.eval_interval=0",
                    "--tokens 300": "--tokens 3"}
         seen = set()
@@ -77,11 +91,9 @@ class Install(unittest.TestCase):
                 continue
             for long, short in smaller.items():
                 line = line.replace(long, short)
-            if line.startswith("dstrain --model gpt2_folder"):
-                self.run_line(folder)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "export", "generate", "hosts", "tokenize", "--model"})
+        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "export", "generate", "hosts", "tokenize"})
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "launcher/connection/line_channel.h"
 #include "launcher/connection/network.h"
@@ -52,11 +54,13 @@ constexpr size_t kMostUnsent = size_t{1}
 // The ranks of this host: their board, their output pipes, and the reports about them.
 class Ranks {
  public:
-  Ranks(const std::string& run, int world, const std::vector<int>& ranks)
+  // `before_sending`: as RankReporter's.
+  Ranks(const std::string& run, int world, const std::vector<int>& ranks,
+        std::function<void()> before_sending)
       : directory_(run),
         board_(RankBoard::create(world)),
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
-        reporter_(view_),
+        reporter_(view_, std::move(before_sending)),
         starter_(run),
         pipes_(ranks.size()),
         backlogs_(ranks.size()) {
@@ -175,8 +179,7 @@ class Agent {
         fail_run("the launching process cannot be understood: {}", channel_.fault());
       silence_.update(monotonic_ns());
       if (!open || launcher_is_lost()) return;
-      if (node_.pid() != 0 && !node_.alive())
-        fail_run("the dstrain that was started there by hand (pid {}) has ended", node_.pid());
+      require_node();
       report_stop();
       answer_late();
       const bool listens = silence_.ns() <= most_silence_ns_;
@@ -192,6 +195,12 @@ class Agent {
       }
       channel_.flush();
     }
+  }
+
+  // Throws RunError if the dstrain that was started by hand has ended, with which everything on this host ends.
+  void require_node() const {
+    if (node_.pid() != 0 && !node_.alive())
+      fail_run("the dstrain that was started there by hand (pid {}) has ended", node_.pid());
   }
 
   // Tells the launching process how many stop signals this one has received: who sends one to all processes of a host
@@ -245,7 +254,8 @@ class Agent {
       listener_->meet(m.at("peers").get<std::vector<PeerAddress>>());
     } else if (what == "watch") {
       listener_.reset();
-      ranks_.emplace(run_, m.at("world").get<int>(), m.at("ranks").get<std::vector<int>>());
+      ranks_.emplace(run_, m.at("world").get<int>(), m.at("ranks").get<std::vector<int>>(),
+                     [this] { require_node(); });
       channel_.send({{"say", "watching"}});
     } else if (what == "stop") {
       if (ranks_) ranks_->board().request_stop(m.at("signal").get<int>());

@@ -103,6 +103,7 @@ class FileEncoder {
     if (lines_) return encode_lines(text, range.begin, encoder, result);
     unicode::Invalid invalid;
     encoder.encode(text, result.part.ids, invalid);
+    result.counts.text_bytes += std::ssize(text);
     result.counts.invalid = invalid.places;
     if (invalid.places > 0)
       result.counts.first_invalid = fmt::format("{}: offset {}", file_.path(),
@@ -127,6 +128,7 @@ class FileEncoder {
       ids.insert(ids.end(), tokenizer_.prefix().begin(), tokenizer_.prefix().end());
       unicode::Invalid none;  // JSON is UTF-8
       encoder.encode(document, ids, none);
+      result.counts.text_bytes += std::ssize(document);
       ids.insert(ids.end(), tokenizer_.suffix().begin(), tokenizer_.suffix().end());
       if (end_) ids.push_back(*end_);
     }
@@ -134,6 +136,7 @@ class FileEncoder {
 
   static void add(const DocumentCounts& more, DocumentCounts& counts) {
     counts.documents += more.documents;
+    counts.text_bytes += more.text_bytes;
     counts.invalid += more.invalid;
     if (counts.first_invalid.empty()) counts.first_invalid = more.first_invalid;
     for (const auto& [name, times] : more.ignored) counts.ignored[name] += times;

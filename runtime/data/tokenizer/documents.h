@@ -22,7 +22,8 @@ struct EncodedPart {
 
 // What was met in files.
 struct DocumentCounts {
-  int64_t bytes = 0, documents = 0, tokens = 0;
+  int64_t bytes = 0, documents = 0, tokens = 0;  // bytes: of the files
+  int64_t text_bytes = 0;                        // of the documents
   std::map<std::string, int64_t>
       ignored;                // members of JSON lines that are not the text, and how often
   int64_t invalid = 0;        // places that are no UTF-8

@@ -1,8 +1,11 @@
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/tokenizer/json/json_value.h"
@@ -12,6 +15,8 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 29;
 constexpr const char* kFile = "tokenizer.json";
+// What a file of settings is called in messages.
+constexpr const char* kSettings = "the tokenizer's settings";
 
 std::string file_in(const std::string& directory, const char* name) {
   return (std::filesystem::path(directory) / name).string();
@@ -33,21 +38,37 @@ std::optional<EndOfText> by_name(const JsonValue& file, const std::string& path,
   return EndOfText{*id, path};
 }
 
-std::optional<EndOfText> by_id(const JsonValue& file, const std::string& path,
-                               const Tokenizer& tokenizer) {
+// Calls take with each id of the member eos_token_id, which may be a list.
+void each_end(const JsonValue& file, const std::function<void(const JsonValue&)>& take) {
   const auto value = file.find("eos_token_id");
-  if (!value) return std::nullopt;
-  std::optional<EndOfText> end;
-  const auto take = [&](const JsonValue& id) {
-    if (tokenizer.bytes_of(id.id()).empty())
-      id.fail(fmt::format("the tokenizer has no token of the id {}", id.id()));
-    if (!end) end = EndOfText{id.id(), path};
-  };
+  if (!value) return;
   if (value->json().is_array())
     value->each(take);
   else
     take(*value);
+}
+
+std::optional<EndOfText> by_id(const JsonValue& file, const std::string& path,
+                               const Tokenizer& tokenizer) {
+  std::optional<EndOfText> end;
+  each_end(file, [&](const JsonValue& id) {
+    if (tokenizer.bytes_of(id.id()).empty())
+      id.fail(fmt::format("the tokenizer has no token of the id {}", id.id()));
+    if (!end) end = EndOfText{id.id(), path};
+  });
   return end;
+}
+
+using ReadEnd = std::optional<EndOfText> (*)(const JsonValue&, const std::string&,
+                                             const Tokenizer&);
+// The files that say which token ends a text, the first one that does.
+constexpr std::pair<const char*, ReadEnd> kEnds[] = {{"tokenizer_config.json", by_name},
+                                                     {"special_tokens_map.json", by_name},
+                                                     {"generation_config.json", by_id},
+                                                     {"config.json", by_id}};
+
+nlohmann::json settings_in(const std::string& path) {
+  return parse_json_text(read_input_file(path, kSettings, kMostBytes), path);
 }
 
 }  // namespace
@@ -71,22 +92,45 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory) {
 }
 
 std::optional<EndOfText> end_of_text(const std::string& directory, const Tokenizer& tokenizer) {
-  using Read = std::optional<EndOfText> (*)(const JsonValue&, const std::string&, const Tokenizer&);
-  constexpr std::pair<const char*, Read> kFiles[] = {{"tokenizer_config.json", by_name},
-                                                     {"special_tokens_map.json", by_name},
-                                                     {"generation_config.json", by_id},
-                                                     {"config.json", by_id}};
-  for (const auto& [name, read] : kFiles) {
+  for (const auto& [name, read] : kEnds) {
     const std::string path = file_in(directory, name);
     if (!exists(path)) continue;
-    const nlohmann::json settings =
-        parse_json_text(read_input_file(path, "the tokenizer's settings", kMostBytes), path);
+    const nlohmann::json settings = settings_in(path);
     if (const auto end = read(JsonValue(settings, path, ""), path, tokenizer)) return end;
   }
   for (const char* const usual : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"})
     if (const auto id = tokenizer.id_of(usual); id && tokenizer.is_special(*id))
       return EndOfText{*id, file_in(directory, kFile)};
   return std::nullopt;
+}
+
+std::vector<uint32_t> stop_ids(const std::string& directory) {
+  std::vector<uint32_t> ids;
+  for (const char* const name : {"generation_config.json", "config.json"}) {
+    const std::string path = file_in(directory, name);
+    if (!ids.empty() || !exists(path)) continue;
+    const nlohmann::json settings = settings_in(path);
+    each_end(JsonValue(settings, path, ""),
+             [&ids](const JsonValue& id) { ids.push_back(id.id()); });
+  }
+  return ids;
+}
+
+std::string tokenizer_checksum(const std::string& directory, bool settings) {
+  std::vector<uint64_t> sums;
+  const auto add = [&](const char* name, const char* what) {
+    const std::string bytes = read_input_file(file_in(directory, name), what, kMostBytes);
+    sums.push_back(checksum_of(bytes.data(), std::ssize(bytes)));
+  };
+  add(kFile, "the tokenizer");
+  if (settings)
+    for (const auto& [name, read] : kEnds) {
+      if (exists(file_in(directory, name)))
+        add(name, kSettings);
+      else
+        sums.push_back(0);
+    }
+  return fmt::format("{:016x}", checksum_of(sums.data(), static_cast<int64_t>(8 * sums.size())));
 }
 
 }  // namespace dstrain

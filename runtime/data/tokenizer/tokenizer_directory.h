@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/data/tokenizer/tokenizer.h"
 
@@ -25,5 +26,13 @@ struct EndOfText {
 // eos_token_id of generation_config.json or config.json, else a special token with one of the usual names. Nothing if
 // there is none. Throws UserError for a file that is damaged, or that names no token of `tokenizer`.
 std::optional<EndOfText> end_of_text(const std::string& directory, const Tokenizer& tokenizer);
+
+// Returns the ids after which a model stops writing: eos_token_id, a number or a list, of generation_config.json, else
+// of config.json; none if neither has it. Throws UserError for a file that is damaged.
+std::vector<uint32_t> stop_ids(const std::string& directory);
+
+// Returns the checksum, as text, of the directory's tokenizer.json and, with `settings`, of the files that end_of_text()
+// reads. Throws UserError if a file cannot be read.
+std::string tokenizer_checksum(const std::string& directory, bool settings);
 
 }  // namespace dstrain

@@ -34,6 +34,16 @@ constexpr std::array kCopied{"generation_config.json",
                              "chat_template.jinja",
                              "chat_template.json"};
 
+// Removes a vocab.json that is the vocabulary of a run on characters or bytes: an earlier one, or the one that trained the
+// model. A run of them writes its own.
+void remove_vocabulary_of_run(const std::string& output) {
+  const std::string path = output + "/vocab.json";
+  std::error_code none;
+  if (fs::is_regular_file(path, none) &&
+      is_vocabulary(read_input_file(path, "the vocabulary", kLargestCopy)))
+    fs::remove(path, none);
+}
+
 }  // namespace
 
 std::map<std::string, DType> dtypes_in_directory(const std::string& directory,
@@ -73,10 +83,10 @@ void copy_model_files(const std::string& from, const std::string& to) {
 
 std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json) {
   write_file(fmt::format("{}/{}", job.output, kConfigJson), config_json);
-  if (job.model_directory.empty()) return {};
-  copy_model_files(job.model_directory, job.output);
-  return job.save.dtype ? std::map<std::string, DType>{}
-                        : dtypes_in_directory(job.model_directory, job.model);
+  if (!job.model_directory.empty()) copy_model_files(job.model_directory, job.output);
+  remove_vocabulary_of_run(job.output);
+  if (job.save.dtype || job.model_directory.empty()) return {};
+  return dtypes_in_directory(job.model_directory, job.model);
 }
 
 }  // namespace dstrain

@@ -114,6 +114,7 @@ void generate(const Job& job, const GenerateRequest& request,
     const std::span<const int32_t> context(ids.data() + ids.size() - static_cast<size_t>(length),
                                            static_cast<size_t>(length));
     ids.push_back(sample(it->second.logits(context), request, uniform(request.seed, n)));
+    if (std::ranges::find(request.stops, ids.back()) != request.stops.end()) return;
     on_token(ids.back());
   }
 }

@@ -52,14 +52,15 @@ struct GenerateRequest {
   std::string run_dir;          // has resolved_config.json, model.safetensors, vocab.json
   std::string checkpoint;       // whose weights are used; empty: those of model.safetensors
   std::vector<int32_t> prompt;  // ids; at least one
-  int64_t tokens = 0;
-  double temperature = 1.0;  // 0: greedy
-  int64_t top_k = 0;         // 0: all
-  double top_p = 1.0;        // of the likeliest that together have this probability; 1: all
+  int64_t tokens = 0;           // at most
+  std::vector<int32_t> stops;   // ids each of which ends the text
+  double temperature = 1.0;     // 0: greedy
+  int64_t top_k = 0;            // 0: all
+  double top_p = 1.0;           // of the likeliest that together have this probability; 1: all
   uint64_t seed = 1337;
   int threads = 1;
 };
-// Calls `on_token` for each new token, in order. The same seed gives the same tokens.
+// Calls `on_token` for each new token, in order, but not for one that ends the text. The same seed gives the same tokens.
 void generate(const Job& job, const GenerateRequest& request,
               const Implementations& implementations, const std::function<void(int32_t)>& on_token);
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/threads/parts.h"
+#include "runtime/data/tokenizer/stream_decoder.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/data/utf8.h"
 #include "tests/data/tokenizer/golden_files.h"
@@ -16,6 +17,7 @@ using nlohmann::json;
 constexpr uint32_t kBlock = 4096;
 constexpr uint64_t kSeed = 34;
 constexpr size_t kStrings = 100'000, kStringsEach = 1000;
+constexpr size_t kDecoded = 10'000;
 
 class Crc32 {
  public:
@@ -172,6 +174,31 @@ TEST_CASE(
             checksum.add(scripts[i]);
             return checksum.text();
           }) == std::vector<size_t>{});
+  }
+}
+
+TEST_CASE("ids that come one after another become the text that the tokenizers library decodes") {
+  const json expected = json::parse(golden_file("expected.json"));
+  for (const auto& [name, checksums] : expected["ids"].items()) {
+    INFO(name);
+    const Tokenizer tokenizer(golden_file(name + ".json"), name + ".json");
+    Words words;
+    std::vector<std::string> found;
+    while (found.size() < kDecoded / kStringsEach) {
+      Crc32 crc;
+      for (size_t i = 0; i < kStringsEach; ++i) {
+        StreamDecoder decoder(tokenizer);
+        std::string text;
+        for (uint64_t left = words.below(24); left > 0; --left)
+          text += decoder.add(static_cast<uint32_t>(
+              words.below(static_cast<uint64_t>(tokenizer.vocabulary_size()))));
+        text += decoder.finish();
+        for (const char byte : text) crc.add(static_cast<unsigned char>(byte));
+        crc.add(~0u);
+      }
+      found.push_back(crc.text());
+    }
+    CHECK(found == checksums["decoded"].get<std::vector<std::string>>());
   }
 }
 

@@ -149,8 +149,9 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.data", .type = Type::section},
       {.key = "dstrain.data.path",
        .type = Type::string_or_strings,
-       .note = "required to train: a file, or several of bytes or token ids as a list or as a "
-               "pattern such as data/*.bin; samples do not cross files",
+       .note = "required to train: a file, or several of bytes or token ids, or of text for the "
+               "tokenizer of --model DIR, as a list or as a pattern such as data/*.bin; samples do "
+               "not cross files",
        .rule = &kTextData},
       {.key = "dstrain.data.val_path",
        .type = Type::string,

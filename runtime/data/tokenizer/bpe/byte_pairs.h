@@ -39,7 +39,7 @@ class BytePairs {
 
  private:
   struct Hash {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the name of the standard
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
 

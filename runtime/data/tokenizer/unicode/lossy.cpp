@@ -1,5 +1,6 @@
 #include "runtime/data/tokenizer/unicode/lossy.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/data/utf8.h"
@@ -7,11 +8,18 @@
 namespace dstrain::unicode {
 namespace {
 
+// Returns how many bytes a character has that begins with `lead`; 0 if none does.
+int64_t bytes_from_lead(unsigned lead) {
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+}
+
 // Returns the length of what begins at `p`, is no character, and is replaced together.
 int64_t invalid_bytes(const unsigned char* p, int64_t available) {
   const unsigned lead = p[0];
-  if (lead < 0xc2 || lead > 0xf4) return 1;
-  const int64_t whole = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  const int64_t whole = bytes_from_lead(lead);
+  if (whole < 2) return 1;
   // The second byte's range leaves out overlong forms, surrogates and what is above U+10FFFF.
   const unsigned least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const unsigned most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
@@ -56,6 +64,17 @@ std::string_view lossy_utf8(std::string_view text, std::string& scratch, Invalid
     scratch.append(text, static_cast<size_t>(begin), static_cast<size_t>(valid - begin));
   }
   return scratch;
+}
+
+size_t begun_bytes(std::string_view text) {
+  const auto* end = reinterpret_cast<const unsigned char*>(text.data()) + text.size();
+  for (int64_t bytes = 1; bytes <= std::min<int64_t>(3, std::ssize(text)); ++bytes) {
+    const unsigned char* const p = end - bytes;
+    if (!utf8::starts_character(*p)) continue;
+    const bool begun = bytes_from_lead(*p) > bytes && invalid_bytes(p, bytes) == bytes;
+    return begun ? static_cast<size_t>(bytes) : 0;
+  }
+  return 0;
 }
 
 }  // namespace dstrain::unicode

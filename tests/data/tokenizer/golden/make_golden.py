@@ -9,6 +9,7 @@ A checksum is zlib's crc32 of ids as little-endian uint32, those of each text fo
            of the planes that have no letters, each 64th (compare_library.py --every 1 tries all)
   random   of 1000 strings each: 100,000 strings of random_strings(), which golden_test.cpp makes, too
   scripts  of each line of scripts.txt, and of the whole
+  decoded  of the bytes, as uint32, of texts that random ids are decoded to, without special tokens, 1000 texts each
 """
 import json
 import pathlib
@@ -21,6 +22,7 @@ import tokenizers
 HERE = pathlib.Path(__file__).resolve().parent
 BLOCK = 4096
 STRINGS, STRINGS_EACH, SEED = 100_000, 1000, 34
+DECODED = 10_000
 MASK = (1 << 64) - 1
 POOL = [" ", "  ", "\n", "\r\n", "\t", "'", "'s", "'LL", "'\u017f", "!", "?!", "A", "b", "12", "\u00e9", "e\u0301",
         "\u00a0", "\u3000", "\u0085", "\u180e", "\u0301", "\u0323", "\u0345", "\ud55c", "\u1112\u1161\u11ab",
@@ -66,12 +68,24 @@ def random_strings():
         yield text
 
 
-def checksum(tokenizer, texts):
+def crc_of(lists):
     crc = 0
-    for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
-        ids = encoding.ids + [0xFFFFFFFF]
-        crc = zlib.crc32(struct.pack("<%dI" % len(ids), *ids), crc)
+    for numbers in lists:
+        crc = zlib.crc32(struct.pack("<%dI" % (len(numbers) + 1), *numbers, 0xFFFFFFFF), crc)
     return "%08x" % crc
+
+
+def checksum(tokenizer, texts):
+    return crc_of(encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+
+
+def decoded(tokenizer):
+    words = Words(SEED)
+    end = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    texts = [tokenizer.decode([words.below(end) for _ in range(words.below(24))], skip_special_tokens=True)
+             for _ in range(DECODED)]
+    return [crc_of(text.encode() for text in texts[begin:begin + STRINGS_EACH])
+            for begin in range(0, DECODED, STRINGS_EACH)]
 
 
 def expected_of(tokenizer):
@@ -83,6 +97,7 @@ def expected_of(tokenizer):
         "random": [checksum(tokenizer, strings[begin:begin + STRINGS_EACH])
                    for begin in range(0, STRINGS, STRINGS_EACH)],
         "scripts": [checksum(tokenizer, [line]) for line in text.splitlines(keepends=True) + [text]],
+        "decoded": decoded(tokenizer),
     }
 
 

@@ -1,0 +1,296 @@
+#include "launcher/tokens/token_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "launcher/tokens/tokenize_files.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/text.h"
+#include "runtime/core/checksum.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+#include "runtime/data/array_source.h"
+#include "runtime/data/file/data_files.h"
+#include "runtime/data/file/file_kind.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
+#include "runtime/storage/atomic_file.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// Of the ids: raised where the same text and tokenizer make others than before.
+constexpr int kCacheVersion = 1;
+constexpr int64_t kLargestRecord = int64_t{1} << 20;
+constexpr size_t kLongestName = 200;  // of a file in the cache, without what is put behind it
+
+// A text as it is now.
+struct TextState {
+  ino_t file = 0;
+  int64_t bytes = 0, modified_ns = 0;
+  bool operator==(const TextState&) const = default;
+};
+
+TextState state_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0)
+    fail_user("cannot look at the text {}: {}", path, std::strerror(errno));
+  return {status.st_ino, status.st_size,
+          int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+std::string checksum_of_file_text(const std::string& path) {
+  const DataFile file(path);
+  const uint64_t sum = checksum_of_many(file.data(), file.bytes());
+  file.check_whole();
+  return fmt::format("{:016x}", sum);
+}
+
+// Held while files of a folder are made. Where the file system has no locks there is none: files appear whole all the
+// same.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder)
+      : file_(
+            ::open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+    while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (file_ >= 0) ::close(file_);
+  }
+
+ private:
+  int file_;
+};
+
+// What FILE.json says about the token file beside it.
+struct CacheRecord {
+  std::string path, checksum, tokenizer;  // path: of the text, absolute
+  int64_t bytes = 0, modified_ns = 0;     // of the text
+  int64_t file_bytes = 0, tokens = 0;     // of the token file
+};
+
+std::string record_path(const std::string& file) {
+  return file + ".json";
+}
+
+std::string text_of(const CacheRecord& r) {
+  const ordered_json record = {{"version", kCacheVersion},
+                               {"text",
+                                {{"path", r.path},
+                                 {"bytes", r.bytes},
+                                 {"modified_ns", r.modified_ns},
+                                 {"checksum", r.checksum}}},
+                               {"tokenizer", r.tokenizer},
+                               {"file_bytes", r.file_bytes},
+                               {"tokens", r.tokens}};
+  // A path may be invalid UTF-8.
+  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Returns what is said about a token file that is there and whole; nothing if anything is in doubt.
+std::optional<CacheRecord> record_of(const std::string& file) {
+  std::error_code none;
+  if (!fs::is_regular_file(record_path(file), none)) return std::nullopt;
+  try {
+    const auto json = nlohmann::json::parse(
+        read_input_file(record_path(file), "the record of a token file", kLargestRecord));
+    const auto& text = json.at("text");
+    CacheRecord r{.path = text.at("path").get<std::string>(),
+                  .checksum = text.at("checksum").get<std::string>(),
+                  .tokenizer = json.at("tokenizer").get<std::string>(),
+                  .bytes = text.at("bytes").get<int64_t>(),
+                  .modified_ns = text.at("modified_ns").get<int64_t>(),
+                  .file_bytes = json.at("file_bytes").get<int64_t>(),
+                  .tokens = json.at("tokens").get<int64_t>()};
+    if (json.at("version").get<int>() != kCacheVersion) return std::nullopt;
+    const auto there = fs::file_size(file, none);
+    if (none || static_cast<int64_t>(there) != r.file_bytes) return std::nullopt;
+    return r;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+class TokenCache {
+ public:
+  TokenCache(const Job& job, CacheUse use, const std::function<void()>& before_writing)
+      : job_(job), use_(use), before_writing_(before_writing), folder_(job.output + "/cache") {}
+
+  // Returns the token file of a text, which has been made if need be.
+  std::string file_of(const std::string& text) {
+    const std::string path = fs::absolute(text).lexically_normal().string();
+    const auto known = files_.find(path);
+    if (known != files_.end()) return known->second;
+    const std::string file = folder_ + "/" + free_name(text);
+    files_[path] = file;
+    if (!take(text, path, file)) make(text, path, file);
+    return file;
+  }
+
+  TokenizedTexts report(const std::vector<std::string>& texts) const {
+    const int64_t all = made_ + taken_;
+    const std::string& where = all == 1 ? files_.begin()->second : folder_;
+    TokenizedTexts result{.line = "", .warnings = warnings_, .made = made_ > 0};
+    result.line = fmt::format("{}: {}, ", texts.size() == 1 ? texts.front() : names_of_files(texts),
+                              counted(tokens_, "token"));
+    if (made_ == 0)
+      result.line += fmt::format("tokenized before into {}", where);
+    else
+      result.line += fmt::format("{}tokenized into {} in {:.1f} s{}",
+                                 taken_ > 0 ? fmt::format("{} ", made_) : "", where, seconds_,
+                                 taken_ > 0 ? fmt::format(", {} before", taken_) : "");
+    return result;
+  }
+
+ private:
+  // Returns a name in the cache that no other text of the run has.
+  std::string free_name(const std::string& text) {
+    const std::string own = fs::path(text).filename().string();
+    const std::string begin = own.size() > kLongestName ? "text" : own;
+    std::string name = begin + ".bin";
+    for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}.{}.bin", begin, i);
+    return name;
+  }
+
+  // The checksum of the tokenizer, with the settings that the end of a text's documents depends on.
+  const std::string& tokenizer_sum(bool settings) {
+    std::string& sum = tokenizer_sums_[settings];
+    if (sum.empty()) sum = tokenizer_checksum(job_.model_directory, settings);
+    return sum;
+  }
+
+  // Returns whether the token file is there and is the text's.
+  bool take(const std::string& text, const std::string& path, const std::string& file) {
+    const std::optional<CacheRecord> record = record_of(file);
+    if (!record || record->tokenizer != tokenizer_sum(has_json_lines(text))) return false;
+    const TextState now = state_of(text);
+    if (now.bytes != record->bytes) return false;
+    const bool untouched = path == record->path && now.modified_ns == record->modified_ns;
+    if (!untouched && checksum_of_file_text(text) != record->checksum) return false;
+    tokens_ += record->tokens;
+    ++taken_;
+    return true;
+  }
+
+  void make(const std::string& text, const std::string& path, const std::string& file) {
+    if (use_ == CacheUse::read)
+      fail_user(
+          "{}, which the launching process has made, has not been made of the text {} that is "
+          "here: all hosts need the same text and tokenizer, and --output on a file system that "
+          "they share",
+          file, text);
+    if (!has_json_lines(text)) refuse_doubtful(DataFile(text));
+    open_model_tokenizer();
+    before_writing_();
+    make_directory(folder_);
+    const FolderLock lock(folder_);
+    if (take(text, path, file)) return;  // another process has made it meanwhile
+    const auto begin = std::chrono::steady_clock::now();
+    const TextState before = state_of(text);
+    CacheRecord record{.path = path,
+                       .checksum = checksum_of_file_text(text),
+                       .tokenizer = tokenizer_sum(has_json_lines(text)),
+                       .bytes = before.bytes,
+                       .modified_ns = before.modified_ns};
+    std::error_code none;
+    fs::remove(record_path(file), none);  // it is not that of the new file
+    const auto end = end_of_documents(job_.model_directory, *tokenizer_, {text}, warnings_);
+    const DocumentCounts counts = tokenize_files(*tokenizer_, {text}, end, file, Links::replaced);
+    if (counts.tokens == 0) fail_user("the text {} has no tokens", text);
+    if (state_of(text) != before)
+      fail_user("the text {} has changed while it was tokenized: start again", text);
+    record.file_bytes = static_cast<int64_t>(fs::file_size(file));
+    record.tokens = counts.tokens;
+    write_file(record_path(file), text_of(record));
+    for (std::string& warning : warnings_of(counts)) warnings_.push_back(std::move(warning));
+    tokens_ += counts.tokens;
+    ++made_;
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  void open_model_tokenizer() {
+    if (tokenizer_) return;
+    tokenizer_ = open_tokenizer(job_.model_directory);
+    warnings_.insert(warnings_.begin(), tokenizer_->warnings().begin(),
+                     tokenizer_->warnings().end());
+  }
+
+  const Job& job_;
+  CacheUse use_;
+  const std::function<void()>& before_writing_;
+  std::string folder_;
+  std::unique_ptr<const Tokenizer> tokenizer_;
+  std::map<bool, std::string> tokenizer_sums_;
+  std::map<std::string, std::string> files_;  // of texts, by their absolute paths
+  std::set<std::string> names_;
+  std::vector<std::string> warnings_;
+  int64_t made_ = 0, taken_ = 0, tokens_ = 0;
+  double seconds_ = 0;
+};
+
+bool is_text(const std::string& path) {
+  return !is_token_file(DataFile(path));
+}
+
+// Returns whether the job's texts are tokenized.
+bool takes_texts(const Job& job) {
+  return job.model.family().reads_tokens() && !job.model_directory.empty() &&
+         job.data.format == DataFormat::automatic && job.data.vocab.empty();
+}
+
+}  // namespace
+
+std::vector<std::string> texts_to_tokenize(const Job& job) {
+  if (!takes_texts(job)) return {};
+  std::vector<std::string> paths = data_files(job.data.paths);
+  if (!job.data.val_path.empty()) paths.push_back(job.data.val_path);
+  std::erase_if(paths, [](const std::string& path) { return !is_text(path); });
+  return paths;
+}
+
+TokenizedTexts use_token_cache(Job& job, CacheUse use,
+                               const std::function<void()>& before_writing) {
+  const std::vector<std::string> texts = texts_to_tokenize(job);
+  if (texts.empty()) return {};
+  if (!has_tokenizer(job.model_directory))
+    fail_user(
+        "the data file {} is text, and the model's folder {} has no tokenizer.json to make tokens "
+        "of it: transformers makes one (AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)); "
+        "or give a token file, or dstrain.data.format \"char\" or \"byte\"",
+        texts.front(), job.model_directory);
+  TokenCache cache(job, use, before_writing);
+  DataConfig data = job.data;
+  data.paths = data_files(data.paths);
+  const auto replace = [&](std::string& path) {
+    if (std::ranges::find(texts, path) != texts.end()) path = cache.file_of(path);
+  };
+  std::ranges::for_each(data.paths, replace);
+  replace(data.val_path);
+  job.data = std::move(data);
+  return cache.report(texts);
+}
+
+}  // namespace dstrain

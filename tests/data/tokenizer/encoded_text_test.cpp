@@ -1,0 +1,82 @@
+// Texts as token ids in memory, and what a directory says about its tokenizer.
+#include "runtime/data/tokenizer/encoded_text.h"
+
+#include <catch2/catch.hpp>
+
+#include "runtime/core/error.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
+#include "tests/data/tokenizer/golden_files.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Matchers::Contains;
+
+TEST_CASE("encoded text: its tokens are the tokenizer's, and its bytes those of the text") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  const std::string text = "caf\u00e9 \u65e5\u672c the quick\n";
+  const std::string path = dir.write("a.txt", "\xef\xbb\xbf" + text);
+  DocumentCounts counts;
+  const auto source = open_encoded_text(tokenizer, path, 7, counts);
+  const std::vector<uint32_t> ids = tokenizer.encode(text);
+  REQUIRE(source->tokens() == std::ssize(ids));
+  std::vector<int32_t> inputs(ids.size() - 1), targets(ids.size() - 1);
+  source->read(0, std::ssize(inputs), inputs.data(), targets.data());
+  CHECK(std::equal(inputs.begin(), inputs.end(), ids.begin()));
+  CHECK(std::equal(targets.begin(), targets.end(), ids.begin() + 1));
+  const int64_t all = source->tokens();
+  CHECK(source->bytes_of(0, all) == std::ssize(text));
+  CHECK(source->bytes_of(1, all) == std::ssize(text) - std::ssize(tokenizer.bytes_of(ids.front())));
+  CHECK_FALSE(source->bytes_of(1, all - 1).has_value());
+  CHECK(source->unit() == "token");
+  source->check_ids(0, all, {tokenizer.vocabulary_size(), "vocab_size"});
+  CHECK(source->vocabulary().format == DataFormat::tokens);
+  CHECK_THROWS_WITH(source->check_ids(0, all, {2, "vocab_size"}),
+                    Contains("a.txt: token 0 of the text is ") &&
+                        Contains("outside of the vocabulary: vocab_size is 2"));
+}
+
+TEST_CASE("encoded text: what stands around documents of JSON lines has no bytes") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  const std::string path = dir.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"twenty\"}\n");
+  DocumentCounts counts;
+  const auto source =
+      open_encoded_text(tokenizer, path, tokenizer.id_of("<|end_of_text|>"), counts);
+  CHECK(source->bytes_of(0, source->tokens()) == 9);
+  CHECK(source->bytes_of(1, source->tokens()) == 9);
+  CHECK(counts.text_bytes == 9);
+  CHECK(counts.documents == 2);
+}
+
+TEST_CASE("the ids after which a model stops are eos_token_id, a number or a list") {
+  const TempDir dir;
+  CHECK(stop_ids(dir.path()).empty());
+  dir.write("config.json", "{\"eos_token_id\": 3}");
+  CHECK(stop_ids(dir.path()) == std::vector<uint32_t>{3});
+  dir.write("generation_config.json", "{\"eos_token_id\": null}");
+  CHECK(stop_ids(dir.path()) == std::vector<uint32_t>{3});
+  dir.write("generation_config.json", "{\"eos_token_id\": [5, 4]}");
+  CHECK(stop_ids(dir.path()) == std::vector<uint32_t>{5, 4});
+  dir.write("generation_config.json", "{\"eos_token_id\": \"x\"}");
+  CHECK_THROWS_WITH(stop_ids(dir.path()),
+                    Contains("generation_config.json: eos_token_id: expected a token id"));
+}
+
+TEST_CASE("a tokenizer's checksum is that of its file, and of the settings where they count") {
+  const TempDir dir;
+  CHECK_THROWS_AS(tokenizer_checksum(dir.path(), false), UserError);
+  dir.write("tokenizer.json", "{}");
+  const std::string plain = tokenizer_checksum(dir.path(), false),
+                    whole = tokenizer_checksum(dir.path(), true);
+  CHECK(plain != whole);
+  dir.write("config.json", "{\"eos_token_id\": 3}");
+  CHECK(tokenizer_checksum(dir.path(), false) == plain);
+  CHECK(tokenizer_checksum(dir.path(), true) != whole);
+  dir.write("tokenizer.json", "{ }");
+  CHECK(tokenizer_checksum(dir.path(), false) != plain);
+}
+
+}  // namespace
+}  // namespace dstrain

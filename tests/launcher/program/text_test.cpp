@@ -1,0 +1,345 @@
+// Runs of a model from a folder of Hugging Face on text: what its tokenizer makes of it, and what is kept of that.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/launcher/support/run_folder.h"
+#include "tests/support/temp_dir.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kProgram = DSTRAIN_PROGRAM;
+const Environment kAsRoot = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+
+json llama_tokenizer() {
+  return json::parse(bytes_of_file(DSTRAIN_SOURCE_DIR "/tests/data/tokenizer/golden/llama3.json"));
+}
+
+// A folder with a small model and a tokenizer, m; a configuration, t.json, of two steps on text.txt; and an output, out.
+struct TextFolder : RunFolder {
+  TextFolder() {
+    fs::create_directory(root / "m");
+    write("m/config.json", R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 24,
+      "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 1000,
+      "max_position_embeddings": 64})");
+    write("m/tokenizer.json", llama_tokenizer().dump());
+    write("t.json", R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 1,
+      "dstrain": {"data": {"path": "text.txt", "seq_len": 8}, "steps": 2, "save_last": false}})");
+  }
+
+  // Returns what a command with this exit status wrote to standard output, and to standard error if `errors` is empty.
+  std::string said(const std::string& words, int status = 0, const std::string& errors = "") const {
+    RunningProgram program = start(words + errors, kAsRoot);
+    const int ended = program.wait();
+    CAPTURE(words, program.text());
+    REQUIRE(ended == status);
+    return program.text();
+  }
+  // Returns what a run wrote.
+  std::string run(const std::string& options, int status = 0) const {
+    return said(command(options), status);
+  }
+  std::string command(const std::string& options) const {
+    return std::string(kProgram) + " --config t.json --model m --init_weights random " + token() +
+           " " + options;
+  }
+  json evaluated(const std::string& data) const {
+    return json::parse(
+        said(std::string(kProgram) + " eval --json --run out --data " + data, 0, " 2>err"));
+  }
+  std::string generated(const std::string& options) const {
+    return said(std::string(kProgram) + " generate --run out --temperature 0 " + options, 0,
+                " 2>err");
+  }
+  // Returns the paths of all files.
+  std::set<std::string> files() const {
+    std::set<std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) all.insert(entry.path());
+    return all;
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string json_line(const std::string& text) {
+  return json{{"text", text}}.dump() + "\n";
+}
+
+TEST_CASE("a text is tokenized once, into what tokenize makes of it, and trains as that does") {
+  const TextFolder folder;
+  const std::string first = folder.run("");
+  CHECK(has(first, "tokens, tokenized into " + folder.path("out/cache/text.txt.bin in ")));
+  CHECK(has(first, "text.txt.bin: "));
+  folder.said(std::string(kProgram) + " tokenize --model m --data text.txt --output own.bin");
+  for (const std::string end : {"", ".documents"})
+    CHECK(folder.read("out/cache/text.txt.bin" + end) == folder.read("own.bin" + end));
+  const std::string weights = folder.read("out/model.safetensors");
+  CHECK(has(folder.run(""), "tokens, tokenized before into "));
+  CHECK(folder.read("out/model.safetensors") == weights);
+  CHECK_FALSE(has(folder.run("--data own.bin"), "tokenized"));
+  CHECK(folder.read("out/model.safetensors") == weights);
+  CHECK(folder.nothing_left());
+}
+
+TEST_CASE("a token file of the cache is made again when text, tokenizer or the file are others") {
+  const TextFolder folder;
+  const std::string kept = "out/cache/text.txt.bin";
+  folder.run("--steps 0");
+  const std::string ids = folder.read(kept);
+  const auto again = [&] { return folder.run("--steps 0"); };
+  const auto makes = [&] { return has(again(), "tokenized into"); };
+  // The same text at another time.
+  const std::string text = folder.read("text.txt");
+  fs::last_write_time(folder.root / "text.txt", fs::file_time_type::clock::now());
+  CHECK_FALSE(makes());
+  folder.write("text.txt", std::string(text.rbegin(), text.rend()));
+  CHECK(makes());
+  CHECK(folder.read(kept) != ids);
+  folder.write("text.txt", text + "\n");
+  CHECK(makes());
+  folder.write("text.txt", text);
+  CHECK(makes());
+  CHECK(folder.read(kept) == ids);
+  CHECK_FALSE(makes());
+  // Another text of that name, size and time.
+  fs::create_directory(folder.root / "x");
+  folder.write("x/text.txt", std::string(text.rbegin(), text.rend()));
+  fs::last_write_time(folder.root / "x/text.txt", fs::last_write_time(folder.root / "text.txt"));
+  CHECK(has(folder.run("--steps 0 --data x/text.txt"), "tokenized into"));
+  CHECK(makes());
+  // A file that is damaged, or whose record is.
+  fs::resize_file(folder.root / kept, 100);
+  CHECK(makes());
+  for (const std::string record : {"", "{", "{}", "[]"}) {
+    folder.write(kept + ".json", record);
+    CHECK(makes());
+    CHECK_FALSE(makes());
+  }
+  fs::remove(folder.root / (kept + ".json"));  // as after a kill while it was made
+  folder.write(kept + ".tmp", "a part");
+  CHECK(makes());
+  CHECK(folder.read(kept) == ids);
+  json tokenizer = llama_tokenizer();
+  tokenizer["added_tokens"].push_back({{"id", 990}, {"content", "quick"}, {"special", false}});
+  folder.write("m/tokenizer.json", tokenizer.dump());
+  CHECK(makes());
+  CHECK(folder.read(kept).size() < ids.size());
+  CHECK_FALSE(makes());
+}
+
+TEST_CASE("two ranks train on a text as on its token file, started here or by mpirun") {
+  const TextFolder folder;
+  folder.said(std::string(kProgram) + " tokenize --model m --data text.txt --output own.bin");
+  folder.run("--num_gpus 2 --data own.bin");
+  const std::string weights = folder.read("out/model.safetensors");
+  CHECK_FALSE(fs::exists(folder.root / "out/cache"));
+  const std::string mpirun = "mpirun --oversubscribe --bind-to none -np 2 ";
+  for (const std::string& words :
+       {folder.command("--num_gpus 2"), folder.command("--num_gpus 2 --launcher openmpi"),
+        mpirun + folder.command("")}) {
+    CAPTURE(words);
+    fs::remove_all(folder.root / "out");
+    const std::string text = folder.said(words);
+    CHECK(folder.read("out/model.safetensors") == weights);
+    const size_t line = text.find("tokenized into");
+    CHECK(line != std::string::npos);
+    CHECK(text.find("tokenized into", line + 1) == std::string::npos);  // one process has made it
+    CHECK(folder.nothing_left());
+  }
+}
+
+TEST_CASE("a run is resumed with what the cache holds, and says where the text has changed") {
+  const TextFolder folder;
+  folder.run("--save_interval 1");
+  const std::string resume = std::string(kProgram) + " --config t.json --model m --resume out ";
+  const std::string same = folder.said(resume + "--steps 3");
+  CHECK(has(same, "tokenized before"));
+  CHECK_FALSE(has(same, "data was"));
+  folder.write("text.txt", folder.read("text.txt") + "one more line\n");
+  const std::string changed = folder.said(resume + "--steps 4");
+  CHECK(has(changed, "tokenized into"));
+  CHECK(has(changed, "data was"));
+}
+
+TEST_CASE("lists, patterns, JSON lines and a text for validation have a token file each") {
+  const TextFolder folder;
+  const std::string text = folder.read("text.txt");
+  fs::create_directory(folder.root / "x");
+  folder.write("x/a.txt", text);
+  folder.write("a.txt", "another " + text);
+  folder.write("b.jsonl", json_line(text) + json_line("the lazy dog"));
+  folder.write("val.txt", text);
+  const std::string line = folder.run(
+      "--set 'dstrain.data.path=[\"?.txt\",\"x/a.txt\",\"b.jsonl\",\"a.txt\"]' "
+      "--set dstrain.data.val_path=val.txt");
+  CHECK(has(line, "5 files (a.txt, a.txt, b.jsonl, a.txt, val.txt): "));
+  CHECK(has(line, "tokenized into " + folder.path("out/cache") + " in "));
+  CHECK(has(line, "4 files (a.txt.bin, a.txt.2.bin, b.jsonl.bin, a.txt.bin): "));
+  const std::string tokenize =
+      std::string(kProgram) + " tokenize --model m --output own.bin --data ";
+  for (const auto& [file, kept] :
+       std::vector<std::pair<std::string, std::string>>{{"a.txt", "a.txt.bin"},
+                                                        {"x/a.txt", "a.txt.2.bin"},
+                                                        {"b.jsonl", "b.jsonl.bin"},
+                                                        {"val.txt", "val.txt.bin"}}) {
+    folder.said(tokenize + file);
+    CHECK(folder.read("out/cache/" + kept) == folder.read("own.bin"));
+  }
+  // The token that ends documents is no setting of texts.
+  folder.write("m/tokenizer_config.json", "{\"eos_token\": \"<|eot_id|>\"}");
+  CHECK(has(folder.run("--data b.jsonl"), "tokenized into"));
+  folder.run("--data a.txt");
+  folder.write("m/tokenizer_config.json", "{}");
+  CHECK(has(folder.run("--data a.txt"), "tokenized before"));
+  CHECK(
+      has(folder.run("--set 'dstrain.data.path=[\"a.txt\",\"b.jsonl\"]'"), ", 1 tokenized into "));
+}
+
+TEST_CASE("what only plans writes nothing, though the data are text") {
+  const TextFolder folder;
+  const std::set<std::string> before = folder.files();
+  const std::string options = " --config t.json --model m --num_gpus 2";
+  folder.said(std::string(kProgram) + " plan" + options);
+  folder.said(std::string(kProgram) + " check" + options);
+  folder.said(std::string(kProgram) + " estimate" + options);
+  CHECK(has(folder.said(std::string(kProgram) + " verify" + options),
+            "samples: random token ids of seed 1337, as only a run tokenizes texts"));
+  CHECK(folder.files() == before);
+}
+
+TEST_CASE("a text that cannot be tokenized is one error before anything is written") {
+  const TextFolder folder;
+  const auto refuses = [&](const std::string& options, const std::string& message) {
+    for (const std::string ranks : {"1", "2"}) {
+      const std::set<std::string> before = folder.files();
+      const std::string text = folder.run("--num_gpus " + ranks + " " + options, 1);
+      INFO(text);
+      CHECK(has(only_error(text), message));
+      CHECK(folder.files() == before);
+    }
+  };
+  folder.write("a.csv", "a,b\n1,2\n");
+  refuses("--data a.csv", "is a table in CSV");
+  folder.write("bad.jsonl", json_line("a") + "{\"text\": 5}\n");
+  const std::string bad = folder.run("--data bad.jsonl", 1);
+  CHECK(has(only_error(bad), "bad.jsonl:2: \"text\": expected a string"));
+  CHECK_FALSE(fs::exists(folder.root / "out/cache/bad.jsonl.bin"));
+  fs::remove_all(folder.root / "out");
+  json tokenizer = llama_tokenizer();
+  tokenizer["model"]["vocab"][""] = 995;
+  tokenizer["model"]["merges"].push_back(json::array({"", "a"}));
+  folder.write("m/tokenizer.json", tokenizer.dump());
+  refuses("", "a merge of an empty token has no end");
+  folder.write("m/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
+  refuses("", "this is a Unigram tokenizer");
+  fs::remove(folder.root / "m/tokenizer.json");
+  refuses("", "the data file text.txt is text, and the model's folder m has no tokenizer.json");
+  // Characters are trained where the configuration says so.
+  CHECK(has(folder.run("--set dstrain.data.format=char"), "characters, vocabulary 28"));
+}
+
+TEST_CASE("a run that is refused for its output directory leaves nothing there") {
+  const TextFolder folder;
+  fs::copy(folder.root / "m", folder.root / "out");
+  CHECK(has(only_error(folder.said(std::string(kProgram) +
+                                       " --config t.json --init_weights random --model out " +
+                                       folder.token(),
+                                   1)),
+            "the folder is that of the model"));
+  CHECK_FALSE(fs::exists(folder.root / "out/cache"));
+  fs::remove_all(folder.root / "out");
+  folder.run("--save_interval 1 --set dstrain.data.format=char");
+  CHECK(has(only_error(folder.run("", 1)), "holds another run's checkpoints"));
+  CHECK_FALSE(fs::exists(folder.root / "out/cache"));
+}
+
+TEST_CASE("eval tokenizes a text with the run's tokenizer, and so knows its bytes") {
+  const TextFolder folder;
+  folder.run("");
+  const std::string text = "caf\u00e9: the quick brown fox";
+  folder.write("some.txt", text);
+  folder.said(std::string(kProgram) + " tokenize --model m --data some.txt --output some.bin");
+  const json of_text = folder.evaluated("some.txt"), of_ids = folder.evaluated("some.bin");
+  CHECK(of_text["loss"] == of_ids["loss"]);
+  CHECK(of_text["tokens"] == of_ids["tokens"]);
+  CHECK(of_ids["bits_per_byte"].is_null());
+  const int64_t bytes = of_text["bytes"];
+  CHECK((bytes > 0 && bytes < std::ssize(text)));
+  const double bits = double(of_text["loss"]) * double(of_text["tokens"]) / std::log(2) /
+                      static_cast<double>(bytes);
+  CHECK(std::abs(double(of_text["bits_per_byte"]) - bits) < 1e-12);
+  CHECK(json::parse(folder.said(std::string(kProgram) + " eval --json --model out --data some.txt",
+                                0, " 2>err")) == of_text);
+  folder.write("lines.jsonl", json_line(text) + json_line("lazy"));
+  CHECK(folder.evaluated("lines.jsonl")["bytes"] == std::ssize(text) + 4);
+  const std::string eval = std::string(kProgram) + " eval --run out --data ";
+  folder.write("a.csv", "a,b\n1,2\n");
+  CHECK(has(only_error(folder.said(eval + "a.csv", 1)), "is a table in CSV"));
+  fs::remove(folder.root / "out/tokenizer.json");
+  CHECK(has(only_error(folder.said(eval + "some.txt", 1)),
+            "holds text, and the model was trained on token ids"));
+}
+
+TEST_CASE("generate takes and writes text where the run has a tokenizer, and ids elsewhere") {
+  const TextFolder folder;
+  // What another run has left there is not taken for the vocabulary.
+  REQUIRE(folder.train("--steps 0").wait() == 0);
+  REQUIRE(fs::exists(folder.root / "out/vocab.json"));
+  folder.run("--steps 0");
+  CHECK_FALSE(fs::exists(folder.root / "out/vocab.json"));
+  const std::string prompt = "the caf\u00e9 \u65e5\u672c";
+  const std::string text = folder.generated("--tokens 6 --prompt '" + prompt + "'");
+  CHECK(text.starts_with(prompt));  // the token that begins a text is not written
+  CHECK(folder.said("echo '" + prompt + "' | " + kProgram +
+                    " generate --run out --temperature 0 --tokens 6") == text);
+  // The ids of the prompt, with the token that the post-processor puts in front of it.
+  const json tokenizer = llama_tokenizer();
+  folder.write("p.jsonl", json_line(prompt));
+  folder.said(std::string(kProgram) + " tokenize --no_eos --model m --data p.jsonl --output p.bin");
+  std::string ids;
+  const std::string bytes = folder.read("p.bin");
+  for (size_t i = 0; i < bytes.size(); i += 2)
+    ids += (i == 0 ? "" : ",") + std::to_string(static_cast<unsigned char>(bytes[i]) +
+                                                256 * static_cast<unsigned char>(bytes[i + 1]));
+  CHECK(folder.generated("--tokens 6 --prompt_ids " + ids) == text);
+  const auto refuses = [&](const std::string& options, const std::string& message) {
+    CHECK(has(only_error(folder.said(std::string(kProgram) + " generate --run out " + options, 1)),
+              message));
+  };
+  refuses("--tokens 1 --prompt \"$(printf 'a\\377')\"", "UTF-8");
+  // Without a tokenizer.
+  fs::rename(folder.root / "out/tokenizer.json", folder.root / "kept");
+  const std::string all = folder.generated("--tokens 6 --prompt_ids " + ids);
+  REQUIRE(all.starts_with(ids + ","));
+  refuses("--tokens 1 --prompt the", "was trained on token ids; give --prompt_ids");
+  fs::rename(folder.root / "kept", folder.root / "out/tokenizer.json");
+  // It stops before the first token that ends a text.
+  std::vector<std::string> added;
+  std::istringstream rest(all.substr(ids.size() + 1));
+  for (std::string id; std::getline(rest, id, ',');) added.push_back(id);
+  size_t end = 1;
+  while (end < added.size() &&
+         std::find(added.begin(), added.begin() + static_cast<std::ptrdiff_t>(end), added[end]) !=
+             added.begin() + static_cast<std::ptrdiff_t>(end))
+    ++end;
+  REQUIRE(end < 6);
+  folder.write("out/generation_config.json",
+               "{\"eos_token_id\": [999, " + std::to_string(std::stoi(added[end])) + "]}");
+  const std::string ended = folder.generated("--tokens 6 --prompt_ids " + ids);
+  CHECK(ended == folder.generated("--tokens " + std::to_string(end) + " --prompt_ids " + ids));
+  CHECK(ended != text);
+  folder.write("out/tokenizer.json", "{}");
+  refuses("--tokens 1 --prompt the", "out/tokenizer.json");
+}
+
+}  // namespace
+}  // namespace dstrain
