@@ -25,6 +25,7 @@ constexpr const char* kOverview = R"(dstrain: trains a model from a DeepSpeed ds
   dstrain estimate --config FILE --num_gpus N    what DeepSpeed's memory estimators say, and the plan
   dstrain generate --run DIR --prompt TEXT       text from a trained model
   dstrain eval     --run DIR --data FILE         a trained model's loss on a file
+  dstrain export   RUN --format hf|safetensors   a run's weights in other programs' files
   dstrain tokenize --model DIR --data FILE...    a token file from text
   dstrain models                                 the models that a run can train, and their keys
   dstrain hosts    --hostfile FILE               the ranks that would be started where
@@ -353,6 +354,7 @@ Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegi
   if (command == "estimate") return parse_estimate(rest, models);
   if (command == "generate") return parse_generate(rest);
   if (command == "eval") return parse_eval(rest);
+  if (command == "export") return parse_export(rest);
   if (command == "tokenize") return parse_tokenize(rest);
   if (command == "models") return parse_models(rest);
   if (command == "hosts") return parse_hosts(rest);
@@ -369,10 +371,10 @@ Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegi
   if (command == kRelayEndCommand && rest.empty()) return RelayEndArguments{};
   const std::string near =
       nearest(command, {"train", "plan", "verify", "check", "estimate", "generate", "eval",
-                        "tokenize", "models", "hosts", "doctor", "bench-io", "help"});
+                        "export", "tokenize", "models", "hosts", "doctor", "bench-io", "help"});
   fail_user(
-      "unknown command '{}'{} (train, plan, verify, check, estimate, generate, eval, tokenize, "
-      "models, "
+      "unknown command '{}'{} (train, plan, verify, check, estimate, generate, eval, export, "
+      "tokenize, models, "
       "hosts, doctor, bench-io or help)",
       printable(command), near.empty() ? "" : "; did you mean " + near + "?");
 }

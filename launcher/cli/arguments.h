@@ -76,13 +76,24 @@ struct GenerateArguments {
   uint64_t seed = 1337;
 };
 
-// The arguments of `dstrain eval`, which measures a trained model on a file.
+// The arguments of `dstrain eval`, which measures a trained model on a file. One of run_dir and model is given.
 struct EvalArguments {
   std::string run_dir;  // or one of the run's checkpoints
+  std::string model;    // a folder of transformers' files
   std::string data;
   std::string device = "auto";
-  std::string logits;  // the file for the logits of the first window; empty: none
+  std::string logits;              // the file for the logits of the first window; empty: none
+  std::optional<int64_t> seq_len;  // tokens of a window; absent: those of the model's samples
   bool json = false;
+};
+
+// The arguments of `dstrain export`, which writes a run's weights in other programs' files.
+struct ExportArguments {
+  std::string run;             // its output directory, or one of its checkpoints
+  bool hugging_face = false;   // the whole folder of a model; else model.safetensors alone
+  std::string output;          // the folder; empty: one in the run's
+  std::optional<DType> dtype;  // of the weights in files; absent: the format's
+  bool overwrite = false;
 };
 
 // The arguments of `dstrain models`, which lists the models that a run can train.
@@ -142,9 +153,10 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, EvalArguments, ModelsArguments, HostsArguments, DoctorArguments,
-                 BenchIoArguments, TokenizeArguments, HostAgentArguments, HostWatchArguments,
-                 RelayArguments, RelayEndArguments, RankStarterArguments, PrintArguments>;
+                 GenerateArguments, EvalArguments, ExportArguments, ModelsArguments, HostsArguments,
+                 DoctorArguments, BenchIoArguments, TokenizeArguments, HostAgentArguments,
+                 HostWatchArguments, RelayArguments, RelayEndArguments, RankStarterArguments,
+                 PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.

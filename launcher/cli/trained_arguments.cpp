@@ -4,6 +4,8 @@
 
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/option_readers.h"
+#include "runtime/config/solve/solve_precision.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -55,15 +57,54 @@ Arguments parse_eval(const std::vector<std::string>& words) {
                    "a whole file. Trains nothing.");
   line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
               text(a.run_dir));
+  line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
+              text(a.model));
   line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
+  line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
+              integer(a.seq_len, 1));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
               text(a.device));
   line.option("--logits", "FILE", "write the logits of the first window (safetensors)",
               text(a.logits));
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
-  require("eval", "--run DIR", !a.run_dir.empty());
+  require("eval", "--run DIR or --model DIR", !a.run_dir.empty() || !a.model.empty());
+  if (!a.run_dir.empty() && !a.model.empty())
+    fail_user("dstrain eval takes one of --run DIR and --model DIR");
   require("eval", "--data FILE", !a.data.empty());
+  return a;
+}
+
+Arguments parse_export(const std::vector<std::string>& words) {
+  ExportArguments a;
+  std::vector<std::string> runs;
+  std::string format;
+  CommandLine line("export",
+                   "Writes the weights of RUN, the output directory of a run or one of its "
+                   "checkpoints, in other programs' files: a whole folder that transformers open "
+                   "(hf), or model.safetensors with the names of the run's own model "
+                   "(safetensors).");
+  line.operands("RUN", runs);
+  line.option("--format", "hf|safetensors", "what is written", text(format));
+  line.option("--output", "DIR", "the folder (RUN/export/FORMAT)", text(a.output));
+  line.option("--dtype", "fp32|bf16|fp16",
+              "of the weights in files (hf: as in the run's own; safetensors: fp32)",
+              [&a](const std::string& option, const std::string& value) {
+                if (!one_of("fp32|float32|bf16|bfloat16|fp16|float16", value))
+                  fail_user("{}: expected fp32, bf16 or fp16, got '{}'", option, printable(value));
+                a.dtype = dtype_named(value);
+              });
+  line.flag("--overwrite", "replace the weights of another model in the folder", a.overwrite);
+  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  require("export", "RUN", !runs.empty());
+  if (runs.size() > 1)
+    fail_user("dstrain export takes one RUN, got '{}' and '{}'", printable(runs[0]),
+              printable(runs[1]));
+  text(a.run)("RUN", runs.front());
+  require("export", "--format hf|safetensors", !format.empty());
+  if (!one_of("hf|safetensors", format))
+    fail_user("--format: expected hf or safetensors, got '{}'", printable(format));
+  a.hugging_face = format == "hf";
   return a;
 }
 

@@ -12,6 +12,7 @@
 #include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
 #include "launcher/tokens/tokenize_files.h"
+#include "runtime/config/model/family.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -104,10 +105,26 @@ std::string text_of(const Evaluation& e) {
   return text;
 }
 
+// Reads the model of --run or --model, and sets the tokens of a window.
+TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& models) {
+  TrainedModel trained = arguments.model.empty()
+                             ? read_trained_model(arguments.run_dir, arguments.device, models)
+                             : read_model_directory(arguments.model, arguments.device, models);
+  if (!arguments.seq_len) return trained;
+  ModelConfig& model = trained.job.model;
+  const ModelFamily& family = model.family();
+  if (*arguments.seq_len > model.context() &&
+      !(family.exceeds_context && family.exceeds_context(model)))
+    fail_user("--seq_len {} is more than {} {}, which the model is made for: use at most that",
+              *arguments.seq_len, model_path(family.context_key()), model.context());
+  model.set_seq_len(*arguments.seq_len);
+  return trained;
+}
+
 }  // namespace
 
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
-  const TrainedModel model = read_trained_model(arguments.run_dir, arguments.device, models);
+  const TrainedModel model = model_of(arguments, models);
   const Job& job = model.job;
   std::unique_ptr<TokenSource> source = open_data(arguments.data, model);
   const int64_t length = std::min(job.model.seq_len(), source->tokens());

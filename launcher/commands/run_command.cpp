@@ -26,6 +26,7 @@ struct Runner {
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }
   int operator()(const GenerateArguments& a) const { return run_generate(a, models); }
   int operator()(const EvalArguments& a) const { return run_eval(a, models); }
+  int operator()(const ExportArguments& a) const { return run_export(a, models); }
   int operator()(const TokenizeArguments& a) const { return run_tokenize(a); }
   int operator()(const ModelsArguments& a) const { return run_models(a, models); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }

@@ -2,10 +2,14 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "launcher/input/run_input.h"
+#include "runtime/config/load.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/read/model_source.h"
 #include "runtime/config/resolved_config.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
@@ -17,26 +21,41 @@ namespace {
 
 constexpr int64_t kLargestFile = int64_t{64} << 20;
 
-// Returns what --run names. Throws UserError if there is no model.
-ModelPlace model_place(const std::string& directory) {
+// Returns where the weights are that a run has left. Throws UserError if there are none.
+ModelPlace model_place(const std::string& directory, std::string_view option) {
   namespace fs = std::filesystem;
   std::error_code none;
-  ModelPlace place{directory, ""};
+  ModelPlace place{.run_dir = directory, .option = option};
   const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
-  if (checkpoint)  // RUN/checkpoints/step_N
-    place = {(fs::path(directory) / ".." / "..").lexically_normal().string(), directory};
+  if (checkpoint) {  // RUN/checkpoints/step_N
+    place.run_dir = (fs::path(directory) / ".." / "..").lexically_normal().string();
+    place.checkpoint = directory;
+  }
   if (!fs::exists(place.run_dir + "/resolved_config.json", none))
     fail_user(
-        "--run {}: there is no {}/resolved_config.json, which every run writes: give the output "
+        "{} {}: there is no {}/resolved_config.json, which every run writes: give the output "
         "directory of a run "
         "(its --output, or runs/<config's name>), or a checkpoint in it",
-        directory, place.run_dir);
+        option, directory, place.run_dir);
   for (const std::string_view name : {kWeightsName, kIndexName})
     if (checkpoint || fs::exists(fs::path(directory) / name, none)) return place;
   fail_user(
-      "--run {0}: there is no {0}/model.safetensors, which a run writes at its end: give one of "
-      "its checkpoints ({0}/checkpoints/step_N)",
-      directory);
+      "{0} {1}: there is no {1}/model.safetensors, which a run writes at its end: give one of "
+      "its checkpoints ({1}/checkpoints/step_N)",
+      option, directory);
+}
+
+// Sets the device, which is not that of the training run. Throws UserError if the model predicts no text.
+void settle_model(TrainedModel& model, const std::string& device, const std::string& from) {
+  const ModelFamily& family = model.job.model.family();
+  if (const std::string why = family.why_no_text(); !why.empty())
+    fail_user("{} holds a {}, which {}", from, family.title, why);
+  model.job.device = device;
+  settle_device(model.job);
+}
+
+Vocabulary token_ids_of(const ModelConfig& model) {
+  return {.format = DataFormat::tokens, .characters = {}, .size = model.vocabulary()};
 }
 
 // Returns the vocabulary of a run. A run of one of transformers' models on token ids has none of its own: its vocab.json is
@@ -48,30 +67,54 @@ Vocabulary vocabulary_in(const std::string& run_dir, const ModelConfig& model) {
     std::string text;
     if (std::filesystem::exists(file, none))
       text = read_input_file(file, "the vocabulary", kLargestFile);
-    if (!is_vocabulary(text))
-      return {.format = DataFormat::tokens, .characters = {}, .size = model.vocabulary()};
+    if (!is_vocabulary(text)) return token_ids_of(model);
   }
   return parse_vocabulary(read_input_file(file, "the vocabulary", kLargestFile), file);
 }
 
 }  // namespace
 
+WrittenRun read_run(const std::string& run, std::string_view option, const ModelRegistry& models) {
+  WrittenRun written;
+  written.place = model_place(run, option);
+  const std::string job_file = written.place.run_dir + "/resolved_config.json";
+  written.job = job_from_resolved(
+      read_input_file(job_file, "the resolved configuration", kLargestFile), models, job_file);
+  return written;
+}
+
 TrainedModel read_trained_model(const std::string& run, const std::string& device,
                                 const ModelRegistry& models) {
+  WrittenRun written = read_run(run, "--run", models);
   TrainedModel model;
-  model.place = model_place(run);
-  const std::string job_file = model.place.run_dir + "/resolved_config.json";
-  model.job = job_from_resolved(
-      read_input_file(job_file, "the resolved configuration", kLargestFile), models, job_file);
-  const ModelFamily& family = model.job.model.family();
-  if (const std::string why = family.why_no_text(); !why.empty())
-    fail_user("{} holds a {}, which {}", run, family.title, why);
-  model.job.device = device;  // not the device of the training run
-  settle_device(model.job);
+  model.job = std::move(written.job);
+  model.place = std::move(written.place);
+  settle_model(model, device, run);
   model.vocabulary = vocabulary_in(model.place.run_dir, model.job.model);
-  if (family.hugging_face && model.vocabulary.format == DataFormat::tokens &&
+  if (model.job.model.family().hugging_face && model.vocabulary.format == DataFormat::tokens &&
       has_tokenizer(model.place.run_dir))
     model.tokenizer = model.place.run_dir;
+  return model;
+}
+
+TrainedModel read_model_directory(const std::string& directory, const std::string& device,
+                                  const ModelRegistry& models) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (!fs::is_directory(directory, none))
+    fail_user("--model {}: expected the folder of a model with config.json and weights",
+              printable(directory));
+  const fs::path folder = directory;
+  if (!fs::exists(folder / kConfigJson, none) && fs::exists(folder / "resolved_config.json", none))
+    fail_user("--model {0}: the folder is that of a run without a config.json: --run {0} takes it",
+              printable(directory));
+  TrainedModel model;
+  model.job = job_of_model_directory(directory, models);
+  model.place = {.run_dir = directory, .option = "--model"};
+  directory_weights(directory, "--model " + directory);
+  settle_model(model, device, directory);
+  model.vocabulary = token_ids_of(model.job.model);
+  if (has_tokenizer(directory)) model.tokenizer = directory;
   return model;
 }
 

@@ -1,8 +1,9 @@
-// TrainedModel: what --run names: the job of a run, its vocabulary, and where its weights are.
+// TrainedModel: what --run or --model names: a job, the vocabulary of its data, and where the weights are.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "runtime/config/job.h"
 #include "runtime/data/vocabulary.h"
@@ -20,9 +21,24 @@ struct TrainedModel {
       tokenizer;  // the directory of the tokenizer that its token ids are of; empty: there is none
 };
 
-// Reads a run. `run`: its output directory, or one of its checkpoints. `device`: auto, cpu, cuda. Throws UserError if
-// there is no model, the device is not there, or the model does not predict text.
+// A run that has left weights.
+struct WrittenRun {
+  Job job;
+  ModelPlace place;
+};
+
+// Reads what a run has left. `run`: its output directory, or one of its checkpoints, which `option` names in messages.
+// Throws UserError if there are no weights.
+WrittenRun read_run(const std::string& run, std::string_view option, const ModelRegistry& models);
+
+// Reads the model of a run. `run`: its output directory, or one of its checkpoints. `device`: auto, cpu, cuda. Throws
+// UserError if there is no model, the device is not there, or the model does not predict text.
 TrainedModel read_trained_model(const std::string& run, const std::string& device,
                                 const ModelRegistry& models);
+
+// Reads the model of a folder of transformers' files (--model), whose data are token ids. Throws UserError as
+// read_trained_model.
+TrainedModel read_model_directory(const std::string& directory, const std::string& device,
+                                  const ModelRegistry& models);
 
 }  // namespace dstrain

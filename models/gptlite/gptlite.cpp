@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <utility>
 
+#include "models/gpt2/gpt2.h"
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "runtime/ir/builder.h"
@@ -102,6 +104,51 @@ std::optional<KeyProblem> gptlite_problem(const ModelConfig& c) {
                     fmt::format("n_embd {} is not a multiple of n_head {}", width, heads)};
 }
 
+// Returns what files of GPT-2 call the parameters. They have the weights of products as (in, out).
+WeightMap names_in_gpt2(const ModelConfig& c) {
+  WeightMap map;
+  const auto add = [&map](const std::string& own, const std::string& theirs, bool transposed) {
+    map.push_back({own, {{.tensor = "transformer." + theirs, .transposed = transposed}}});
+  };
+  const auto add_both = [&add](const std::string& own, const std::string& theirs, bool product) {
+    add(own + ".weight", theirs + ".weight", product);
+    add(own + ".bias", theirs + ".bias", false);
+  };
+  add("token_embedding_table.weight", "wte.weight", false);
+  add("position_embedding_table.weight", "wpe.weight", false);
+  add_both("ln", "ln_f", false);
+  for (int64_t i = 0; i < c.layers(); ++i) {
+    const std::string own = fmt::format("blocks.{}.", i), theirs = fmt::format("h.{}.", i);
+    add_both(own + "ln1", theirs + "ln_1", false);
+    add_both(own + "ln2", theirs + "ln_2", false);
+    add_both(own + "attn.qkv", theirs + "attn.c_attn", true);
+    add_both(own + "attn.out_proj", theirs + "attn.c_proj", true);
+    add_both(own + "mlp.fc", theirs + "mlp.c_fc", true);
+    add_both(own + "mlp.proj", theirs + "mlp.c_proj", true);
+  }
+  return map;
+}
+
+// GPT-2's own defaults are right for what is not set here: kNormEps, kInitStd, and the MLP's 4 n_embd channels.
+std::variant<TransformersModel, KeyProblem> as_gpt2(const ModelConfig& c) {
+  if (!c.flag("qkv_bias"))
+    return KeyProblem{{"dstrain.model.qkv_bias"},
+                      "it is false, and GPT-2 always has biases of queries, keys and values: train "
+                      "with qkv_bias true"};
+  ModelConfig model(gpt2());
+  for (const char* const key : {"n_layer", "n_embd", "n_head", "vocab_size"})
+    model.set(key, c.integer(key));
+  model.set("n_positions", c.integer("block_size"));
+  // "gelu_new" is the tanh form, as this family's gelu.
+  model.set("activation_function",
+            std::string(c.text("activation") == "gelu" ? "gelu_new" : "relu"));
+  model.set("resid_pdrop", c.real("dropout"));
+  model.set("attn_pdrop", c.real("dropout"));
+  model.set("embd_pdrop", 0.0);
+  model.set("tie_word_embeddings", c.flag("tied_head"));
+  return TransformersModel{std::move(model), names_in_gpt2(c), {"bos_token_id", "eos_token_id"}};
+}
+
 std::vector<ModelKey> gptlite_keys() {
   using models::size_key;
   using enum FactChange;
@@ -152,7 +199,8 @@ const ModelFamily& gptlite() {
       .heads_key = "n_head",
       .problem = gptlite_problem,
       .build = build_gptlite,
-      .measure = measure_model};
+      .measure = measure_model,
+      .as_transformers = as_gpt2};
   return family;
 }
 

@@ -230,8 +230,15 @@ class Walk {
     return judgement;
   }
 
+  // Returns whether a model's family gives the null of a key a meaning that is not the default's.
+  bool means_a_value(std::string_view key) const {
+    const Member* const read = find(*facts_.root, key);
+    return key.starts_with(kModelSection) && read && !read->value.is(Node::Kind::null);
+  }
+
   Judgement legal(const KeySpec& spec, const Node& value, bool automatic) const {
-    if (value.is(Node::Kind::null)) return {State::no_effect, "unset"};
+    if (value.is(Node::Kind::null) && (spec.rule || !means_a_value(spec.key)))
+      return {State::no_effect, "unset"};
     if (!spec.rule)
       return {spec.state, spec.state == State::honoured ? "" : std::string(spec.note)};
     if (!automatic) return spec.rule->judge(facts_, spec, in_table_case(spec, value));

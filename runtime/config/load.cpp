@@ -44,6 +44,16 @@ LoadedConfig load_config(const ConfigRequest& request) {
   }
 }
 
+Job job_of_model_directory(const std::string& directory, const ModelRegistry& models) {
+  ConfigRequest request;
+  request.models = &models;
+  request.model = directory;
+  request.ranks = 1;
+  const LoadedConfig loaded = solve(merge(request), request);
+  if (has_errors(loaded.verdicts)) throw UserError(error_text(loaded));
+  return loaded.job;
+}
+
 LoadedConfig check_config(const ConfigRequest& request) {
   try {
     LoadedConfig loaded = solve(merge(request), request);

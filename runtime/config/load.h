@@ -30,7 +30,7 @@ inline constexpr std::string_view kFreshWeights = "random";
 struct ConfigRequest {
   const ModelRegistry* models =
       nullptr;                       // required; the caller keeps them alive, also for the jobs
-  std::string path;                  // of the configuration file
+  std::string path;                  // of the configuration file; empty: all values are defaults
   std::vector<std::string> sets;     // path.to.key=value, later ones win
   std::vector<std::string> ignored;  // path.to.key, as if the file did not have it
   std::optional<int64_t> ranks;      // absent: nothing that depends on their number is checked
@@ -74,6 +74,10 @@ void check_device_name(const std::string& device);
 // Returns the job that `request` asks for. Throws one UserError with every error of the configuration, a
 // line each ("ds_config.json:12:5: zero_optimization.stage: ..."), and in the last line the way on.
 LoadedConfig load_config(const ConfigRequest& request);
+
+// Returns a job of one rank with the model of a folder of transformers' files, and defaults. Throws UserError if there is no
+// such model.
+Job job_of_model_directory(const std::string& directory, const ModelRegistry& models);
 
 // Returns the verdicts for `dstrain check`. Every error inside the file becomes a verdict, a syntax error
 // too. Throws UserError if the file cannot be read or an option of the request is wrong.

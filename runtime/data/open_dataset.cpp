@@ -118,7 +118,7 @@ std::unique_ptr<TokenSource> open_for_model(const std::string& path, const Job& 
   auto file = std::make_unique<DataFile>(path);
   const bool tokens = format_of(trained.data, *file) == DataFormat::tokens;
   if (tokens != (vocabulary.format == DataFormat::tokens))
-    fail_user("--data {} holds {}, and the run was trained on {}: give a file of that kind", path,
+    fail_user("--data {} holds {}, and the model was trained on {}: give a file of that kind", path,
               tokens ? "token ids" : "text", kind_of(vocabulary.format));
   return checked_for_model(open_as(vocabulary.format, std::move(file), &vocabulary, "the run"),
                            trained);

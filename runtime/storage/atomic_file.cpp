@@ -112,9 +112,15 @@ NewFile::~NewFile() {
   if (!committed_) ::unlink((path_ + ".tmp").c_str());
 }
 
-void NewFile::commit() {
+void NewFile::complete() {
+  if (complete_) return;
   file_.sync();
   file_.close();
+  complete_ = true;
+}
+
+void NewFile::commit() {
+  complete();
   if (::rename((path_ + ".tmp").c_str(), path_.c_str()) != 0)
     fail_write("rename the temporary file to", path_, errno);
   committed_ = true;

@@ -33,7 +33,8 @@ class File {
   int fd_ = -1;
 };
 
-// A file that is written as `path`.tmp. commit() renames it; without commit() the destructor removes it.
+// A file that is written as `path`.tmp. commit() renames it; without commit() the destructor removes it. Where several
+// files belong together, the caller completes all of them before it commits the first.
 class NewFile {
  public:
   explicit NewFile(std::string path);
@@ -45,12 +46,14 @@ class NewFile {
   void write_at(const void* data, int64_t bytes, int64_t offset) {
     file_.write_at(data, bytes, offset);
   }
+  // Makes the content durable under the temporary name. Nothing may be written after it.
+  void complete();
   void commit();
 
  private:
   std::string path_;
   File file_;
-  bool committed_ = false;
+  bool complete_ = false, committed_ = false;
 };
 
 // Returns the file that a file named by the user is written to: `path`, or where a symbolic link of that name leads.

@@ -187,7 +187,7 @@ TEST_CASE("the bytes of tokens are those of their text, and unknown of token ids
       open_for_model(dir.write("w.bin", tokens(5, 3)), job, {DataFormat::tokens, {}, 9});
   CHECK_FALSE(ids->bytes_of(1, 3).has_value());
   CHECK_THROWS_WITH(open_for_model(path, job, {DataFormat::tokens, {}, 9}),
-                    Contains("holds text, and the run was trained on token ids"));
+                    Contains("holds text, and the model was trained on token ids"));
 }
 
 }  // namespace

@@ -150,10 +150,15 @@ class Dstrain:
             sys.exit(f"{' '.join(map(str, command))}\nended with {result.returncode}:\n{result.stdout}{result.stderr}")
         return output
 
+    def export(self, label, run):
+        output = self.folder / label
+        command = [self.program, "export", run, "--format", "hf", "--output", output]
+        subprocess.run([str(w) for w in command], check=True, stdout=subprocess.DEVNULL)
+        return output
+
 
 def compare_logits(folder, program, source, model, tokens):
-    output = program.run("initial", source, "--steps", "0")
-    command = [program.program, "eval", "--run", output, "--data", program.data, "--device", "cpu", "--logits",
+    command = [program.program, "eval", "--model", source, "--seq_len", LENGTH, "--data", program.data, "--device", "cpu", "--logits",
                folder / "logits.safetensors"]
     subprocess.run([str(w) for w in command], check=True, stdout=subprocess.DEVNULL)
     ours = load_file(folder / "logits.safetensors")["logits"].double()
@@ -174,7 +179,9 @@ def compare_training(args, folder, program, source, model, tokens):
     output = program.run("trained", source)
     report("losses", max(abs(a - b) / abs(b) for a, b in zip(column(output, "loss"), losses)), 1e-5)
     report("norms", max(abs(a - b) / abs(b) for a, b in zip(column(output, "grad_norm"), norms)), 1e-5)
-    opened = transformers.AutoModelForCausalLM.from_pretrained(output).double()
+    exported = program.export("exported", output)
+    expect("an export is what the run wrote, byte for byte", same_tree(exported, output, [p.name for p in exported.iterdir()]))
+    opened = transformers.AutoModelForCausalLM.from_pretrained(exported).double()
     noise = NOISE.get(args.family.split("_")[0])
     worst, worst_noise = 0.0, 0.0
     theirs = dict(trained.named_parameters())

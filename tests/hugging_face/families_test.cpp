@@ -1,4 +1,5 @@
-// Each family of transformers' models against PyTorch: check_family.py in this folder makes the comparisons.
+// Each family of transformers' models against PyTorch, and exported models against transformers: check_family.py and
+// check_export.py in this folder make the comparisons.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>
@@ -20,24 +21,34 @@ std::string python_with_transformers() {
   return std::system(command.c_str()) == 0 ? python : "";
 }
 
+// Runs a script of this folder with these arguments and a folder of its own, and checks that it succeeds.
+void check_script(const std::string& python, const std::string& script,
+                  const std::string& arguments) {
+  const TempDir folder;
+  const std::string log = folder / "log.txt";
+  const std::string command = fmt::format(
+      "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 '{}' "
+      "'{}/tests/hugging_face/{}' --program '{}' {} --folder '{}' > '{}' 2>&1",
+      python, DSTRAIN_SOURCE_DIR, script, DSTRAIN_PROGRAM, arguments, folder / "work", log);
+  const int status = std::system(command.c_str());
+  INFO(script << " " << arguments << "\n" << bytes_of_file(log));
+  CHECK(status == 0);
+}
+
+TEST_CASE("an exported GPT-lite has in transformers the logits that it has here") {
+  const std::string python = python_with_transformers();
+  SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
+  check_script(python, "check_export.py", "");
+}
+
 TEST_CASE(
     "families train as PyTorch trains transformers' models, and their files are transformers'") {
   const std::string python = python_with_transformers();
   SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
   for (const std::string family :
        {"gpt2", "gpt2_untied", "llama", "llama_biases", "llama_linear", "llama_dynamic",
-        "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3"}) {
-    const TempDir folder;
-    const std::string log = folder / "log.txt";
-    const std::string command = fmt::format(
-        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 '{}' "
-        "'{}/tests/hugging_face/check_family.py' --program '{}' --family {} --folder '{}' > '{}' "
-        "2>&1",
-        python, DSTRAIN_SOURCE_DIR, DSTRAIN_PROGRAM, family, folder / "work", log);
-    const int status = std::system(command.c_str());
-    INFO(family << "\n" << bytes_of_file(log));
-    CHECK(status == 0);
-  }
+        "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3"})
+    check_script(python, "check_family.py", "--family " + family);
 }
 
 }  // namespace

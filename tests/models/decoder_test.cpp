@@ -144,6 +144,16 @@ TEST_CASE("decoders: windows are transformers'") {
              Contains("a layer of type \"a\" is not available"));
 }
 
+TEST_CASE("decoders: a null that is no default is honoured") {
+  TempDir dir;
+  const std::string nulls =
+      R"("num_key_value_heads": null, "sliding_window": null, "head_dim": null)";
+  const LoadedConfig mistral = asked_decoder("mistral", nulls, dir).check();
+  CHECK(verdict(mistral, "dstrain.model.sliding_window") == "honoured");
+  CHECK(verdict(mistral, "dstrain.model.num_key_value_heads") == "honoured");
+  CHECK(verdict(mistral, "dstrain.model.head_dim") == "no_effect: unset");
+}
+
 TEST_CASE("decoders: position embeddings of both versions of config.json") {
   CHECK(rotary_in("").kind == RotaryKind::plain);
   CHECK(rotary_in("").theta == 10000);

@@ -93,7 +93,7 @@ class Install(unittest.TestCase):
                 line = line.replace(long, short)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "generate", "hosts", "tokenize"})
+        self.assertGreaterEqual(seen, {"plan", "check", "estimate", "eval", "export", "generate", "hosts", "tokenize"})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Weights in several files with an index, files with other programs' names, and indexes that are hostile.
 #include "runtime/storage/weights/weight_files.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -107,6 +108,34 @@ TEST_CASE("the files of weights replace those of earlier ones in the folder") {
   save_two(dir);
   CHECK_FALSE(fs::exists(dir / kWeightsName));
   CHECK(error_of(dir) == "no error");
+}
+
+TEST_CASE("only files of the earlier index are removed, and a crash between files leaves no mix") {
+  const TempDir dir;
+  save_two(dir);
+  const std::string mine = "model-00007-of-00009.safetensors";
+  dir.write(mine, "another program's");
+  dir.write("config.json", "{}");
+  change_index(dir, [](nlohmann::json& json) { json["weight_map"]["x"] = "config.json"; });
+  Three().write_to(dir / kWeightsName, {});
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir.path()))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  CHECK(names == std::vector<std::string>{"config.json", mine, std::string(kWeightsName)});
+
+  // The second of two files cannot take its place.
+  save_two(dir);
+  Three changed;
+  changed.a[0] = 7;
+  WeightsWriter writer(dir / kWeightsName, changed.list(), {.as_package = true, .shard_bytes = 48});
+  for (const StateEntry& entry : changed.list()) writer.write(entry.name, 0, entry.local);
+  const std::string second = dir / "model-00002-of-00002.safetensors";
+  fs::remove(second);
+  fs::create_directory(second);
+  dir.write("model-00002-of-00002.safetensors/x", "");
+  CHECK_THROWS_AS(writer.finish(), RunError);
+  CHECK_THROWS_WITH(directory_weights(dir.path(), "--model d"), Contains("there is no"));
 }
 
 TEST_CASE("weights are saved in the dtype of each tensor") {

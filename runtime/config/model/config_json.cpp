@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
@@ -75,7 +76,30 @@ Json all_keys(const ModelConfig& model) {
   return json;
 }
 
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
+
+std::string config_json_of(const ModelConfig& model, DType dtype,
+                           const std::vector<std::string_view>& unset) {
+  Json json = all_keys(model);
+  for (const std::string_view field : unset) json[std::string(field)] = nullptr;
+  json["dtype"] = transformers_name(dtype);
+  return text_of(json);
+}
+
+std::string with_dtype_of_files(const std::string& text, DType dtype, const std::string& path) {
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) fail_user("{}: expected a JSON object", path);
+  const char* const field =
+      json.contains("torch_dtype") && !json.contains("dtype") ? "torch_dtype" : "dtype";
+  const Json name = transformers_name(dtype);
+  if (json.contains(field) && json[field] == name) return text;
+  json[field] = name;
+  return text_of(json);
+}
 
 std::string config_json(const Merged& merged, const Job& job) {
   const ModelFamily& family = job.model.family();
@@ -88,7 +112,7 @@ std::string config_json(const Merged& merged, const Job& job) {
   if (job.save.dtype || !described)
     json[described ? std::string(dtype_field(model->value)) : "dtype"] =
         transformers_name(job.save.dtype.value_or(job.save.usual));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text_of(json);
 }
 
 }  // namespace dstrain

@@ -8,6 +8,7 @@
 
 #include "runtime/config/keys/key_table.h"
 #include "runtime/config/model/model_config.h"
+#include "runtime/config/model/weight_map.h"
 
 namespace dstrain {
 
@@ -27,6 +28,13 @@ struct HuggingFace {
   std::vector<std::string> (*ignored)(const ModelConfig&) = nullptr;
   // Brings a section with the names of config.json, of any version, into the form of the keys; null: it has one form.
   void (*normalise)(Node& section) = nullptr;
+};
+
+// A model of transformers' that computes the same as one of another family.
+struct TransformersModel {
+  ModelConfig model;
+  WeightMap weights;                         // what its files have of the other one's parameters
+  std::vector<std::string_view> unset = {};  // fields of config.json that are null
 };
 
 }  // namespace dstrain

@@ -165,9 +165,11 @@ bool put(Node& root, std::string_view path, Node value) {
 Merged merge(const ConfigRequest& request) {
   Merged merged;
   merged.names.file = request.path;
-  merged.root = read_config(read_input_file(request.path, "the configuration", kMaxConfigBytes),
-                            Source::file);
   Node& root = merged.root;
+  root.kind = Node::Kind::object;
+  if (!request.path.empty())
+    root = read_config(read_input_file(request.path, "the configuration", kMaxConfigBytes),
+                       Source::file);
   merged.models = request.models;
   if (request.model) {
     apply_model(merged, *request.model, "--model ", kCommandLine, *request.models);

@@ -34,34 +34,6 @@ constexpr std::array kCopied{"generation_config.json",
                              "chat_template.jinja",
                              "chat_template.json"};
 
-// Returns the dtypes of the tensors in the folder's weights; none where it has no weights.
-std::map<std::string, DType> dtypes_in(const Job& job) {
-  std::map<std::string, DType> dtypes;
-  std::error_code none;
-  const fs::path folder = job.model_directory;
-  if (!fs::exists(folder / kWeightsName, none) && !fs::exists(folder / kIndexName, none))
-    return dtypes;
-  const WeightFiles files(directory_weights(job.model_directory, "--model " + job.model_directory),
-                          foreign_names_of(job.model));
-  files.for_each([&dtypes](const SafetensorsTensor& tensor, const std::string& name) {
-    const std::string_view type = tensor.type.name;
-    const DType dtype = type == "BF16" ? DType::bf16 : type == "F16" ? DType::f16 : DType::f32;
-    dtypes[name] = dtypes[tensor.name] = dtype;
-  });
-  return dtypes;
-}
-
-// Copies the files of generation and of the tokenizer from the model's folder.
-void copy_files(const Job& job) {
-  std::error_code none;
-  for (const char* const name : kCopied) {
-    const std::string from = fmt::format("{}/{}", job.model_directory, name);
-    if (fs::exists(from, none))
-      write_file(fmt::format("{}/{}", job.output, name),
-                 read_input_file(from, "a file of the model", kLargestCopy));
-  }
-}
-
 // Removes a vocab.json that is the vocabulary of a run on characters or bytes: an earlier one, or the one that trained the
 // model. A run of them writes its own.
 void remove_vocabulary_of_run(const std::string& output) {
@@ -74,12 +46,47 @@ void remove_vocabulary_of_run(const std::string& output) {
 
 }  // namespace
 
+std::map<std::string, DType> dtypes_in_directory(const std::string& directory,
+                                                 const ModelConfig& model) {
+  std::map<std::string, DType> dtypes;
+  std::error_code none;
+  const fs::path folder = directory;
+  if (!fs::exists(folder / kWeightsName, none) && !fs::exists(folder / kIndexName, none))
+    return dtypes;
+  const WeightFiles files(directory_weights(directory, "--model " + directory),
+                          foreign_names_of(model));
+  files.for_each([&dtypes](const SafetensorsTensor& tensor, const std::string& name) {
+    const std::string_view type = tensor.type.name;
+    const DType dtype = type == "BF16" ? DType::bf16 : type == "F16" ? DType::f16 : DType::f32;
+    dtypes[name] = dtypes[tensor.name] = dtype;
+  });
+  return dtypes;
+}
+
+DType saved_dtype(const std::string& tensor, const std::map<std::string, DType>& kept,
+                  const SaveConfig& save) {
+  const auto known = kept.find(tensor);
+  return known == kept.end() ? save.dtype.value_or(save.usual) : known->second;
+}
+
+void copy_model_files(const std::string& from, const std::string& to) {
+  std::error_code none;
+  for (const char* const name : kCopied) {
+    const std::string path = fmt::format("{}/{}", from, name);
+    if (!fs::exists(path, none)) continue;
+    const std::string bytes = read_input_file(path, "a file of the model", kLargestCopy);
+    // A run on text has a vocab.json that is not a tokenizer's.
+    if (std::string_view(name) == "vocab.json" && is_vocabulary(bytes)) continue;
+    write_file(fmt::format("{}/{}", to, name), bytes);
+  }
+}
+
 std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json) {
   write_file(fmt::format("{}/{}", job.output, kConfigJson), config_json);
-  if (!job.model_directory.empty()) copy_files(job);
+  if (!job.model_directory.empty()) copy_model_files(job.model_directory, job.output);
   remove_vocabulary_of_run(job.output);
   if (job.save.dtype || job.model_directory.empty()) return {};
-  return dtypes_in(job);
+  return dtypes_in_directory(job.model_directory, job.model);
 }
 
 }  // namespace dstrain

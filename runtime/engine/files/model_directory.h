@@ -13,4 +13,17 @@ namespace dstrain {
 // tensors have where the weights keep them. Throws UserError, RunError.
 std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json);
 
+// Copies those of the files of generation and of the tokenizer that a folder has to another one, byte for byte. Throws
+// UserError, RunError.
+void copy_model_files(const std::string& from, const std::string& to);
+
+// Returns the dtype in which a run saves a tensor: that which `kept` has, else the configuration's.
+DType saved_dtype(const std::string& tensor, const std::map<std::string, DType>& kept,
+                  const SaveConfig& save);
+
+// Returns the dtypes that the tensors of `model` have in the weights of a folder; none where it has no weights. Throws
+// UserError.
+std::map<std::string, DType> dtypes_in_directory(const std::string& directory,
+                                                 const ModelConfig& model);
+
 }  // namespace dstrain

@@ -14,6 +14,30 @@ int32_t largest(std::span<const float> logits) {
   return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
+// Windows, and the targets of the one that was read last.
+class KeptTargets : public Dataset {
+ public:
+  explicit KeptTargets(const TokenWindows& windows) : windows_(windows) {}
+
+  int64_t samples(Split split) const override { return windows_.samples(split); }
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override {
+    windows_.read(split, first, count, inputs);
+    for (const InputTensor& input : inputs)
+      if (input.role == InputRole::labels) {
+        const auto* labels = input.tensor.as<const int32_t>();
+        targets_.assign(labels, labels + input.tensor.elements());
+      }
+  }
+  const Vocabulary& vocabulary() const override { return windows_.vocabulary(); }
+  void check_unchanged() const override { windows_.check_unchanged(); }
+  std::span<const int32_t> targets() const { return targets_; }
+
+ private:
+  const TokenWindows& windows_;
+  mutable std::vector<int32_t> targets_;
+};
+
 // The logits of a window, and the tokens that they are to predict.
 class Predictions {
  public:
@@ -77,20 +101,16 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
                     .loss = 0,
                     .right = 0};
   std::vector<double> sums(program.losses.size());
-  std::vector<int32_t> inputs(static_cast<size_t>(length)), targets(inputs.size());
-  const InputTensor batch[] = {
-      {"ids", InputRole::token_ids, {inputs.data(), {1, length}, DType::i32}},
-      {"targets", InputRole::labels, {targets.data(), {1, length}, DType::i32}}};
+  const KeptTargets kept(windows);
   Predictions predictions(model, ids);
   std::vector<float> row(static_cast<size_t>(ids));
   for (int64_t window = 0; window < count; ++window) {
     StepState state;
-    StepContext step{.state = &state, .batch = {&windows, Split::validation, window, count}};
+    StepContext step{.state = &state, .batch = {&kept, Split::validation, window, count}};
     model.run(step);
     for (size_t l = 0; l < sums.size(); ++l)
       sums[l] += first_value<double>(model.device(), model.tensor(program.losses[l].sum));
-    windows.read(Split::validation, window, 1, batch);
-    result.right += predictions.right(targets);
+    result.right += predictions.right(kept.targets());
     if (window > 0 || !take) continue;
     for (int64_t r = 0; r < std::min(length, source.tokens()); ++r) {
       model.read_logits(r, row);

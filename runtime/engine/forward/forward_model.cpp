@@ -1,5 +1,7 @@
 #include "runtime/engine/forward/forward_model.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "runtime/comm/devices/device_comm.h"
@@ -35,9 +37,9 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
       executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {
   StateRegister weights = ModelState(plans_.validate, arenas_, mesh_, threads).weights();
   if (place.checkpoint.empty())
-    load_weights(directory_weights(place.run_dir, "--run " + place.run_dir),
-                 mapped(std::move(weights), weight_map_of(job_.model)),
-                 foreign_names_of(job_.model));
+    load_weights(
+        directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir)),
+        mapped(std::move(weights), weight_map_of(job_.model)), foreign_names_of(job_.model));
   else
     load_checkpoint_weights(place.checkpoint, weights);
 }

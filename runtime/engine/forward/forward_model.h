@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/comm/self_comm.h"
 #include "runtime/config/job.h"
@@ -11,9 +12,11 @@
 
 namespace dstrain {
 
-// The weights of a run: model.safetensors in its output directory, or a checkpoint.
+// The weights of a run, model.safetensors in its output directory or a checkpoint, or those of another folder.
 struct ModelPlace {
-  std::string run_dir, checkpoint;  // checkpoint empty: model.safetensors
+  std::string run_dir,
+      checkpoint = {};  // checkpoint empty: model.safetensors, or the files of an index
+  std::string_view option = "--run";  // that names the folder
 };
 
 class ForwardModel {

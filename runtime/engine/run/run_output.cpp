@@ -132,8 +132,7 @@ WeightsFormat RunOutput::weights_format() const {
   WeightsFormat format{.as_package = !ctx_.config_json.empty(),
                        .shard_bytes = job_.save.shard_bytes};
   format.dtype = [this](const std::string& tensor) {
-    const auto known = saved_dtypes_.find(tensor);
-    return known == saved_dtypes_.end() ? job_.save.dtype.value_or(job_.save.usual) : known->second;
+    return saved_dtype(tensor, saved_dtypes_, job_.save);
   };
   return format;
 }

@@ -6,77 +6,17 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <utility>
 
-#include "runtime/core/checksum.h"
 #include "runtime/core/convert_floats.h"
 #include "runtime/core/devices/host_pieces.h"
-#include "runtime/core/files/input_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
+#include "runtime/storage/checkpoint/slice_reader.h"
 #include "runtime/storage/mismatches.h"
 #include "runtime/storage/on_all_ranks.h"
 
 namespace dstrain {
 namespace {
-
-// Reads ranges of tensors from the slices that hold them, and verifies the checksum of each block.
-class SliceReader {
- public:
-  explicit SliceReader(const FoundCheckpoint& found)
-      : found_(found), files_(found.manifest.files.size()) {}
-
-  void read(const CheckpointTensor& tensor, int64_t begin, int64_t count, std::byte* to) {
-    const int64_t end = begin + count, size = size_of(tensor.dtype);
-    for (const CheckpointSlice& slice : tensor.slices) {
-      const int64_t from = std::max(begin, slice.begin);
-      const int64_t until = std::min(end, slice.begin + slice.elements);
-      if (from < until)
-        read_bytes(tensor, slice, (from - slice.begin) * size, (until - slice.begin) * size,
-                   to + (from - begin) * size);
-    }
-  }
-
- private:
-  const InputFile& file(int index) {
-    const auto i = static_cast<size_t>(index);
-    if (!files_[i])
-      files_[i] =
-          InputFile(found_.dir + "/" + found_.manifest.files[i].name, "the checkpoint file");
-    return *files_[i];
-  }
-
-  // Bytes [from, until) of the slice.
-  void read_bytes(const CheckpointTensor& tensor, const CheckpointSlice& slice, int64_t from,
-                  int64_t until, std::byte* to) {
-    const int64_t bytes = slice.elements * size_of(tensor.dtype);
-    for (int64_t block = from / kChecksumBlock; block * kChecksumBlock < until; ++block) {
-      const int64_t first = block * kChecksumBlock, last = std::min(first + kChecksumBlock, bytes);
-      if (first >= from && last <= until) {
-        read_block(tensor, slice, block, last - first, to + (first - from));
-        continue;
-      }
-      scratch_.resize(static_cast<size_t>(kChecksumBlock));
-      read_block(tensor, slice, block, last - first, scratch_.data());
-      const int64_t a = std::max(first, from), b = std::min(last, until);
-      std::memcpy(to + (a - from), scratch_.data() + (a - first), static_cast<size_t>(b - a));
-    }
-  }
-
-  void read_block(const CheckpointTensor& tensor, const CheckpointSlice& slice, int64_t block,
-                  int64_t bytes, std::byte* to) {
-    const int64_t at = slice.offset + block * kChecksumBlock;
-    const InputFile& from = file(slice.file);
-    from.read_at(to, bytes, at);
-    if (checksum_of(to, bytes) != slice.checksums[static_cast<size_t>(block)])
-      fail_user(
-          "{}: tensor {}/{} is damaged: the checksum of bytes [{}, {}) is not that of the "
-          "manifest; use another checkpoint",
-          from.path(), tensor.name, tensor.slot, at, at + bytes);
-  }
-
-  const FoundCheckpoint& found_;
-  std::vector<std::optional<InputFile>> files_;
-  std::vector<std::byte> scratch_;
-};
 
 constexpr size_t kNotThere = SIZE_MAX;  // of codec state that the checkpoint does not have
 
@@ -295,43 +235,39 @@ void add_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEn
   sum_rows(reader, tensor, entry, rows);
 }
 
+// Reads the values of an entry from the tensor that has them; `stored` is room for what is converted.
+void read_entry(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry,
+                std::vector<std::byte>& stored) {
+  int64_t begin = entry.begin;
+  if (has_copies(tensor, entry)) {
+    if (tensor.shape[0] != entry.copies) return average_copies(reader, tensor, entry);
+    begin = saved_begin(entry);
+  } else if (tensor.shape != entry.global_shape) {
+    return add_rows(reader, tensor, entry);
+  }
+  const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
+  const auto read = [&](int64_t at, std::byte* values, int64_t bytes) {
+    const int64_t from = begin + at / size, count = bytes / size;
+    if (tensor.dtype == entry.dtype) return reader.read(tensor, from, count, values);
+    stored.resize(static_cast<size_t>(count * size_of(tensor.dtype)));
+    reader.read(tensor, from, count, stored.data());
+    convert_floats({stored.data(), {count}, tensor.dtype}, {values, {count}, entry.dtype});
+  };
+  if (entry.device)
+    return for_host_pieces(*entry.device, entry.local.data, n * size, kChecksumBlock,
+                           HostAccess::write, read);
+  const int64_t piece = tensor.dtype == entry.dtype ? n * size : kChecksumBlock;
+  for (int64_t at = 0; at < n * size; at += piece)
+    read(at, entry.local.as<std::byte>() + at, std::min(piece, n * size - at));
+}
+
 // Reads the values of this rank's slices into `state`. Throws UserError if they are damaged.
 void read_values(const FoundCheckpoint& found, const std::vector<size_t>& used,
                  StateRegister& state) {
   SliceReader reader(found);
-  std::vector<std::byte> stored;  // what is converted
-  for (size_t i = 0; i < state.size(); ++i) {
-    const StateEntry& entry = state[i];
-    if (used[i] == kNotThere) continue;
-    const CheckpointTensor& tensor = found.manifest.tensors[used[i]];
-    int64_t begin = entry.begin;
-    if (has_copies(tensor, entry)) {
-      if (tensor.shape[0] != entry.copies) {
-        average_copies(reader, tensor, entry);
-        continue;
-      }
-      begin = saved_begin(entry);
-    } else if (tensor.shape != entry.global_shape) {
-      add_rows(reader, tensor, entry);
-      continue;
-    }
-    const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
-    const auto read = [&](int64_t at, std::byte* values, int64_t bytes) {
-      const int64_t from = begin + at / size, count = bytes / size;
-      if (tensor.dtype == entry.dtype) return reader.read(tensor, from, count, values);
-      stored.resize(static_cast<size_t>(count * size_of(tensor.dtype)));
-      reader.read(tensor, from, count, stored.data());
-      convert_floats({stored.data(), {count}, tensor.dtype}, {values, {count}, entry.dtype});
-    };
-    if (entry.device) {
-      for_host_pieces(*entry.device, entry.local.data, n * size, kChecksumBlock, HostAccess::write,
-                      read);
-      continue;
-    }
-    const int64_t piece = tensor.dtype == entry.dtype ? n * size : kChecksumBlock;
-    for (int64_t at = 0; at < n * size; at += piece)
-      read(at, entry.local.as<std::byte>() + at, std::min(piece, n * size - at));
-  }
+  std::vector<std::byte> stored;
+  for (size_t i = 0; i < state.size(); ++i)
+    if (used[i] != kNotThere) read_entry(reader, found.manifest.tensors[used[i]], state[i], stored);
 }
 
 // Reads the values on all ranks; collective. Returns a description of the damage on every rank if the checkpoint
@@ -392,6 +328,34 @@ void load_checkpoint_weights(const std::string& dir, StateRegister& weights) {
   const std::vector<size_t> used = match(found.manifest, weights, mismatches);
   fail_mismatch(found.dir, mismatches);
   read_values(found, used, weights);
+}
+
+struct CheckpointWeights::Content {
+  explicit Content(const std::string& dir) : found(locate_checkpoint(dir)), reader(found) {}
+
+  FoundCheckpoint found;
+  SliceReader reader;
+  StateRegister weights;
+  std::vector<size_t> used;  // the manifest's tensor of each weight
+  std::vector<std::byte> stored;
+};
+
+CheckpointWeights::CheckpointWeights(const std::string& dir, StateRegister weights)
+    : content_(std::make_unique<Content>(dir)) {
+  std::vector<std::string> mismatches;
+  content_->used = match(content_->found.manifest, weights, mismatches);
+  fail_mismatch(content_->found.dir, mismatches);
+  content_->weights = std::move(weights);
+}
+
+CheckpointWeights::~CheckpointWeights() = default;
+
+void CheckpointWeights::read(size_t weight, int64_t begin, int64_t count, float* to) {
+  Content& c = *content_;
+  StateEntry piece = c.weights[weight];
+  piece.begin = begin;
+  piece.local = {to, {count}, DType::f32};
+  read_entry(c.reader, c.found.manifest.tensors[c.used[weight]], piece, c.stored);
 }
 
 }  // namespace dstrain

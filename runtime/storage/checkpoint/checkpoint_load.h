@@ -1,7 +1,9 @@
 // Loading a checkpoint into the state register, with any number of ranks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "runtime/comm/communicator.h"
@@ -24,5 +26,21 @@ CheckpointInfo load_checkpoint(const std::string& dir, StateRegister& state, Com
 // Fills the local tensors of `weights` from the masters of the checkpoint in the directory `dir`, or from the mean of
 // those of several groups of ranks. Throws UserError if one is missing, of another shape or damaged.
 void load_checkpoint_weights(const std::string& dir, StateRegister& weights);
+
+// The same masters, read a piece at a time.
+class CheckpointWeights {
+ public:
+  // `weights`: f32, without local tensors. Throws UserError if one is missing, or of another shape.
+  CheckpointWeights(const std::string& dir, StateRegister weights);
+  ~CheckpointWeights();
+
+  // Reads elements [begin, begin + count) of a weight to `to`; `weight`: its index in the register. Throws UserError if
+  // they are damaged.
+  void read(size_t weight, int64_t begin, int64_t count, float* to);
+
+ private:
+  struct Content;
+  std::unique_ptr<Content> content_;
+};
 
 }  // namespace dstrain

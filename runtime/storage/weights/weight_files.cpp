@@ -104,8 +104,8 @@ std::string directory_weights(const std::string& directory, std::string_view opt
           "it: load the model with transformers and save_pretrained() it to a new folder, which "
           "writes model.safetensors",
           option, name);
-  fail_user("{}: there is no {} in {}; --init_weights random starts from fresh weights", option,
-            kWeightsName, directory);
+  fail_user("{}: there is no {} in {}; a run with --init_weights random starts from fresh weights",
+            option, kWeightsName, directory);
 }
 
 std::vector<std::string> files_of_weights(const std::string& path) {

@@ -28,11 +28,11 @@ std::vector<int64_t> dims_in_file(const Shape& shape) {
   return {shape.dims.begin(), shape.dims.begin() + shape.rank};
 }
 
-// Returns whether a file is one of several of weights: model-00001-of-00003.safetensors.
-bool is_shard(const std::string& name) {
-  constexpr std::string_view pattern = "model-#####-of-#####.safetensors";
-  return std::ranges::equal(
-      name, pattern, [](char c, char p) { return p == '#' ? c >= '0' && c <= '9' : c == p; });
+constexpr std::string_view kSafetensors = ".safetensors";
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
 }
 
 }  // namespace
@@ -126,16 +126,45 @@ void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& va
   slot.written += count;
 }
 
-void WeightsWriter::finish() {
+void WeightsWriter::complete() {
   for (const auto& [name, slot] : slots_)
     check(slot.written == slot.elements, "{} of {} elements of {} were written to {}", slot.written,
           slot.elements, name, path_);
-  for (const std::unique_ptr<NewFile>& file : files_) file->commit();
-  if (files_.size() > 1) write_index();
-  remove_others();
+  for (const std::unique_ptr<NewFile>& file : files_) file->complete();
+  if (files_.size() == 1 || index_) return;
+  index_ = std::make_unique<NewFile>(beside(kIndexName));
+  const std::string text = index_text();
+  index_->write_at(text.data(), static_cast<int64_t>(text.size()), 0);
+  index_->complete();
 }
 
-void WeightsWriter::write_index() const {
+void WeightsWriter::finish() {
+  complete();
+  const std::vector<std::string> earlier = earlier_files();
+  // Readers take one file, or else the index. An index must never list files of which some are replaced already.
+  const auto is_replaced = [this](const std::string& name) {
+    return std::ranges::find(names_, name) != names_.end();
+  };
+  std::error_code error;
+  if (index_ && std::ranges::any_of(earlier, is_replaced)) {
+    fs::remove(beside(kIndexName), error);
+    if (error) fail_run("cannot remove {}: {}", beside(kIndexName), error.message());
+    sync_directory(folder_of(path_));
+  }
+  for (const std::unique_ptr<NewFile>& file : files_) file->commit();
+  if (index_)
+    index_->commit();
+  else
+    fs::remove(beside(kIndexName), error);
+  for (const std::string& name : earlier)
+    if (!is_replaced(name)) fs::remove(beside(name), error);
+}
+
+std::string WeightsWriter::beside(std::string_view name) const {
+  return (fs::path(path_).parent_path() / name).string();
+}
+
+std::string WeightsWriter::index_text() const {
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   std::vector<size_t> order(places_.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -149,23 +178,19 @@ void WeightsWriter::write_index() const {
   }
   const nlohmann::ordered_json index{
       {"metadata", {{"total_parameters", elements}, {"total_size", bytes}}}, {"weight_map", map}};
-  write_file((fs::path(path_).parent_path() / kIndexName).string(), index.dump(2) + "\n");
+  return index.dump(2) + "\n";
 }
 
-// Readers take one file, or else the index: those of earlier weights must not be found.
-void WeightsWriter::remove_others() const {
-  const fs::path folder = fs::path(path_).parent_path();
-  std::vector<fs::path> others;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, error)) {
-    const std::string name = entry.path().filename().string();
-    const bool of_weights = name == fs::path(path_).filename() || is_shard(name) ||
-                            (name == kIndexName && files_.size() == 1);
-    if (of_weights && std::ranges::find(names_, name) == names_.end())
-      others.push_back(entry.path());
+std::vector<std::string> WeightsWriter::earlier_files() const {
+  std::vector<std::string> names{fs::path(path_).filename().string()};
+  std::error_code none;
+  if (!fs::exists(beside(kIndexName), none)) return names;
+  try {
+    for (const std::string& file : files_of_weights(beside(kIndexName)))
+      if (file.ends_with(kSafetensors)) names.push_back(fs::path(file).filename().string());
+  } catch (const UserError&) {  // no index that a reader could take
   }
-  for (const fs::path& other : others) fs::remove(other, error);
+  return names;
 }
 
 }  // namespace dstrain

@@ -34,8 +34,11 @@ class WeightsWriter {
   // Writes elements [begin, begin + values.elements()) of the weight `name`; `values` is f32. Throws RunError.
   void write(std::string_view name, int64_t begin, const Tensor& values);
 
-  // Completes the files, and removes those of earlier weights in the same folder. The caller must have written every
-  // element. Without finish() no file remains.
+  // Makes the files durable under temporary names, so that finish() does little more than to rename them. The caller must
+  // have written every element. Throws RunError.
+  void complete();
+  // Puts the files in place of earlier ones in the same folder, which it removes: those that an index there lists, too. A
+  // crash leaves the earlier weights, these, or none that can be read, but no mix of both. Without finish() no file remains.
   void finish();
 
  private:
@@ -51,13 +54,16 @@ class WeightsWriter {
   };
   void divide(const WeightsFormat& format);
   void begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted);
-  void write_index() const;
-  void remove_others() const;
+  std::string index_text() const;
+  std::string beside(std::string_view name) const;
+  // Returns the names of the files of earlier weights in the folder that readers would take.
+  std::vector<std::string> earlier_files() const;
 
   std::string path_;
   WeightLayout layout_;
   std::vector<Place> places_;  // as layout_.tensors()
   std::vector<std::unique_ptr<NewFile>> files_;
+  std::unique_ptr<NewFile> index_;                  // of several files, once they are complete
   std::vector<std::string> names_;                  // of files_, without the folder
   std::map<std::string, Slot, std::less<>> slots_;  // of every weight
   std::vector<float> together_;    // a run of elements that are apart in the weight

@@ -111,6 +111,36 @@ TEST_CASE("a --set value may hold blanks, commas, dashes and equal signs") {
   CHECK(a.request.sets == std::vector<std::string>{"a=[1, 2]", "b=-x=y"});
 }
 
+TEST_CASE("export takes a run and a format") {
+  const auto a = std::get<ExportArguments>(
+      parse("export runs/a --format hf --output e --dtype bfloat16 --overwrite"));
+  CHECK(a.run == "runs/a");
+  CHECK(a.hugging_face);
+  CHECK(a.output == "e");
+  CHECK(a.dtype == DType::bf16);
+  CHECK(a.overwrite);
+  const auto b = std::get<ExportArguments>(parse("export --format safetensors r"));
+  CHECK_FALSE(b.hugging_face);
+  CHECK_FALSE(b.dtype.has_value());
+  CHECK(error_of("export --format hf") == "dstrain export needs RUN (see dstrain export --help)");
+  CHECK(error_of("export r").starts_with("dstrain export needs --format hf|safetensors"));
+  CHECK(error_of("export r --format onnx") == "--format: expected hf or safetensors, got 'onnx'");
+  CHECK(error_of("export r --format hf --dtype int8") ==
+        "--dtype: expected fp32, bf16 or fp16, got 'int8'");
+  CHECK(error_of("export r s --format hf") == "dstrain export takes one RUN, got 'r' and 's'");
+}
+
+TEST_CASE("eval measures a run or a folder") {
+  const auto a = std::get<EvalArguments>(parse("eval --model m --data d --seq_len 9"));
+  CHECK(a.model == "m");
+  CHECK(a.seq_len == 9);
+  CHECK(error_of("eval --data d").starts_with("dstrain eval needs --run DIR or --model DIR"));
+  CHECK(error_of("eval --run r --model m --data d") ==
+        "dstrain eval takes one of --run DIR and --model DIR");
+  CHECK(error_of("eval --run r --data d --seq_len 0") ==
+        "--seq_len: expected an integer from 1 up, got '0'");
+}
+
 TEST_CASE("plan and check") {
   const auto plan = std::get<PlanArguments>(
       parse("plan --config c.json --num_gpus 8 --rank 3 --json --set dstrain.model.vocab_size=65"));
@@ -268,14 +298,10 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
-       "generate, eval, tokenize, models, hosts, doctor, bench-io or help)"},
+       "generate, eval, export, tokenize, models, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, tokenize, "
-       "models, "
-       "hosts, "
-       "doctor, "
-       "bench-io "
-       "or help)"},
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, export, "
+       "tokenize, models, hosts, doctor, bench-io or help)"},
       {"tokenize --data a --output b",
        "dstrain tokenize needs --model DIR (see dstrain tokenize --help)"},
       {"tokenize --model m --output b",
@@ -328,12 +354,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, tokenize, "
-       "models, "
-       "hosts, "
-       "doctor, "
-       "bench-io "
-       "or help)"},
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, export, "
+       "tokenize, models, hosts, doctor, bench-io or help)"},
       {"generate --run r --tokens 1 --prompt_ids 1,,2",
        "--prompt_ids: expected token ids separated by commas (1,2,3), got ''"},
       {"generate --run r --tokens 1 --prompt_ids 1,-2",

@@ -277,6 +277,9 @@ TEST_CASE("eval tokenizes a text with the run's tokenizer, and so knows its byte
   const double bits = double(of_text["loss"]) * double(of_text["tokens"]) / std::log(2) /
                       static_cast<double>(bytes);
   CHECK(std::abs(double(of_text["bits_per_byte"]) - bits) < 1e-12);
+  CHECK(json::parse(folder.said(
+            std::string(kProgram) + " eval --json --model out --seq_len 8 --data some.txt", 0,
+            " 2>err")) == of_text);
   folder.write("lines.jsonl", json_line(text) + json_line("lazy"));
   CHECK(folder.evaluated("lines.jsonl")["bytes"] == std::ssize(text) + 4);
   const std::string eval = std::string(kProgram) + " eval --run out --data ";
@@ -284,7 +287,7 @@ TEST_CASE("eval tokenizes a text with the run's tokenizer, and so knows its byte
   CHECK(has(only_error(folder.said(eval + "a.csv", 1)), "is a table in CSV"));
   fs::remove(folder.root / "out/tokenizer.json");
   CHECK(has(only_error(folder.said(eval + "some.txt", 1)),
-            "holds text, and the run was trained on token ids"));
+            "holds text, and the model was trained on token ids"));
 }
 
 TEST_CASE("generate takes and writes text where the run has a tokenizer, and ids elsewhere") {

@@ -131,6 +131,41 @@ TEST_CASE("eval takes a checkpoint, refuses what it cannot measure, and exits as
             "--logits tmp is a directory"));
 }
 
+TEST_CASE("eval measures a folder of transformers' files without a run, in windows of any length") {
+  const RunFolder folder;
+  write_tokens(folder, "ids.bin", 0, 120);
+  folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
+    "n_positions": 8, "vocab_size": 300})");
+  said(folder, "--config c.json --device cpu --model gpt2.json --output g" +
+                   (kTokens + std::string("ids.bin")));
+  const json run = eval(folder, "--run g --data ids.bin");
+  CHECK(run["tokens"] == 119);
+  CHECK(eval(folder, "--model g --data ids.bin") == run);
+  CHECK(eval(folder, "--model g/ --data ids.bin --seq_len 8") == run);
+  const json shorter = eval(folder, "--model g --data ids.bin --seq_len 3 --logits l.safetensors");
+  CHECK(shorter["loss"] != run["loss"]);
+  CHECK(shorter == eval(folder, "--run g --data ids.bin --seq_len 3"));
+  CHECK(has(folder.read("l.safetensors"), "[3,300]"));
+
+  const auto error = [&folder](const std::string& words) {
+    return only_error(said(folder, "eval --data ids.bin --model " + words, 1));
+  };
+  CHECK(has(error("g --seq_len 9"), "--seq_len 9 is more than dstrain.model.n_positions 8"));
+  CHECK(has(error("nowhere"), "--model nowhere: expected the folder of a model"));
+  CHECK(has(error("gptlite"), "--model gptlite: expected the folder of a model"));
+  CHECK(has(error("g --run g"), "takes one of --run DIR and --model DIR"));
+  CHECK(has(only_error(said(folder, "eval --data text.txt --model g", 1)),
+            "holds text, and the model was trained on token ids"));
+  REQUIRE(folder.train("").wait() == 0);
+  CHECK(has(error("out"), "--run out takes it"));
+  std::filesystem::create_directory(folder.root / "m");
+  folder.write("m/config.json", R"({"model_type": "gpt2", "n_positionz": 8})");
+  folder.write("m/pytorch_model.bin", "");
+  CHECK(has(error("m"), "n_positionz"));
+  folder.write("m/config.json", folder.read("g/config.json"));
+  CHECK(has(error("m"), "is a pickle"));
+}
+
 TEST_CASE("short samples train on 1, 2 and 4 ranks with the same losses, and are a checkpoint's") {
   const RunFolder folder;
   const std::string options = "--save_interval 2 --set dstrain.data.seq_len=5";

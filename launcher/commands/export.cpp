@@ -1,0 +1,127 @@
+// dstrain export: writes the weights of a run in other programs' files. The model is never in memory.
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "launcher/commands/commands.h"
+#include "launcher/export/export_plan.h"
+#include "launcher/process/failure.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/read/model_source.h"
+#include "runtime/core/error.h"
+#include "runtime/core/text.h"
+#include "runtime/engine/files/model_directory.h"
+#include "runtime/storage/atomic_file.h"
+#include "runtime/storage/checkpoint/checkpoint_load.h"
+#include "runtime/storage/free_space.h"
+#include "runtime/storage/weight_layout.h"
+#include "runtime/storage/weights/copy_weights.h"
+#include "runtime/storage/weights/weight_files.h"
+#include "runtime/storage/weights/weights_reader.h"
+
+namespace dstrain {
+namespace {
+
+// The weights that a run has left, in its files or in a checkpoint.
+class RunWeights {
+ public:
+  explicit RunWeights(const ExportPlan& plan) {
+    const ModelPlace& place = plan.run.place;
+    const ModelConfig& model = plan.run.job.model;
+    if (place.checkpoint.empty())
+      files_.emplace(
+          directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir)),
+          plan.own, foreign_names_of(model));
+    else
+      checkpoint_.emplace(place.checkpoint, plan.own);
+  }
+
+  void read(size_t weight, int64_t begin, int64_t count, float* to) {
+    if (files_)
+      files_->read(weight, begin, count, to);
+    else
+      checkpoint_->read(weight, begin, count, to);
+  }
+
+ private:
+  std::optional<WeightsReader> files_;
+  std::optional<CheckpointWeights> checkpoint_;
+};
+
+// Throws UserError if fp16 would make a number infinite.
+void check_fp16_range(const float* values, int64_t count, const std::string& name) {
+  constexpr float kBeyond = 65520;  // rounds to infinity
+  for (int64_t i = 0; i < count; ++i)
+    if (std::abs(values[i]) >= kBeyond && std::isfinite(values[i]))
+      fail_user("--dtype fp16: {} has the value {}, and fp16 ends at 65504: use bf16 or fp32", name,
+                values[i]);
+}
+
+// Makes a folder, and removes it again if it stays empty.
+class NewFolder {
+ public:
+  explicit NewFolder(std::string path) : path_(std::move(path)) {
+    std::error_code none;
+    fresh_ = !std::filesystem::exists(path_, none);
+    make_directory(path_);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code none;
+    if (fresh_) std::filesystem::remove(path_, none);
+  }
+
+ private:
+  std::string path_;
+  bool fresh_ = false;
+};
+
+struct FileSizes {
+  int64_t tensors = 0, bytes = 0;
+};
+
+FileSizes sizes_of(const ExportPlan& plan) {
+  FileSizes sizes;
+  const WeightLayout layout(plan.written);
+  for (const FileTensor& tensor : layout.tensors()) {
+    const DType dtype = plan.format.dtype ? plan.format.dtype(tensor.name) : DType::f32;
+    sizes.bytes += tensor.shape.elements() * size_of(dtype);
+    ++sizes.tensors;
+  }
+  return sizes;
+}
+
+// Writes everything under temporary names, and then puts it in place, the weights last: a folder with weights is whole.
+void write_all(const ExportPlan& plan, const ReadWeight& read) {
+  WeightsWriter writer(fmt::format("{}/{}", plan.output, kWeightsName), plan.written, plan.format);
+  copy_weights(plan.own, read, writer);
+  writer.complete();
+  if (plan.copies_files) copy_model_files(plan.run.place.run_dir, plan.output);
+  if (!plan.config_json.empty())
+    write_file(fmt::format("{}/{}", plan.output, kConfigJson), plan.config_json);
+  writer.finish();
+}
+
+}  // namespace
+
+int run_export(const ExportArguments& arguments, const ModelRegistry& models) {
+  const ExportPlan plan = plan_export(arguments, models);
+  RunWeights weights(plan);
+  const NewFolder folder(plan.output);
+  const FileSizes sizes = sizes_of(plan);
+  const std::string lack =
+      lack_of_space("the export", sizes.bytes, free_bytes(plan.output), plan.output);
+  if (!lack.empty())
+    fail_user("{}: make room there, or name another directory with --output", lack);
+  write_all(plan, [&](size_t weight, int64_t begin, int64_t count, float* to) {
+    weights.read(weight, begin, count, to);
+    if (arguments.dtype == DType::f16) check_fp16_range(to, count, plan.own[weight].name);
+  });
+  print_result(fmt::format("{}: {} tensors, {}\n", plan.output, sizes.tensors,
+                           bytes_text(static_cast<double>(sizes.bytes))));
+  return 0;
+}
+
+}  // namespace dstrain

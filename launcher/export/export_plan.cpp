@@ -1,0 +1,162 @@
+#include "launcher/export/export_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "launcher/input/name_patterns.h"
+#include "runtime/config/model/config_json.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/read/model_source.h"
+#include "runtime/config/text.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+#include "runtime/core/log/log.h"
+#include "runtime/engine/files/model_directory.h"
+#include "runtime/storage/checkpoint/checkpoint_places.h"
+#include "runtime/storage/weight_layout.h"
+#include "runtime/storage/weights/weight_files.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kLargestDescription = int64_t{64} << 20;
+
+using Dtypes = std::map<std::string, DType>;
+
+bool is_there(const fs::path& path) {
+  std::error_code none;
+  return fs::exists(path, none);
+}
+
+bool is_same(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
+
+// Returns the folder that is written where --output names none.
+std::string usual_output(const ModelPlace& place, bool hugging_face) {
+  std::string name = hugging_face ? "hf" : "safetensors";
+  if (!place.checkpoint.empty()) name += "_" + last_name(place.checkpoint);
+  return (fs::path(place.run_dir) / "export" / name).string();
+}
+
+// Throws UserError if the export would replace files of something else.
+void check_folder(const std::string& output, const WrittenRun& run, bool overwrite) {
+  std::error_code none;
+  if (is_there(output) && !fs::is_directory(output, none))
+    fail_user("--output {}: expected a folder, and a file has its name", printable(output));
+  if (!is_there(output) && output.ends_with(".safetensors"))
+    fail_user("--output {}: expected a folder, in which the file is {}", printable(output),
+              kWeightsName);
+  for (const std::string& source :
+       {run.place.run_dir, run.place.checkpoint, run.job.model_directory})
+    if (!source.empty() && is_same(output, source))
+      fail_user(
+          "--output {}: what is exported comes from this folder, whose files it would replace: "
+          "name another one",
+          printable(output));
+  for (const std::string_view name : {std::string_view("resolved_config.json"), kManifestName})
+    if (is_there(fs::path(output) / name))
+      fail_user("--output {}: the folder is that of a run or of a checkpoint: name another one",
+                printable(output));
+  constexpr std::array<std::string_view, 4> models{kWeightsName, kIndexName, kConfigJson,
+                                                   "pytorch_model.bin"};
+  for (const std::string_view name : models)
+    if (!overwrite && is_there(fs::path(output) / name))
+      fail_user(
+          "--output {}: the folder has a model already ({}): --overwrite replaces it, or name "
+          "another folder",
+          printable(output), name);
+}
+
+// Returns the dtypes of tensors that a run on one of transformers' models keeps: those of the weights that it has written,
+// or that it will write as the model's folder has them.
+Dtypes kept_dtypes(const WrittenRun& run) {
+  const Job& job = run.job;
+  if (job.save.dtype) return {};
+  Dtypes kept = dtypes_in_directory(run.place.run_dir, job.model);
+  if (kept.empty() && !job.model_directory.empty())
+    kept = dtypes_in_directory(job.model_directory, job.model);
+  return kept;
+}
+
+// Tells that fp32 is asked of weights that the run has rounded.
+void warn_of_rounded(const ExportPlan& plan) {
+  const ModelPlace& place = plan.run.place;
+  if (!place.checkpoint.empty()) return;
+  const Dtypes dtypes = dtypes_in_directory(place.run_dir, plan.run.job.model);
+  if (std::ranges::all_of(dtypes, [](const auto& d) { return d.second == DType::f32; })) return;
+  log::warn(
+      "the weights in {0} are rounded to 16 bits, and so are those in fp32: the run's checkpoints "
+      "have the masters (dstrain export {0}/checkpoints/step_N)",
+      place.run_dir);
+}
+
+void plan_safetensors(ExportPlan& plan) {
+  plan.format = {.as_package = plan.run.job.model.family().hugging_face.has_value(),
+                 .shard_bytes = std::numeric_limits<int64_t>::max()};
+}
+
+// The folder of a run on one of transformers' models.
+void plan_own_family(ExportPlan& plan, std::optional<DType> dtype) {
+  const std::string file = fmt::format("{}/{}", plan.run.place.run_dir, kConfigJson);
+  plan.config_json = read_input_file(file, "the model's configuration", kLargestDescription);
+  if (dtype) plan.config_json = with_dtype_of_files(plan.config_json, *dtype, file);
+  plan.copies_files = true;
+  if (!dtype)
+    plan.format.dtype = [kept = kept_dtypes(plan.run), save = plan.run.job.save](
+                            const std::string& tensor) { return saved_dtype(tensor, kept, save); };
+}
+
+// The folder of a model of transformers' that computes the same.
+void plan_other_family(ExportPlan& plan, std::optional<DType> dtype) {
+  const ModelConfig& model = plan.run.job.model;
+  const ModelFamily& family = model.family();
+  const std::string advice = "--format safetensors writes its weights by their own names";
+  if (!family.as_transformers)
+    fail_user("--format hf: transformers have no model that computes what a {} does: {}",
+              family.title, advice);
+  auto other = family.as_transformers(model);
+  if (const auto* problem = std::get_if<KeyProblem>(&other))
+    fail_user("--format hf: {}: {}; {}", problem->keys.front(), problem->message, advice);
+  const auto& [theirs, weights, unset] = std::get<TransformersModel>(other);
+  const SaveConfig& save = plan.run.job.save;
+  const DType in_files = dtype.value_or(save.dtype.value_or(save.usual));
+  plan.config_json = config_json_of(theirs, in_files, unset);
+  plan.written = mapped(plan.own, weights);
+  plan.format.dtype = [in_files](const std::string&) { return in_files; };
+}
+
+}  // namespace
+
+ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& models) {
+  ExportPlan plan{.run = read_run(arguments.run, "dstrain export", models)};
+  const Job& job = plan.run.job;
+  plan.output = arguments.output.empty() ? usual_output(plan.run.place, arguments.hugging_face)
+                                         : arguments.output;
+  check_folder(plan.output, plan.run, arguments.overwrite);
+  plan.own = plan.written = weights_of(job.model);
+  plan.format = {.as_package = true, .shard_bytes = job.save.shard_bytes};
+  if (!arguments.hugging_face)
+    plan_safetensors(plan);
+  else if (job.model.family().hugging_face)
+    plan_own_family(plan, arguments.dtype);
+  else
+    plan_other_family(plan, arguments.dtype);
+  if (arguments.dtype)
+    plan.format.dtype = [dtype = *arguments.dtype](const std::string&) { return dtype; };
+  if (arguments.dtype ? *arguments.dtype == DType::f32 : !arguments.hugging_face)
+    warn_of_rounded(plan);
+  return plan;
+}
+
+}  // namespace dstrain

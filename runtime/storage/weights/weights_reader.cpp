@@ -1,0 +1,127 @@
+#include "runtime/storage/weights/weights_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+
+#include "runtime/core/convert_floats.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+#include "runtime/storage/mismatches.h"
+
+namespace dstrain {
+namespace {
+
+constexpr int64_t kWidenedAtOnce = 1 << 18;      // elements
+constexpr int64_t kTogether = int64_t{1} << 18;  // elements
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
+}
+
+bool loadable(std::string_view type) {
+  return type == "F32" || type == "F16" || type == "BF16";
+}
+
+// Throws UserError unless the files have the tensors that are wanted, and no other ones.
+void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want) {
+  std::vector<std::string> mismatches;
+  std::unordered_set<std::string_view> known;
+  for (const FileTensor& wanted : want) {
+    known.insert(wanted.name);
+    const std::optional<WeightFiles::Found> found = files.find(wanted.name);
+    if (!found)
+      mismatches.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
+    else if (const SafetensorsTensor& t = *found->tensor; t.shape != dims_of(wanted.shape))
+      mismatches.push_back(fmt::format("{} has shape ({}), expected {}", wanted.name,
+                                       fmt::join(t.shape, ", "), to_string(wanted.shape)));
+    else if (!loadable(t.type.name))
+      mismatches.push_back(
+          fmt::format("{} is {}, expected F32, F16 or BF16", wanted.name, t.type.name));
+  }
+  files.for_each([&](const SafetensorsTensor& t, const std::string& name) {
+    if (!known.contains(t.name) && !known.contains(name))
+      mismatches.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
+                                       fmt::join(t.shape, ", ")));
+  });
+  if (mismatches.empty()) return;
+  fail_user(
+      "the weights in {} do not fit the model (mismatches: {}); give a file of the same model, or "
+      "change the model section:\n  {}",
+      files.path(), mismatches.size(), listed(mismatches));
+}
+
+// Reads 16-bit elements from byte `at` and converts them to f32 in `to`.
+void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, int64_t count,
+                  std::vector<uint16_t>& scratch) {
+  scratch.resize(static_cast<size_t>(kWidenedAtOnce));
+  for (int64_t done = 0; done < count; done += kWidenedAtOnce) {
+    const int64_t n = std::min(kWidenedAtOnce, count - done);
+    file.read_at(scratch.data(), 2 * n, at + 2 * done);
+    for (int64_t i = 0; i < n; ++i) {
+      const uint16_t bits = scratch[static_cast<size_t>(i)];
+      to[done + i] = is_bf16 ? to_float(bf16{bits}) : to_float(f16{bits});
+    }
+  }
+}
+
+}  // namespace
+
+WeightsReader::WeightsReader(const std::string& path, const StateRegister& weights,
+                             const ForeignNames& names)
+    : files_(path, names), layout_(weights) {
+  check_tensors(files_, layout_.tensors());
+  for (const FileTensor& tensor : layout_.tensors()) tensors_.push_back(*files_.find(tensor.name));
+}
+
+void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to) {
+  const std::vector<FileRun> runs = layout_.runs(weight, begin, count);
+  for (size_t i = 0; i < runs.size();) {
+    const FileRun& run = runs[i];
+    if (run.stride == 1) {
+      read_elements(run.tensor, run.at, run.count, to + (run.begin - begin));
+      ++i;
+      continue;
+    }
+    // Columns of the weight that follow each other in the file are read together.
+    size_t end = i;
+    int64_t elements = 0;
+    while (end < runs.size() && runs[end].tensor == run.tensor && runs[end].stride == run.stride &&
+           runs[end].at == run.at + elements && (end == i || elements < kTogether))
+      elements += runs[end++].count;
+    together_.resize(static_cast<size_t>(elements));
+    read_elements(run.tensor, run.at, elements, together_.data());
+    scatter({runs.data() + i, end - i}, to - begin);
+    i = end;
+  }
+}
+
+// Writes together_, which has the elements of `columns` one after the other, to their places in the weight. It works
+// through all columns for a few rows at a time, so that it writes whole cache lines.
+void WeightsReader::scatter(std::span<const FileRun> columns, float* weight) const {
+  constexpr int64_t kRows = 16;
+  int64_t most = 0;
+  for (const FileRun& run : columns) most = std::max(most, run.count);
+  for (int64_t first = 0; first < most; first += kRows) {
+    const float* from = together_.data();
+    for (const FileRun& run : columns) {
+      const int64_t last = std::min(first + kRows, run.count);
+      for (int64_t i = first; i < last; ++i) weight[run.begin + i * run.stride] = from[i];
+      from += run.count;
+    }
+  }
+}
+
+void WeightsReader::read_elements(size_t tensor, int64_t first, int64_t count, float* to) {
+  const auto& [file, t] = tensors_[tensor];
+  const int64_t at = t->begin + first * t->type.bytes;
+  if (t->type.bytes == 4)
+    file->read_at(to, 4 * count, at);
+  else
+    read_widened(*file, t->type.name == "BF16", at, to, count, scratch_);
+}
+
+}  // namespace dstrain
