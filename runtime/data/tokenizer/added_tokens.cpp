@@ -16,7 +16,7 @@ size_t begin_of_last(std::string_view text, size_t end) {
   return at;
 }
 
-bool has_class(std::string_view text, size_t at, unicode::Class wanted) {
+bool has_class(std::string_view text, size_t at, uint8_t wanted) {
   const auto* p = reinterpret_cast<const unsigned char*>(text.data()) + at;
   return (unicode::classes()[utf8::decode_valid(p).code] & wanted) != 0;
 }

@@ -27,7 +27,7 @@ BytePairs pairs_of(const TokenizerModel& model) {
   if (model.ignore_merges)
     for (const auto& [token, id] : model.vocabulary)
       if (const auto bytes = bytes_of_letters(token)) whole.emplace(*bytes, id);
-  return BytePairs(byte_ids_of(model), model.merges, std::move(whole));
+  return BytePairs(byte_ids_of(model), model.merges, whole);
 }
 
 // Returns the character that ends at `end` (above 0) of any bytes; bytes 0: there is none.

@@ -19,14 +19,14 @@ void erase_at(std::vector<uint32_t>& values, size_t at) {
 
 BytePairs::BytePairs(const std::array<uint32_t, 256>& byte_ids,
                      const std::vector<TokenMerge>& merges,
-                     std::unordered_map<std::string, uint32_t> whole)
+                     const std::unordered_map<std::string, uint32_t>& whole)
     : byte_ids_(byte_ids), pairs_(merges.size()) {
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const TokenMerge& m = merges[rank];
     pairs_.put(m.left, m.right, {static_cast<uint32_t>(rank), m.merged});
   }
   whole_.reserve(whole.size());
-  for (auto& [bytes, id] : whole) whole_.emplace(bytes, id);
+  for (const auto& [bytes, id] : whole) whole_.emplace(bytes, id);
 }
 
 void BytePairs::encode(std::string_view piece, MergeScratch& scratch,
@@ -45,7 +45,7 @@ void BytePairs::encode(std::string_view piece, MergeScratch& scratch,
 }
 
 void BytePairs::merge_few(MergeScratch& scratch) const {
-  auto& [ids, ranks, merged] = scratch;
+  std::vector<uint32_t>&ids = scratch.ids, &ranks = scratch.ranks, &merged = scratch.merged;
   if (ids.size() < 2) return;
   ranks.resize(ids.size() - 1);
   merged.resize(ids.size() - 1);
@@ -68,7 +68,7 @@ void BytePairs::merge_few(MergeScratch& scratch) const {
 }
 
 void BytePairs::merge_many(MergeScratch& scratch) const {
-  auto& [ids, ranks, merged] = scratch;
+  std::vector<uint32_t>&ids = scratch.ids, &ranks = scratch.ranks, &merged = scratch.merged;
   const size_t count = ids.size();
   // Symbols in a list; `ranks` and `merged`: of a symbol with the next one. A symbol that was merged away has kNoRank.
   std::vector<size_t> before(count), behind(count);

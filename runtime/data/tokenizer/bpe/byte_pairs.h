@@ -32,7 +32,7 @@ class BytePairs {
   // `byte_ids`: the token of each byte; a byte of kNoToken is left out of the result, as the tokenizers library does.
   // `whole`: tokens that a piece of these bytes is without any merge; empty unless the tokenizer ignores merges.
   BytePairs(const std::array<uint32_t, 256>& byte_ids, const std::vector<TokenMerge>& merges,
-            std::unordered_map<std::string, uint32_t> whole);
+            const std::unordered_map<std::string, uint32_t>& whole);
 
   // Appends the ids of `piece`.
   void encode(std::string_view piece, MergeScratch& scratch, std::vector<uint32_t>& ids) const;
