@@ -109,6 +109,7 @@ void apply_model(Merged& merged, const std::string& name, std::string_view optio
   merged.names.model_file = std::move(source.file);
   merged.model_text = std::move(source.text);
   merged.model_directory = std::move(source.directory);
+  merged.model_has_namesake = source.has_namesake;
 }
 
 // Returns the family that a section in config.json's form has; null: none, or it has another form.

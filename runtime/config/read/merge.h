@@ -38,6 +38,7 @@ struct Merged {
   // The text of the file that has the section dstrain.model, and the folder of transformers' files that it is in; empty:
   // there is none.
   std::string model_text, model_directory;
+  bool model_has_namesake = false;  // as ModelSource's
   std::string
       model_error;  // why there is no model that the file names by a text; empty: there is one, or none is named
 };

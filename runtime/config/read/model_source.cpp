@@ -54,6 +54,7 @@ ModelSource read_directory(const std::string& name, std::string_view option) {
 
 ModelSource read_model(const std::string& name, std::string_view option, SourcePlace place,
                        const ModelRegistry& models) {
+  std::error_code none;
   if (models.find(name)) {
     ModelSource source;
     source.section.kind = Node::Kind::object;
@@ -63,9 +64,9 @@ ModelSource read_model(const std::string& name, std::string_view option, SourceP
     type.text = name;
     type.place = place;
     put(source.section, "type", std::move(type));
+    source.has_namesake = fs::exists(fs::path(name) / kConfigJson, none);
     return source;
   }
-  std::error_code none;
   if (fs::is_directory(name, none)) return read_directory(name, option);
   if (name.size() < 5 || !name.ends_with(".json"))
     fail_user(

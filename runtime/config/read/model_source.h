@@ -19,6 +19,8 @@ struct ModelSource {
   std::string text = {};  // of the file
   std::string directory =
       {};  // the folder of transformers' files, without a slash at its end; empty: none
+  bool has_namesake =
+      false;  // the name is a type's, and there is a folder of transformers' files with this name
 };
 
 // Reads the model that `name` names. `option` begins messages ("--model "), `place` is where the name was written. Throws

@@ -9,6 +9,7 @@
 #include "runtime/config/judge.h"
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/model/config_json.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/solve/check_sizes.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/solve_batch.h"
@@ -127,6 +128,10 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   if (!job.model_directory.empty())
     values.record("run.model_directory", json_text(std::string_view(job.model_directory)),
                   where(merged.names, find(merged.root, "dstrain.model")->place, "dstrain.model"));
+  if (merged.model_has_namesake)
+    diagnostics.warning(
+        kModelType,
+        fmt::format("{0} is the type, with fresh weights; the folder is ./{0}", facts.model));
   solve_command_line(job, values, request);
   job.pipeline = solve_pipeline(values, diagnostics, request.ranks, request.ranks_origin);
   std::optional<int64_t> data_ranks = request.ranks;

@@ -37,6 +37,18 @@ TEST_CASE("check says what a file lacks to train, and a run then asks for the sa
             ". This file trains once no.txt is there.\n"));
 }
 
+TEST_CASE("a model's name that is a type's and a folder's is the type's, with a warning") {
+  const RunFolder folder;
+  const std::string check = "check --config c.json --data text.txt --model gpt2";
+  const std::string warning =
+      "dstrain.model.type: honoured: gpt2 is the type, with fresh weights; the folder is ./gpt2\n";
+  CHECK_FALSE(has(said(folder, check), warning));
+  std::filesystem::create_directory(folder.root / "gpt2");
+  folder.write("gpt2/config.json", R"({"model_type": "gpt2", "n_layer": 1})");
+  CHECK(has(said(folder, check), warning));
+  CHECK_FALSE(has(said(folder, "check --config c.json --data text.txt --model ./gpt2"), warning));
+}
+
 TEST_CASE("models lists the models with their keys and inputs") {
   const RunFolder folder;
   const json models = json::parse(said(folder, "models --json"));
