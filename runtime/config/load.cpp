@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/config/model/registry.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/read/reader.h"
 #include "runtime/config/solve/solve.h"
@@ -47,7 +48,8 @@ LoadedConfig load_config(const ConfigRequest& request) {
 Job job_of_model_directory(const std::string& directory, const ModelRegistry& models) {
   ConfigRequest request;
   request.models = &models;
-  request.model = directory;
+  // A folder may have the name of a type, which a model is first.
+  request.model = models.find(directory) ? "./" + directory : directory;
   request.ranks = 1;
   const LoadedConfig loaded = solve(merge(request), request);
   if (has_errors(loaded.verdicts)) throw UserError(error_text(loaded));

@@ -142,6 +142,9 @@ TEST_CASE("eval measures a folder of transformers' files without a run, in windo
   CHECK(run["tokens"] == 119);
   CHECK(eval(folder, "--model g --data ids.bin") == run);
   CHECK(eval(folder, "--model g/ --data ids.bin --seq_len 8") == run);
+  // A folder with the name of a type is a folder here.
+  std::filesystem::copy(folder.root / "g", folder.root / "llama");
+  CHECK(eval(folder, "--model llama --data ids.bin") == run);
   const json shorter = eval(folder, "--model g --data ids.bin --seq_len 3 --logits l.safetensors");
   CHECK(shorter["loss"] != run["loss"]);
   CHECK(shorter == eval(folder, "--run g --data ids.bin --seq_len 3"));
