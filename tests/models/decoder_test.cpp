@@ -1,10 +1,9 @@
 // Llama, Mistral, Qwen2 and Qwen3 as transformers has them: names and shapes of their files, heads, windows, position
 // embeddings, from today's config.json and from older ones.
-#include "models/decoder/keys.h"
-
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "models/decoder/keys.h"
 #include "models/registry.h"
 #include "runtime/ir/builder.h"
 #include "runtime/plan/build_model.h"
