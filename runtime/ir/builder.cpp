@@ -15,6 +15,12 @@ int64_t rows_of(const Shape& shape) {
   return rows;
 }
 
+// Returns the operands of an op that reads documents where there are any.
+std::vector<BufferId> with_documents(std::vector<BufferId> reads, BufferId documents) {
+  if (documents != kNone) reads.push_back(documents);
+  return reads;
+}
+
 }  // namespace
 
 Builder::Builder(Program& program, const ForwardOptions& options)
@@ -133,6 +139,11 @@ const ProgramInput& Builder::declare_input(const std::string& name, InputRole ro
   return program_.inputs.back();
 }
 
+BufferId Builder::documents(int64_t seq_len) {
+  if (!options_.documents) return kNone;
+  return input("documents", InputRole::documents, DType::i32, {seq_len});
+}
+
 BufferId Builder::registered_buffer(const std::string& name, Shape shape, Init init) {
   check(unit_index_ >= 0, "buffer {} is declared outside a unit", name);
   check(init == Init::zeros || init == Init::ones, "buffer {} begins with zeros or ones", name);
@@ -179,9 +190,11 @@ BufferId Builder::column_sums(BufferId x) {
               {.name = fresh("sums"), .shape = {program_.at(x).shape[-1]}});
 }
 
-BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len) {
+BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len,
+                        BufferId documents) {
   const Shape shape{program_.at(ids).shape.elements(), program_.at(token).shape[1]};
-  return emit(OpKind::embed, EmbedAttrs{seq_len}, {ids, token, position},
+  const BufferId places = position == kNone ? kNone : documents;
+  return emit(OpKind::embed, EmbedAttrs{seq_len}, with_documents({ids, token, position}, places),
               activation_buffer("x", shape, token));
 }
 
@@ -207,10 +220,11 @@ BufferId Builder::rms_norm(BufferId x, BufferId weight, float eps) {
               {{.name = fresh("rstd"), .shape = {rows_of(shape), shape[-1] / group}}});
 }
 
-BufferId Builder::rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs) {
+BufferId Builder::rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs,
+                         BufferId documents) {
   RotaryAttrs with_length = attrs;
   with_length.seq_len = seq_len;
-  return emit(OpKind::rotary, with_length, {x},
+  return emit(OpKind::rotary, with_length, with_documents({x}, documents),
               activation_buffer("rotated", program_.at(x).shape, x));
 }
 
@@ -232,17 +246,20 @@ BufferId Builder::activation(BufferId x, Activation kind) {
               activation_buffer("act", program_.at(x).shape, x));
 }
 
-BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout) {
+BufferId Builder::attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout,
+                            BufferId documents) {
   const Shape in = program_.at(qkv).shape;
   const AttentionAttrs attrs{.dropout = options_.training ? static_cast<float>(dropout) : 0.0f,
                              .site = next_site_++,
                              .heads = heads,
                              .seq_len = seq_len};
-  return emit(OpKind::attention, attrs, {qkv}, activation_buffer("att", {in[0], in[1] / 3}, qkv),
+  return emit(OpKind::attention, attrs, with_documents({qkv}, documents),
+              activation_buffer("att", {in[0], in[1] / 3}, qkv),
               {{.name = fresh("lse"), .shape = {in[0] / seq_len, heads, seq_len}}});
 }
 
-BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionHeads& heads) {
+BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionHeads& heads,
+                            BufferId documents) {
   const Shape in = program_.at(q).shape;
   const AttentionAttrs attrs{
       .dropout = options_.training ? static_cast<float>(heads.dropout) : 0.0f,
@@ -253,7 +270,8 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionH
       .window = heads.window,
       .scale = heads.scale};
   return emit(
-      OpKind::attention, attrs, {q, k, v}, activation_buffer("att", in, q),
+      OpKind::attention, attrs, with_documents({q, k, v}, documents),
+      activation_buffer("att", in, q),
       {{.name = fresh("lse"), .shape = {rows_of(in) / heads.seq_len, heads.heads, heads.seq_len}}});
 }
 

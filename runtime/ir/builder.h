@@ -13,10 +13,12 @@ namespace dstrain {
 // The choices that shape a forward pass: its dtype, its sizes, and whether it is for training.
 struct ForwardOptions {
   DType dtype = DType::f32;
-  int64_t batch = 1;         // samples of a micro-batch (B)
-  int64_t seq_len = 0;       // tokens of a sample; 0: the model's context
-  bool training = true;      // dropout on; the loss comes with its gradient
-  bool with_loss = true;     // false: stop at the logits (decoding)
+  int64_t batch = 1;      // samples of a micro-batch (B)
+  int64_t seq_len = 0;    // tokens of a sample; 0: the model's context
+  bool training = true;   // dropout on; the loss comes with its gradient
+  bool with_loss = true;  // false: stop at the logits (decoding)
+  bool documents =
+      false;  // samples hold several documents, each with positions and attention of its own
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
   bool checked =
       true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits
@@ -34,6 +36,7 @@ struct AttentionHeads {
   double scale = 0;    // of the scores, above 0; 0: 1 / sqrt(head size)
 };
 
+// `documents` of an operation is what documents() returns; kNone: each sample is one document.
 class Builder {
  public:
   Builder(Program& program, const ForwardOptions& options);
@@ -70,6 +73,9 @@ class Builder {
   // the current layer to read, and must come with the same role, dtype and shape. Throws InternalError if the role has
   // another dtype or another input.
   BufferId input(const std::string& name, InputRole role, DType dtype, const Shape& sample);
+  // Declares the input `documents` of samples of `seq_len` tokens, for the current layer to read, as input() does. Returns
+  // kNone if the options have no documents.
+  BufferId documents(int64_t seq_len);
   // Returns state of the model that is no parameter (RegisteredBuffer), with zeros or ones at the beginning. It is f32;
   // an operation reads it through cast(). In a pipeline, the sublayer that declares it alone may use it.
   BufferId registered_buffer(const std::string& name, Shape shape, Init init);
@@ -88,24 +94,29 @@ class Builder {
   BufferId cast(BufferId x);
   // Returns the sums of the columns of x (R,N) in f32 (N). They have no gradient.
   BufferId column_sums(BufferId x);
-  BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len);
+  // `documents` count where there is a `position`.
+  BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len,
+                 BufferId documents = kNone);
   // Throws InternalError if one of weight and bias is frozen and the other is not: their gradients come together.
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
   // x (R,C), weight (G): normalises each run of G columns by itself, so C is a multiple of G. The normalised values are
   // rounded to x's dtype before they are multiplied by the weights.
   BufferId rms_norm(BufferId x, BufferId weight, float eps);
-  // x (R, heads * head size), whose rows are positions 0 to seq_len - 1 of each sample. `attrs.seq_len` is set here.
-  // Throws InternalError where rotary_problem() finds something.
-  BufferId rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs);
+  // x (R, heads * head size), whose rows are positions 0 to seq_len - 1 of each sample, or those of its documents.
+  // `attrs.seq_len` is set here. Throws InternalError where rotary_problem() finds something.
+  BufferId rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs,
+                  BufferId documents = kNone);
   // Returns kind(gate) * up. `kind`: silu.
   BufferId gated(BufferId gate, BufferId up, Activation kind);
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
   // Causal self-attention. qkv (R,3C): queries, keys and values of `heads` heads each -> (R,C).
-  BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout);
+  BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout,
+                     BufferId documents = kNone);
   // The same of q (R,heads*D), k and v (R,kv_heads*D) -> (R,heads*D). Each of the kv_heads heads of keys and values
   // serves heads / kv_heads neighbouring heads of queries.
-  BufferId attention(BufferId q, BufferId k, BufferId v, const AttentionHeads& heads);
+  BufferId attention(BufferId q, BufferId k, BufferId v, const AttentionHeads& heads,
+                     BufferId documents = kNone);
   // Returns dropout(x): x itself outside training, and where the probability is 0.
   BufferId dropout(BufferId x, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);

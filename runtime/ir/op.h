@@ -4,7 +4,9 @@
 // Letters: B samples of a micro-batch, T tokens of a sample, R = B*T rows, C channels, H heads,
 // K and N input and output features, V vocabulary. The values of a forward or backward op have one dtype (f32, bf16 or
 // f16); "run" is the run's dtype, which parameters have. An operand marked ? may be absent. d_x is the gradient
-// of x. Running sums, statistics and weight gradients are f32.
+// of x. Running sums, statistics and weight gradients are f32. documents i32 (R): where a sample holds several documents,
+// of each row the row of its sample at which its document begins (InputRole::documents). Positions count from there, and
+// queries see keys of their own document alone.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +21,25 @@ namespace dstrain {
 // The ops that a plan may contain. The comment of an op lists what it reads -> what it writes.
 enum class OpKind : uint8_t {
   // forward
-  embed,       // ids i32 (R), token (V,C), position? (T,C) -> x (R,C)
+  embed,       // ids i32 (R), token (V,C), position? (T,C), documents? -> x (R,C)
   layer_norm,  // x (R,C), weight (C), bias (C) -> y (R,C), mean f32 (R), rstd f32 (R)
   linear,  // x (R,K), weight (N,K), bias? (N), packed?, residual? (R,N) -> y (R,N) = act(x w^T + bias) + residual,
            //   with gelu also pre? (R,N): gelu's input
   activation,      // x (R,N) -> y (R,N)
   add_layer_norm,  // x (R,C), h (R,C), weight (C), bias (C) -> sum (R,C) = x + dropout(h), and of it y (R,C), mean, rstd
   // q (R,H*D), k, v (R,G*D) of H heads of queries and G of keys and values, head h of queries with head h / (H / G) of
-  // these; or qkv (R,(H+2G)*D) of all three, one after the other in a row -> y (R,H*D), lse f32 (B,H,T)
+  // these; or qkv (R,(H+2G)*D) of all three, one after the other in a row; documents? -> y (R,H*D), lse f32 (B,H,T)
   attention,
   add_dropout,  // x (R,C), h (R,C) -> y (R,C) = x + dropout(h)
   // x (R,C), weight (G) -> y (R,C), rstd f32 (R,C/G): each run of G columns by itself, y = weight * round(x * rstd)
   rms_norm,
-  rotary,  // x (R,C) -> y (R,C): pairs of columns of each head, rotated by the row's place in its sample (rotary.h)
+  rotary,  // x (R,C), documents? -> y (R,C): pairs of columns of each head, rotated by the row's position (rotary.h)
   gated,   // gate (R,N), up (R,N) -> y (R,N) = act(gate) * up
   cross_entropy,  // logits (R,V), targets i32 (R), before? f64 (M) -> loss f64 (1), d_logits? (may be logits);
                   //   V may be padded; by_row: loss f64 (R), which a later one adds: its `before`
   // backward: the input gradient and the weight gradient of an op are two instructions, until the pass `join_norms`
   embed_token_grad,        // d_x (R,C), ids i32 (R) -> d_token f32 (V,C)
-  embed_position_grad,     // d_x (R,C) -> d_position f32 (P,C), P >= T; 0 from row T on
+  embed_position_grad,     // d_x (R,C), documents? -> d_position f32 (P,C), P >= T; 0 from row T on
   layer_norm_input_grad,   // d_y (R,C), x, weight, mean, rstd, add? (R,C)-> d_x (R,C)  (+ add)
   layer_norm_weight_grad,  // d_y (R,C), x (R,C), mean, rstd -> d_weight f32 (C), d_bias f32 (C)
   // d_y (R,C), x (R,C), weight, mean, rstd, add? (R,C) -> d_x (R,C) (+ add), d_weight f32 (C), d_bias f32 (C)
@@ -46,7 +48,7 @@ enum class OpKind : uint8_t {
   rms_norm_input_grad,
   // d_y (R,C), x (R,C), rstd -> d_weight f32 (G)
   rms_norm_weight_grad,
-  // d_y (R,C) -> d_x (R,C), may be d_y: rotated back
+  // d_y (R,C), documents? -> d_x (R,C), may be d_y: rotated back
   rotary_grad,
   // d_y (R,N), gate, up -> d_gate (R,N), may be d_y, d_up (R,N)
   gated_grad,
@@ -55,7 +57,7 @@ enum class OpKind : uint8_t {
   linear_weight_grad,  // d_y (R,N), x (R,K) -> d_weight f32 (N,K)
   sum_rows,            // d_y (R,N) -> d_bias f32 (N)
   activation_grad,     // d_y (R,N), ref (R,N): relu: y, gelu: x -> d_x, may be d_y
-  attention_grad,      // d_y (R,H*D), q, k, v or qkv, y, lse -> d_q, d_k, d_v or d_qkv
+  attention_grad,      // d_y (R,H*D), q, k, v or qkv, y, lse, documents? -> d_q, d_k, d_v or d_qkv
   dropout_grad,        // d_y (R,C) -> d_h (R,C)
   add,                 // a, b -> a + b
   pack_weight,         // weight (N,K) -> packed u8, in a product's layout

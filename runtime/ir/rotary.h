@@ -16,7 +16,7 @@ enum class RotaryKind : uint8_t { plain, llama3, linear, dynamic, yarn };
 // The attributes of rotary and rotary_grad.
 struct RotaryAttrs {
   int64_t head_size = 0;  // D: even, at most 2 * kMostRotaryPairs
-  int64_t seq_len = 0;    // T: rows of a sample, which are positions 0 to T - 1
+  int64_t seq_len = 0;    // T: rows of a sample; positions are below it
   RotaryKind kind = RotaryKind::plain;
   double theta = 10000;  // frequency i of kind plain is theta^(-2 i / D)
   double factor = 1;     // by which samples are longer; of every kind but plain

@@ -95,7 +95,9 @@ TEST_CASE("attention takes queries, keys and values apart, with fewer heads of k
   CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({2, 2, 5}))), Contains("60 elements of f32"));
   Instruction two = op;
   two.reads.pop_back();
-  CHECK_THAT(t.refusal(two), Contains("reads 2 operands, expected 1 to 1"));
+  CHECK_THAT(t.refusal(two), Contains("must have 400 elements"));  // one operand, and documents
+  two.reads = {};
+  CHECK_THAT(t.refusal(two), Contains("reads 0 operands, expected 1 to 2"));
   Instruction packed = op;
   packed.reads = {t.run({10, 40})};
   CHECK(t.refusal(packed) == "");
@@ -160,4 +162,31 @@ TEST_CASE("attention's gradients of queries, keys and values come from one op") 
   CHECK(gradients.of(k) != kNone);
   CHECK(gradients.of(v) != kNone);
   CHECK(t.backward_ops(grouped_op(t, q, t.run({10, 8}), t.run({10, 8}))).empty());
+}
+
+TEST_CASE("attention reads documents behind everything else, and its gradient reads them too") {
+  OneOp t(DType::bf16);
+  const BufferId documents = t.buffer({2, 5}, DType::i32);
+  Instruction apart =
+      grouped_op(t, t.parameter({10, 24}), t.parameter({10, 8}), t.parameter({10, 8}));
+  apart.reads.push_back(documents);
+  Instruction packed = attention_op(t, t.parameter({10, 36}));
+  packed.reads.push_back(documents);
+  for (const Instruction& op : {apart, packed}) {
+    const size_t last = op.reads.size() - 1;
+    CHECK(t.refusal(op) == "");
+    CHECK_THAT(t.refusal(with_read(op, last, t.buffer({9}, DType::i32))),
+               Contains("10 elements of i32"));
+    CHECK_THAT(t.refusal(with_read(op, last, t.buffer({10}))), Contains("10 elements of i32"));
+    Instruction more = op;
+    more.reads.push_back(documents);
+    CHECK(!t.refusal(more).empty());
+    CHECK(t.backward_ops(op) == std::vector<std::string>{"attention_grad"});
+    const Instruction& grad = t.program.instructions[0];
+    CHECK(grad.reads.size() == op.reads.size() + 3);
+    CHECK(grad.reads.back() == documents);
+    CHECK(grad.writes.size() == last);
+    CHECK_THAT(t.refusal(with_read(grad, grad.reads.size() - 1, t.buffer({10}))),
+               Contains("10 elements of i32"));
+  }
 }

@@ -321,3 +321,30 @@ TEST_CASE("a layer reads the rows of an input of any rank") {
   CHECK(program.at(norm).shape == Shape{2, 3, 5, 4});
   CHECK(program.at(program.instructions.back().writes[1]).shape == Shape{30});
 }
+
+TEST_CASE("builder: documents are an input where the options have them, one for all layers") {
+  for (const bool has : {false, true}) {
+    Program program;
+    Builder b(program, {.batch = 2, .documents = has});
+    b.unit("u");
+    const BufferId ids = b.input("ids", InputRole::token_ids, DType::i32, {5});
+    const BufferId first = b.documents(5);
+    const BufferId token = b.parameter("token.weight", {7, 6}, Init::normal),
+                   position = b.parameter("position.weight", {5, 6}, Init::normal);
+    BufferId x = b.embed(ids, token, position, 5, first);
+    b.unit("v");
+    CHECK(b.documents(5) == first);
+    x = b.linear(x, b.parameter("w.weight", {18, 6}, Init::normal), kNone, Activation::none);
+    b.attention(b.rotary(x, 5, {.head_size = 6}, b.documents(5)), 3, 5, 0, b.documents(5));
+    CHECK(program.input(InputRole::documents) == first);
+    CHECK(program.inputs.size() == (has ? 2 : 1));
+    size_t readers = 0;
+    for (const Instruction& op : program.instructions)
+      readers += has && op.reads.back() == first ? 1 : 0;
+    CHECK(readers == (has ? 3 : 0));
+    // Without positions there is nothing to count.
+    b.embed(ids, token, kNone, 5, first);
+    CHECK(program.instructions.back().reads.size() == 3);
+    if (has) CHECK(program.at(first).shape == Shape{2, 5});
+  }
+}

@@ -58,3 +58,22 @@ TEST_CASE("the gradients of embed's tables are f32, of the tables' shapes") {
   CHECK_THAT(t.refusal(with_write(position, 0, t.buffer({4, 6}))), Contains("30 elements of f32"));
   CHECK_THAT(t.refusal(with_write(position, 0, t.run({5, 6}))), Contains("30 elements of f32"));
 }
+
+TEST_CASE("embed reads documents behind positions, and so does the gradient of these") {
+  OneOp t;
+  const BufferId documents = t.buffer({2, 5}, DType::i32);
+  const Instruction op{
+      .op = OpKind::embed,
+      .attrs = EmbedAttrs{5},
+      .reads = {t.buffer({10}, DType::i32), t.parameter({7, 6}), t.parameter({5, 6}), documents},
+      .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 3, t.buffer({10}))), Contains("10 elements of i32"));
+  CHECK_THAT(t.refusal(with_read(op, 3, t.buffer({5}, DType::i32))),
+             Contains("10 elements of i32"));
+  CHECK_THAT(t.refusal(with_read(op, 2, kNone)), Contains("documents without positions"));
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"embed_token_grad", "embed_position_grad"});
+  const Instruction& grad = t.program.instructions[1];
+  CHECK(grad.reads.back() == documents);
+  CHECK_THAT(t.refusal(with_read(grad, 1, t.buffer({10}))), Contains("10 elements of i32"));
+}

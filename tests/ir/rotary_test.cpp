@@ -158,6 +158,22 @@ TEST_CASE("rotary's backward reads the gradient alone, and may overwrite it") {
   CHECK(t.backward_ops(with_read(op, 0, t.run({10, 12}))).empty());
 }
 
+TEST_CASE("rotary and its backward read the documents") {
+  OneOp t;
+  const BufferId documents = t.buffer({2, 5}, DType::i32);
+  const Instruction op{.op = OpKind::rotary,
+                       .attrs = RotaryAttrs{.head_size = 4, .seq_len = 5},
+                       .reads = {t.parameter({10, 12}), documents},
+                       .writes = {t.run({10, 12})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({10}))), Contains("10 elements of i32"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({5}, DType::i32))),
+             Contains("10 elements of i32"));
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"rotary_grad"});
+  const Instruction& back = t.program.instructions[0];
+  CHECK(back.reads == std::vector<BufferId>{back.writes[0], documents});
+}
+
 TEST_CASE("the builder gives rotary the length of a sample") {
   Program program;
   Builder b(program, {.batch = 2});

@@ -16,7 +16,8 @@ inline double attention_flops(const Buffer& y, const AttentionAttrs& attrs, doub
   return products * static_cast<double>(y.shape.elements()) * (2 * window - window * window / t);
 }
 
-// Where attention's queries, keys and values are among the operands: tensors of their own, or one of all three.
+// Where attention's queries, keys and values are among the operands: tensors of their own, or one of all three. The
+// gradient has d_y before and y and lse behind them. Documents are the last operand, if they are there.
 struct AttentionInputs {
   size_t first, count;  // 1: qkv, 3: q, k, v
   explicit AttentionInputs(const Instruction& op)
@@ -24,6 +25,8 @@ struct AttentionInputs {
         count(op.reads.size() >= first + 3 + 2 * first ? 3 : 1) {}
   // Returns the index of the operand that follows them.
   size_t end() const { return first + count; }
+  // Returns the index of the documents, if there are any.
+  size_t documents() const { return end() + 2 * first; }
   // Returns the elements of operand `i` of them, where y has `rows` rows of `columns`.
   int64_t elements(size_t i, int64_t rows, int64_t columns, const AttentionAttrs& attrs) const {
     const int64_t kv = columns / attrs.heads * (attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads);
@@ -44,6 +47,7 @@ inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
   for (size_t i = 0; i < inputs.count; ++i)
     o.expect(o.in(inputs.first + i), inputs.elements(i, r, c, attrs), t);
   o.expect(lse, r * attrs.heads, DType::f32);
+  o.expect_documents(inputs.documents(), r);
 }
 
 inline constexpr OpRule attention{
@@ -55,7 +59,7 @@ inline constexpr OpRule attention{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           const AttentionInputs inputs(op);
-          o.count(inputs.end(), inputs.end(), 2, 2);
+          o.count(inputs.end(), inputs.documents() + 1, 2, 2);
           check_attention(o, attrs_as<AttentionAttrs>(op.attrs), inputs, o.out(0), o.out(1));
           o.no_alias();
         },
@@ -67,14 +71,18 @@ inline constexpr OpRule attention{
         [](const Instruction& op, Gradients& g) {
           // The gradients of queries, keys and values come together, though all but one may be of no use.
           if (std::ranges::none_of(op.reads, [&](BufferId x) { return g.needs(x); })) return;
+          const AttentionInputs inputs(op);
+          const auto documents = op.reads.begin() + static_cast<std::ptrdiff_t>(inputs.documents());
+          const std::vector<BufferId> values(op.reads.begin(), documents);
           const BufferId y = op.writes[0], lse = op.writes[1];
           std::vector<BufferId> reads{g.of(y)}, gradients;
-          reads.insert(reads.end(), op.reads.begin(), op.reads.end());
+          reads.insert(reads.end(), values.begin(), values.end());
           reads.insert(reads.end(), {y, lse});
-          for (const BufferId x : op.reads) gradients.push_back(g.like(x));
+          reads.insert(reads.end(), documents, op.reads.end());
+          for (const BufferId x : values) gradients.push_back(g.like(x));
           g.emit(OpKind::attention_grad, op.attrs, reads, gradients);
-          for (size_t i = 0; i < op.reads.size(); ++i)
-            if (g.needs(op.reads[i])) g.contribute(op.reads[i], gradients[i]);
+          for (size_t i = 0; i < values.size(); ++i)
+            if (g.needs(values[i])) g.contribute(values[i], gradients[i]);
         },
 };
 
@@ -86,7 +94,7 @@ inline constexpr OpRule attention_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           const AttentionInputs inputs(op);
-          o.count(inputs.end() + 2, inputs.end() + 2, inputs.count, inputs.count);
+          o.count(inputs.documents(), inputs.documents() + 1, inputs.count, inputs.count);
           const Buffer& y = o.in(inputs.end());
           check_attention(o, attrs_as<AttentionAttrs>(op.attrs), inputs, y, o.in(inputs.end() + 1));
           const DType t = o.values(y);

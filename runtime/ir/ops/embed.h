@@ -1,4 +1,5 @@
-// x (R,C) = token[ids] + position[t]: the position table is optional.
+// x (R,C) = token[ids] + position[t]: the position table is optional. t is the row of the sample, or with documents of the
+// document.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ inline constexpr OpRule embed{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(2, 3, 1, 1);
+          o.count(2, 4, 1, 1);
           const DType t = o.values(o.in(1));
           const int64_t r = o.in(0).shape.elements(), c = columns(o.in(1));
           const int64_t seq_len = attrs_as<EmbedAttrs>(op.attrs).seq_len;
@@ -26,13 +27,17 @@ inline constexpr OpRule embed{
                      "too few positions");
           o.expect(seq_len > 0 && r % seq_len == 0, "rows must divide into samples");
           o.expect(o.out(0), r * c, t);
+          o.expect(!o.has_in(3) || o.has_in(2), "documents without positions");
+          o.expect_documents(3, r);
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
           const BufferId d_x = g.of(op.writes[0]);
           g.emit_weight(OpKind::embed_token_grad, {}, {d_x, op.reads[0]}, {op.reads[1]});
-          if (op.reads.size() > 2)
-            g.emit_weight(OpKind::embed_position_grad, op.attrs, {d_x}, {op.reads[2]});
+          if (op.reads.size() <= 2) return;
+          std::vector<BufferId> reads{d_x};
+          if (op.reads.size() > 3) reads.push_back(op.reads[3]);
+          g.emit_weight(OpKind::embed_position_grad, op.attrs, reads, {op.reads[2]});
         },
 };
 
@@ -56,9 +61,10 @@ inline constexpr OpRule embed_position_grad{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(1, 1, 1, 1);
+          o.count(1, 2, 1, 1);
           const int64_t c = columns(o.out(0));
           o.expect(o.in(0), rows(o.in(0)) * c, o.values(o.in(0)));
+          o.expect_documents(1, rows(o.in(0)));
           // Positions that no sample has get zeros.
           const int64_t positions =
               std::max(rows(o.out(0)), attrs_as<EmbedAttrs>(op.attrs).seq_len);

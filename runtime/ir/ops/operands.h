@@ -25,6 +25,10 @@ class Operands {
   void expect(bool ok, std::string_view what) const;
   // Throws if a written buffer overlaps a read one, except for the pair (allowed_in, allowed_out).
   void no_alias(int allowed_in = -1, int allowed_out = -1) const;
+  // Throws if operand `i` is present and is no documents of `rows` rows.
+  void expect_documents(size_t i, int64_t rows) const {
+    if (has_in(i)) expect(in(i), rows, DType::i32);
+  }
   // Returns the dtype of `values`, which the op's other values have too: f32 or a 16-bit one, else throws.
   DType values(const Buffer& values) const;
   // Returns the run's dtype, which parameters have.

@@ -1,5 +1,5 @@
-// Rotary position embedding (runtime/ir/rotary.h). Angles follow from the attributes alone, so the backward pass, which
-// rotates the other way, needs nothing of the forward pass.
+// Rotary position embedding (runtime/ir/rotary.h). Angles follow from the attributes and the documents alone, so the
+// backward pass, which rotates the other way, needs no value of the forward pass.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -8,7 +8,7 @@
 namespace dstrain::ops {
 
 inline void expect_rotation(const Operands& o) {
-  o.count(1, 1, 1, 1);
+  o.count(1, 2, 1, 1);
   const auto attrs = attrs_as<RotaryAttrs>(o.attrs());
   const Buffer& x = o.in(0);
   o.expect(x, x.shape.elements(), o.values(x));
@@ -16,6 +16,7 @@ inline void expect_rotation(const Operands& o) {
   o.expect(rotary_problem(attrs).empty(), rotary_problem(attrs));
   o.expect(columns(x) % attrs.head_size == 0, "columns must divide into heads");
   o.expect(attrs.seq_len > 0 && rows(x) % attrs.seq_len == 0, "rows must divide into samples");
+  o.expect_documents(1, rows(x));
 }
 
 inline constexpr OpRule rotary{
@@ -34,7 +35,9 @@ inline constexpr OpRule rotary{
           const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
           if (!g.needs(x)) return;
           const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
-          g.emit(OpKind::rotary_grad, op.attrs, {d_y}, {d_x});
+          std::vector<BufferId> reads = op.reads;
+          reads[0] = d_y;
+          g.emit(OpKind::rotary_grad, op.attrs, reads, {d_x});
           g.contribute(x, d_x);
         },
 };
