@@ -40,11 +40,12 @@ AttentionShape shape_of(const KernelSpec& spec) {
   check(spec.op == OpKind::attention || grad, "attention kernels do not compute the op {}",
         name_of(spec.op));
   const size_t first = grad ? 1 : 0, others = grad ? 3 : 0;  // others: d_y, y, lse
-  check(spec.in.size() == others + 1 || spec.in.size() == others + 3,
+  check(spec.in.size() > others && spec.in.size() <= others + 4,
         "{} came with {} inputs, expected {} or {}", name_of(spec.op), spec.in.size(), others + 1,
         others + 3);
   AttentionShape shape;
-  shape.packed = spec.in.size() == others + 1;
+  shape.packed = spec.in.size() <= others + 2;
+  shape.documents = (spec.in.size() - others) % 2 == 0;
   const auto parts = spec.in.subspan(first, shape.packed ? 1 : 3);
   shape.dtype = parts[0].dtype;
   check(shape.dtype == DType::f32 || is_16bit(shape.dtype),
@@ -54,6 +55,10 @@ AttentionShape shape_of(const KernelSpec& spec) {
   shape.kv_heads = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;
   shape.seq = attrs.seq_len;
   check_operands(spec, shape, parts);
+  check(!shape.documents || (spec.in.back().dtype == DType::i32 &&
+                             spec.in.back().shape.elements() == parts[0].shape[0]),
+        "{} expects documents i32 ({}), came {}", name_of(spec.op), parts[0].shape[0],
+        to_string(spec.in.back().shape));
   shape.batch = parts[0].shape[0] / shape.seq;
   shape.head_size =
       parts[0].shape[1] / (shape.packed ? shape.heads + 2 * shape.kv_heads : shape.heads);
@@ -64,6 +69,12 @@ AttentionShape shape_of(const KernelSpec& spec) {
   shape.drop_threshold = rule.threshold;
   shape.drop_scale = rule.scale;
   return shape;
+}
+
+const int32_t* documents_of(const AttentionShape& shape, std::span<const Tensor> inputs,
+                            size_t first) {
+  const size_t at = first + (shape.packed ? 1 : 3) + 2 * first;
+  return shape.documents ? inputs[at].as<int32_t>() : nullptr;
 }
 
 HeadTensors head_tensors(const AttentionShape& shape, std::span<const Tensor> operands,

@@ -18,6 +18,7 @@ struct AttentionShape {
   int64_t window = 0;           // the most keys that a query sees: 1 to T
   double divisor = 1;           // scores are divided by it
   bool packed = false;          // q, k and v are one tensor
+  bool documents = false;       // queries see keys of their own document alone
   uint32_t drop_threshold = 0;  // 0: no dropout
   float drop_scale = 1;         // factor of kept weights
 
@@ -59,5 +60,21 @@ HeadTensors head_tensors(const AttentionShape& shape, std::span<const Tensor> op
 inline size_t result_index(const AttentionShape& shape) {
   return shape.packed ? 2 : 4;
 }
+
+// Returns the documents of a run of attention, which has q, k and v as inputs from index `first` = 0 on, or of
+// attention_grad (1): its last input. Null if it has none.
+const int32_t* documents_of(const AttentionShape& shape, std::span<const Tensor> inputs,
+                            size_t first);
+
+// The first key that each query of a sample sees; it does not fall from one query to the next.
+struct FirstKeys {
+  int64_t window;
+  const int32_t* documents;  // of the sample; null: it is one document
+
+  int64_t of(int64_t query) const {
+    const int64_t first = query + 1 > window ? query + 1 - window : 0;
+    return documents != nullptr && documents[query] > first ? documents[query] : first;
+  }
+};
 
 }  // namespace dstrain::attention

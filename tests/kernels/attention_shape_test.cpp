@@ -66,6 +66,18 @@ TEST_CASE("a spec of separate queries, keys and values has a group, strides and 
   REQUIRE(parts.k == memory.data() + 24 * 2);
   REQUIRE(parts.v == memory.data() + 32 * 2);
 
+  REQUIRE(!shape.documents);
+  const TensorSpec documents{{2, 5}, DType::i32};
+  const TensorSpec packed_documents[] = {y, qkv, y, lse, documents};
+  spec.in = packed_documents;
+  shape = attention::shape_of(spec);
+  REQUIRE(shape.packed);
+  REQUIRE(shape.documents);
+  const TensorSpec few[] = {y, qkv, y, lse, {{5}, DType::i32}};
+  spec.in = few;
+  REQUIRE_THROWS_WITH(attention::shape_of(spec),
+                      "attention_grad expects documents i32 (10), came (5)");
+
   const TensorSpec wrong[] = {y, q, kv, q, y, lse};
   spec.in = wrong;
   REQUIRE_THROWS_WITH(attention::shape_of(spec),

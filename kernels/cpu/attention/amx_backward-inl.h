@@ -26,6 +26,7 @@ struct BackwardScratch {
   std::byte *sub_scores, *sub_d_weights;  // of a sub-block: [half][key][16]
   float *shift, *delta;
   uint64_t* bits;
+  int32_t* end_query;  // with documents, of each key: the end of the queries that see it
 
   BackwardScratch(const AttentionShape& shape, ScratchLayout& layout) {
     const int64_t width = padded_size(shape), rows = padded_rows(shape.seq);
@@ -44,8 +45,13 @@ struct BackwardScratch {
     shift = layout.add<float>(rows);
     delta = layout.add<float>(rows);
     bits = layout.add<uint64_t>(kQueries * kMaskRow);
+    end_query = layout.add<int32_t>(shape.documents ? rows : 0);
   }
 };
+
+// The keys that queries of a sub-block see of one: all of it, those between the diagonal and the window, or those up to
+// the diagonal of the query's document.
+enum class Seen : uint8_t { all, window, documents };
 
 inline constexpr auto kBitOfKey = [] {
   std::array<uint32_t, 32> bits{};
@@ -66,6 +72,17 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     pack_rows(k, 0, rows(), rows(), s.key_rows);
     pack_rows(v, 0, rows(), rows(), s.value_rows);
     pack_transposed(k, steps * kDepth, s.keys_transposed);
+    if (!shape.documents) return;
+    int64_t end = 0;
+    for (int64_t j = 0; j < rows(); ++j) {
+      while (end < shape.seq && first_key.documents[end] <= j) ++end;
+      s.end_query[j] = static_cast<int32_t>(std::min(j + shape.window, end));
+    }
+  }
+
+  // Returns the end of the queries that see a key. Those that see no key before it come before.
+  int64_t end_query_of(int64_t key) const {
+    return shape.documents ? s.end_query[std::min(key, rows() - 1)] : key + shape.window;
   }
 
   // Packs the operands of this head of queries.
@@ -113,19 +130,22 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     return {_mm512_maskz_mov_ps(kept, w), _mm512_maskz_mul_ps(seen, w, g)};
   }
 
-  // Computes the weights and score gradients of 32 keys x 32 queries from the scores and d_y v^T. kMasked: key k of the
-  // sub-block is seen by its queries [k + before, k + before + window) alone.
-  template <bool kDropout, bool kMasked>
-  void softmax_gradient(const Lanes (&lanes)[2], int64_t before, std::byte* weights,
+  // Computes the weights and score gradients of 32 keys from `first` on x 32 queries from `query` on, from the scores
+  // and d_y v^T.
+  template <bool kDropout, Seen kSeen>
+  void softmax_gradient(const Lanes (&lanes)[2], int64_t query, int64_t first, std::byte* weights,
                         std::byte* d_scores, std::byte* pairs) const {
     for (int64_t key = 0; key < kSubBlock; key += 2) {
       __m512i d_score[2];
 #pragma GCC unroll 2
       for (int64_t odd = 0; odd < 2; ++odd) {
         const int64_t row = (key + odd) * kRowBytes, next = row + kSubBlock * kRowBytes;
-        const int64_t first = before + key + odd;
-        const __mmask32 seen =
-            kMasked ? ~first_lanes32(first) & first_lanes32(first + shape.window) : 0xffffffffu;
+        const int64_t diagonal = first - query + key + odd;
+        __mmask32 seen = 0xffffffffu;
+        if constexpr (kSeen == Seen::window)
+          seen = ~first_lanes32(diagonal) & first_lanes32(diagonal + shape.window);
+        if constexpr (kSeen == Seen::documents)
+          seen = ~first_lanes32(diagonal) & first_lanes32(s.end_query[first + key + odd] - query);
         const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.sub_scores + row),
                                       _mm512_load_ps(s.sub_d_weights + row),
                                       static_cast<__mmask16>(seen), key + odd);
@@ -142,25 +162,31 @@ struct BackwardPass : HeadPass<BackwardScratch> {
       _mm512_store_si512(pair + kTileBytes, _mm512_unpackhi_epi16(d_score[0], d_score[1]));
     }
   }
+  template <bool kDropout>
+  auto softmax_gradient_of(bool masked) const {
+    if (!masked) return &BackwardPass::softmax_gradient<kDropout, Seen::all>;
+    return shape.documents ? &BackwardPass::softmax_gradient<kDropout, Seen::documents>
+                           : &BackwardPass::softmax_gradient<kDropout, Seen::window>;
+  }
   static int64_t query_of(int64_t half, int64_t column) {
     return column / 4 * 8 + half * 4 + column % 4;
   }
 
   // A query block and a key block of one head: the first row of each, and the number of its rows.
   struct Pair {
+    const BackwardPass& pass;
     int64_t query, queries, key, keys;  // queries and keys in multiples of kSubBlock
-    int64_t window;
     // The sub-blocks of queries that see keys of the sub-block from `k` on, and of keys that queries of the sub-block from
     // `q` on see: from the first to the end, in rows relative to the pair. None if the end is not above the first.
     int64_t first_query_of(int64_t k) const {
       return std::clamp<int64_t>(key + k - query, 0, queries);
     }
     int64_t end_query_of(int64_t k) const {
-      const int64_t end = key + k + kSubBlock - 1 + window - query;
+      const int64_t end = pass.end_query_of(key + k + kSubBlock - 1) - query;
       return std::clamp<int64_t>(round_up(std::max<int64_t>(end, 0), kSubBlock), 0, queries);
     }
     int64_t first_key_of(int64_t q) const {
-      const int64_t first = query + q + 1 - window - key;
+      const int64_t first = pass.first_key.of(query + q) - key;
       return std::clamp<int64_t>(std::max<int64_t>(first, 0) / kSubBlock * kSubBlock, 0, keys);
     }
     int64_t end_key_of(int64_t q) const {
@@ -196,13 +222,10 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     const int64_t rows_at = (q / kSubBlock * kKeys + k) * kRowBytes;
     std::byte* pairs =
         s.d_score_pairs + (q / kSubBlock * (kKeys / kSubBlock) + k / kSubBlock) * 2 * kTileBytes;
-    const bool masked = query == key || query + kSubBlock - 1 - key >= shape.window;
-    const auto call = shape.drop_threshold > 0
-                          ? (masked ? &BackwardPass::softmax_gradient<true, true>
-                                    : &BackwardPass::softmax_gradient<true, false>)
-                          : (masked ? &BackwardPass::softmax_gradient<false, true>
-                                    : &BackwardPass::softmax_gradient<false, false>);
-    (this->*call)(lanes, key - query, s.weights + rows_at, s.d_scores + rows_at, pairs);
+    const bool masked = query == key || end_query_of(key) < query + kSubBlock;
+    const auto call = shape.drop_threshold > 0 ? softmax_gradient_of<true>(masked)
+                                               : softmax_gradient_of<false>(masked);
+    (this->*call)(lanes, query, key, s.weights + rows_at, s.d_scores + rows_at, pairs);
   }
 
   // Returns where the sums of d_k or d_v of the key block from `key` on are.
@@ -242,8 +265,8 @@ struct BackwardPass : HeadPass<BackwardScratch> {
 
   void pair(int64_t query_block, int64_t key_block, bool for_keys, bool for_queries) const {
     const int64_t query = query_block * kQueries, key = key_block * kKeys;
-    const Pair pair{query, std::min(kQueries, rows() - query), key,
-                    std::min(kKeys, std::min(rows(), query + kQueries) - key), shape.window};
+    const Pair pair{*this, query, std::min(kQueries, rows() - query), key,
+                    std::min(kKeys, std::min(rows(), query + kQueries) - key)};
     if (pair.keys <= 0) return;
     if (shape.drop_threshold > 0) {
       fill_mask_rows(mask_of(shape, o, at, query, std::min(kQueries, shape.seq - query), key,
@@ -314,16 +337,15 @@ struct BackwardPass : HeadPass<BackwardScratch> {
         std::memset(d_v, 0, static_cast<size_t>(kKeys * width * 4));
       }
       fence();
-      const int64_t end = std::min(key + kKeys - 1 + shape.window, shape.seq);  // of the queries
+      const int64_t end = std::min(end_query_of(key + kKeys - 1), shape.seq);
       for (int64_t q = key / kQueries; q < divide_up(end, kQueries); ++q) pair(q, k, true, fused);
       if (!last) continue;
       store_keys(o.gradients.k, d_k, key, factor);
       store_keys(o.gradients.v, d_v, key, shape.drop_scale);
     }
     for (int64_t q = query_blocks.begin; !fused && q < query_blocks.end; ++q) {
-      const int64_t first_key = std::max<int64_t>(q * kQueries + 1 - shape.window, 0);
-      for (int64_t k = first_key / kKeys; k * kKeys < std::min((q + 1) * kQueries, shape.seq);
-           ++k) {
+      for (int64_t k = first_key.of(q * kQueries) / kKeys;
+           k * kKeys < std::min((q + 1) * kQueries, shape.seq); ++k) {
         pair(q, k, false, true);
       }
     }

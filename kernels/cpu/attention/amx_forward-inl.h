@@ -136,14 +136,15 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     }
     for (int64_t row = 0; row < rows; row += kDepth) {
       const int64_t seen = std::min(keys, query + row + kDepth - key);
-      // The first key that row r of the 32 sees, counted from `key`.
-      const int64_t first_key = query + row + 1 - shape.window - key;
-      const int64_t from = std::max<int64_t>(first_key, 0) / kDepth * kDepth;
+      const auto first_of = [&](int64_t r) {  // the first key that row r of the 32 sees, from `key`
+        return std::max<int64_t>(first_key.of(query + row + r) - key, 0);
+      };
+      const int64_t from = first_of(0) / kDepth * kDepth;
       if (seen <= from) continue;
       scores_of(row, key, from, seen);
       const bool diagonal = key + seen == query + row + kDepth;
       for (int64_t r = 0; r < std::min(kDepth, rows - row); ++r) {
-        const int64_t begin = std::max<int64_t>(first_key + r, 0);
+        const int64_t begin = first_of(r);
         if (begin < seen) {
           softmax_row(row + r, begin / kDepth, seen / kDepth, ~first_lanes32(begin % kDepth),
                       diagonal ? first_lanes32(r + 1) : 0xffffffffu);
@@ -172,9 +173,7 @@ struct ForwardPass : HeadPass<ForwardScratch> {
   }
 
   // Returns the first key block that queries from `query` on see.
-  int64_t first_key_block(int64_t query) const {
-    return std::max<int64_t>(query + 1 - shape.window, 0) / kForwardKeys;
-  }
+  int64_t first_key_block(int64_t query) const { return first_key.of(query) / kForwardKeys; }
 
   void run(Range query_blocks) const {
     const int64_t keys = std::min(query_blocks.end * kForwardQueries, shape.seq);

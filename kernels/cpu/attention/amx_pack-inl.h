@@ -113,6 +113,7 @@ struct HeadPass {
   const Operands& o;
   const HeadOffsets at;
   const Scratch s;
+  const FirstKeys first_key;
   const int64_t steps;  // D in steps of kDepth
   const float scale;    // AttentionShape::exponent_scale
 
@@ -121,6 +122,7 @@ struct HeadPass {
         o(o_),
         at(shape_, head),
         s(shape_, layout),
+        first_key(first_keys(shape_, o_, at.sample)),
         steps(padded_size(shape_) / kDepth),
         scale(shape_.exponent_scale()) {}
 };

@@ -80,6 +80,7 @@ class Attention final : public AttentionKernel {
   void run(const KernelCall& call) const override {
     Operands o = operands(call);
     o.in = head_tensors(shape_, call.in, 0);
+    o.documents = documents_of(shape_, call.in, 0);
     o.y = call.out[0].data;
     o.lse = call.out[1].as<float>();
     for_each_thread(call, tasks_, [&](const attention::ForwardTask& task, std::byte* scratch) {
@@ -100,6 +101,7 @@ class AttentionGrad final : public AttentionKernel {
     Operands o = operands(call);
     o.d_y = call.in[0].data;
     o.in = head_tensors(shape_, call.in, 1);
+    o.documents = documents_of(shape_, call.in, 1);
     o.y = call.in[result_index(shape_)].data;
     o.lse = call.in[result_index(shape_) + 1].as<float>();
     o.gradients = head_tensors(shape_, call.out, 0);

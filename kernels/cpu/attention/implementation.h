@@ -17,13 +17,14 @@ namespace dstrain::attention {
 // dropout mask depends on. Operands are row-major and belong to the caller; those that the op does not have are
 // null.
 struct Operands {
-  HeadTensors in;             // q, k, v, which are only read
-  void* y = nullptr;          // (B*T, C), written by attention, read by attention_grad
-  float* lse = nullptr;       // (B, H, T), the same: log of each row's sum of exponentials
-  const void* d_y = nullptr;  // (B*T, C)
-  HeadTensors gradients;      // of q, k and v
-  PhiloxKey key{};            // of the dropout site
-  uint64_t first_sample = 0;  // global counter of sample 0
+  HeadTensors in;                      // q, k, v, which are only read
+  void* y = nullptr;                   // (B*T, C), written by attention, read by attention_grad
+  float* lse = nullptr;                // (B, H, T), the same: log of each row's sum of exponentials
+  const void* d_y = nullptr;           // (B*T, C)
+  HeadTensors gradients;               // of q, k and v
+  const int32_t* documents = nullptr;  // (B, T)
+  PhiloxKey key{};                     // of the dropout site
+  uint64_t first_sample = 0;           // global counter of sample 0
 };
 
 // A half-open range [begin, end) of blocks or rows.
@@ -113,6 +114,11 @@ struct HeadOffsets {
         lse(head * shape.seq),
         mask(static_cast<uint64_t>(h) * static_cast<uint64_t>(shape.seq * shape.seq)) {}
 };
+
+// Returns the first keys that the queries of a sample see.
+inline FirstKeys first_keys(const AttentionShape& shape, const Operands& o, int64_t sample) {
+  return {shape.window, o.documents != nullptr ? o.documents + sample * shape.seq : nullptr};
+}
 
 // Returns the part of `blocks`, which count the blocks of all heads of queries of a group, that is of head `member`. A head
 // has `per_head` blocks.

@@ -50,6 +50,7 @@ struct BackwardPass {
   const HeadOffsets at;
   const BackwardScratch s;
   const int64_t width;
+  const FirstKeys first_key;
 
   // Packs the operands of the block products that all heads of queries of the group share.
   void prepare_keys() const {
@@ -160,7 +161,7 @@ struct BackwardPass {
     const int64_t query = q * kQueryBlock, key = k * kKeyBlock;
     const BlockPair block{query, std::min(kQueryBlock, shape.seq - query), key,
                           std::min(kKeyBlock, std::min(shape.seq, query + kQueryBlock) - key),
-                          shape.window};
+                          first_key};
     if (block.columns <= 0) return;
     seen_scores(shape, block, s.queries + query * width, s.key_panels, s.weights);
     seen_scores(shape, block, s.d_y + query * width, s.value_panels, s.d_scores);
@@ -193,7 +194,7 @@ struct BackwardPass {
         std::fill_n(d_k, rows * width, 0.0f);
         std::fill_n(d_v, rows * width, 0.0f);
       }
-      const int64_t end = std::min(key + rows - 1 + shape.window, shape.seq);  // of the queries
+      const int64_t end = end_query(shape, first_key, key, rows);
       for (int64_t b = key / kQueryBlock; b < divide_up(end, kQueryBlock); ++b)
         pair(b, k, true, fused);
       if (!last) continue;
@@ -202,7 +203,7 @@ struct BackwardPass {
     }
     for (int64_t b = query_blocks.begin; b < query_blocks.end; ++b) {
       const int64_t query = b * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
-      for (int64_t k = first_key_block(shape, query); !fused && k * kKeyBlock < query + rows; ++k)
+      for (int64_t k = first_key.of(query) / kKeyBlock; !fused && k * kKeyBlock < query + rows; ++k)
         pair(b, k, false, true);
       store(s.d_q + query * width, rows, factor, o.gradients.q, at.q + query * shape.q_stride(),
             shape.q_stride());
@@ -218,8 +219,13 @@ inline void backward(const AttentionShape& shape, const Operands& o, int64_t kv_
   const int64_t blocks = divide_up(shape.seq, kQueryBlock), group = shape.group();
   for (int64_t member = 0; member < group; ++member) {
     ScratchLayout layout(scratch);
-    const BackwardPass pass{shape, o, HeadOffsets(shape, kv_head * group + member),
-                            BackwardScratch(shape, layout), padded_size(shape)};
+    const HeadOffsets at(shape, kv_head * group + member);
+    const BackwardPass pass{shape,
+                            o,
+                            at,
+                            BackwardScratch(shape, layout),
+                            padded_size(shape),
+                            first_keys(shape, o, at.sample)};
     if (member == 0) pass.prepare_keys();
     const Range queries = blocks_of_member(part.query_blocks, member, blocks);
     if (part.key_blocks.empty() && queries.empty()) continue;

@@ -31,9 +31,9 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Computes rows [begin, end) of x = token[ids] + position; position may be null.
+// Computes rows [begin, end) of x = token[ids] + position; position may be null, and documents.
 void embed_rows(const EmbedShape& s, const int32_t* ids, const void* token, const void* position,
-                void* x, int64_t begin, int64_t end) {
+                const int32_t* documents, void* x, int64_t begin, int64_t end) {
   with_type(s.dtype, [&](auto t) SIMD_INLINE {
     using T = decltype(t);
     for (int64_t r = begin; r < end; ++r) {
@@ -43,7 +43,8 @@ void embed_rows(const EmbedShape& s, const int32_t* ids, const void* token, cons
         std::memcpy(to, a, static_cast<size_t>(s.columns) * sizeof(T));
         continue;
       }
-      const T* b = static_cast<const T*>(position) + r % s.seq_len * s.columns;
+      const int64_t place = r % s.seq_len - (documents ? documents[r] : 0);
+      const T* b = static_cast<const T*>(position) + place * s.columns;
       for_packs(0, s.columns, [=](int64_t i, auto n) SIMD_INLINE {
         store(load(a + i, n) + load(b + i, n), to + i, n);
       });
@@ -51,9 +52,10 @@ void embed_rows(const EmbedShape& s, const int32_t* ids, const void* token, cons
   });
 }
 
-// Computes columns [begin, end) of d_token: adds the rows of d_x in order, each to its token's row.
+// Computes columns [begin, end) of d_token: adds the rows of d_x in order, each to its token's row. With documents, ids are
+// the rows at which these begin, and each row of d_x is added to that of its position.
 void token_grad_columns(const EmbedShape& s, const void* d_x, const int32_t* ids, float* d_token,
-                        bool accumulate, int64_t begin, int64_t end) {
+                        bool documents, bool accumulate, int64_t begin, int64_t end) {
   if (!accumulate)
     for (int64_t v = 0; v < s.vocabulary; ++v)
       std::memset(d_token + v * s.columns + begin, 0,
@@ -62,7 +64,7 @@ void token_grad_columns(const EmbedShape& s, const void* d_x, const int32_t* ids
     using T = decltype(t);
     for (int64_t r = 0; r < s.rows; ++r) {
       const T* from = static_cast<const T*>(d_x) + r * s.columns;
-      float* to = d_token + ids[r] * s.columns;
+      float* to = d_token + (documents ? r % s.seq_len - ids[r] : ids[r]) * s.columns;
       for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
         store(load(to + i, n) + load(from + i, n), to + i, n);
       });
@@ -98,6 +100,23 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
+namespace {
+
+// The kernel of token_grad_columns.
+std::unique_ptr<Kernel> token_grad_kernel(const KernelSpec& spec, int64_t seq_len, bool documents) {
+  const EmbedShape s{elements(spec.in[1]), columns(spec.out[0]), seq_len, rows(spec.out[0]),
+                     spec.in[0].dtype};
+  return kernel_of([s, documents, threads = spec.threads](const KernelCall& call) {
+    // Threads own columns, so that two threads never add to the same element.
+    parallel_ranges(threads, s.columns, 64, [&](int64_t begin, int64_t end) {
+      DSTRAIN_BEST(token_grad_columns)
+      (s, data(call.in, 0), data<const int32_t>(call.in, 1), data<float>(call.out, 0), documents,
+       call.accumulate, begin, end);
+    });
+  });
+}
+
+}  // namespace
 
 std::unique_ptr<Kernel> make_embed(const KernelSpec& spec) {
   const int64_t c = columns(spec.in[1]);
@@ -108,25 +127,18 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec) {
                     [&](int64_t begin, int64_t end) {
                       DSTRAIN_BEST(embed_rows)
                       (s, data<const int32_t>(call.in, 0), data(call.in, 1), data(call.in, 2),
-                       data(call.out, 0), begin, end);
+                       data<const int32_t>(call.in, 3), data(call.out, 0), begin, end);
                     });
   });
 }
 
 std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec) {
-  const int64_t c = columns(spec.out[0]);
-  const EmbedShape s{elements(spec.in[1]), c, 1, rows(spec.out[0]), spec.in[0].dtype};
-  return kernel_of([s, threads = spec.threads](const KernelCall& call) {
-    // Threads own columns, so that two threads never add to the same element.
-    parallel_ranges(threads, s.columns, 64, [&](int64_t begin, int64_t end) {
-      DSTRAIN_BEST(token_grad_columns)
-      (s, data(call.in, 0), data<const int32_t>(call.in, 1), data<float>(call.out, 0),
-       call.accumulate, begin, end);
-    });
-  });
+  return token_grad_kernel(spec, 1, false);
 }
 
 std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec) {
+  if (present(spec.in, 1))
+    return token_grad_kernel(spec, attrs_as<EmbedAttrs>(spec.attrs).seq_len, true);
   const int64_t c = columns(spec.out[0]);
   const EmbedShape s{elements(spec.in[0]) / c, c, attrs_as<EmbedAttrs>(spec.attrs).seq_len, 0,
                      spec.in[0].dtype};

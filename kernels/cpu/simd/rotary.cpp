@@ -1,7 +1,9 @@
-// rotary and rotary_grad. A thread has positions, of all samples and heads, so that the angles of a position, which are
-// f64, are computed once. Minimum memory traffic: 2 s R C bytes.
+// rotary and rotary_grad. A thread has rows of a sample, of all samples and heads, so that the angles of a position, which
+// are f64, are computed once; with documents, once for neighbouring samples that have the same position there.
+// Minimum memory traffic: 2 s R C bytes.
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -25,10 +27,11 @@ struct Rotation {
 
 // cos and sin of the angles of one position.
 struct Angles {
+  int64_t position;
   alignas(64) float cosine[kMostRotaryPairs];
   alignas(64) float sine[kMostRotaryPairs];
 
-  Angles(const Rotation& rotation, int64_t position) {
+  Angles(const Rotation& rotation, int64_t position_) : position(position_) {
     for (int64_t i = 0; i < rotation.half; ++i) {
       const double turns = static_cast<double>(position) * rotation.turns.of_pair[i];
       const double angle = 2 * std::numbers::pi * (turns - std::rint(turns));
@@ -59,17 +62,20 @@ SIMD_FN void rotate_head(const T* x, const Angles& angles, int64_t half, T* y) {
   });
 }
 
-void rotate_positions(DType dtype, const Rotation& rotation, const void* x, void* y, int64_t begin,
-                      int64_t end) {
+// Rotates rows [begin, end) of each sample. documents: of all samples, or null.
+void rotate_rows(DType dtype, const Rotation& rotation, const int32_t* documents, const void* x,
+                 void* y, int64_t begin, int64_t end) {
   with_type(dtype, [&](auto t) SIMD_INLINE {
     using T = decltype(t);
     const int64_t size = 2 * rotation.half;
-    for (int64_t position = begin; position < end; ++position) {
-      const Angles angles(rotation, position);
+    std::optional<Angles> angles;
+    for (int64_t place = begin; place < end; ++place) {
       for (int64_t sample = 0; sample < rotation.samples; ++sample) {
-        const int64_t row = sample * rotation.seq_len + position;
+        const int64_t row = sample * rotation.seq_len + place;
+        const int64_t position = documents ? place - documents[row] : place;
+        if (!angles || angles->position != position) angles.emplace(rotation, position);
         for (int64_t head = row * rotation.heads; head < (row + 1) * rotation.heads; ++head)
-          rotate_head(static_cast<const T*>(x) + head * size, angles, rotation.half,
+          rotate_head(static_cast<const T*>(x) + head * size, *angles, rotation.half,
                       static_cast<T*>(y) + head * size);
       }
     }
@@ -96,8 +102,9 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec) {
   return kernel_of([threads = spec.threads, rotation, dtype = spec.in[0].dtype,
                     grain = row_grain(bytes)](const KernelCall& call) {
     parallel_ranges(threads, rotation.seq_len, grain, [&](int64_t begin, int64_t end) {
-      DSTRAIN_BEST(rotate_positions)
-      (dtype, rotation, data(call.in, 0), data(call.out, 0), begin, end);
+      DSTRAIN_BEST(rotate_rows)
+      (dtype, rotation, data<const int32_t>(call.in, 1), data(call.in, 0), data(call.out, 0), begin,
+       end);
     });
   });
 }

@@ -18,6 +18,10 @@ struct AttentionArguments {
   const void* d_y = nullptr;
   void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
   float* delta = nullptr;  // (B,H,T), backward: sum(d_y y) / drop_scale
+  const int32_t* documents =
+      nullptr;  // (B,T), the row at which each row's document begins; null: each sample is one
+
+  int32_t* end_queries = nullptr;  // (B,T), backward with documents: the end of each row's document
 
   int heads = 0, head_size = 0;
   int kv_heads = 0, group = 1;  // heads of keys; heads of queries that each of them serves
@@ -58,6 +62,18 @@ struct Head {
   __device__ HeadRows<T> rows(T* y) const {
     return {y + sample * a.seq * channels() + head * a.head_size, a.heads * a.head_size,
             static_cast<int>(a.seq), a.head_size};
+  }
+  // Returns the first key that query `row` sees; it does not fall from one row to the next.
+  __device__ __forceinline__ int first_key(int row) const {
+    const int first = max(row + 1 - a.window, 0);
+    if (a.documents == nullptr || row >= a.seq) return first;
+    return max(first, static_cast<int>(a.documents[sample * a.seq + row]));
+  }
+  // Returns the end of the queries that see key `row`.
+  __device__ __forceinline__ int end_query(int row) const {
+    const int end = a.window < a.seq - row ? row + a.window : static_cast<int>(a.seq);
+    if (a.end_queries == nullptr) return end;
+    return min(end, static_cast<int>(a.end_queries[sample * a.seq + row]));
   }
   // Returns the offset of row 0 in lse and delta.
   __device__ int64_t statistics() const { return (sample * a.heads + head) * a.seq; }

@@ -21,6 +21,14 @@ bool rows_are_vectors(const AttentionShape& p, std::initializer_list<const void*
   return true;
 }
 
+// The scratch memory of attention_grad: delta, and with documents their ends.
+int64_t delta_words(const AttentionShape& p) {
+  return p.batch * p.heads * p.seq;
+}
+int64_t workspace_words(const AttentionShape& p) {
+  return delta_words(p) + (p.documents ? p.batch * p.seq : 0);
+}
+
 class AttentionKernel : public Kernel {
  public:
   AttentionKernel(const KernelSpec& spec, const LaunchContext& context)
@@ -74,6 +82,7 @@ class Attention final : public AttentionKernel {
   void run(const KernelCall& call) const override {
     AttentionArguments a = arguments(call);
     set_inputs(a, call, 0);
+    a.documents = attention::documents_of(shape_, call.in, 0);
     a.y = call.out[0].data;
     a.lse = call.out[1].as<float>();
     a.vector = rows_are_vectors(shape_, {a.q, a.k, a.v, a.y});
@@ -93,15 +102,20 @@ class AttentionGrad final : public AttentionKernel {
     AttentionArguments a = arguments(call);
     a.d_y = call.in[0].data;
     set_inputs(a, call, 1);
+    a.documents = attention::documents_of(shape_, call.in, 1);
     a.y = call.in[attention::result_index(shape_)].data;
     a.lse = call.in[attention::result_index(shape_) + 1].as<float>();
     const attention::HeadTensors gradients = attention::head_tensors(shape_, call.out, 0);
     a.d_q = gradients.q;
     a.d_k = gradients.k;
     a.d_v = gradients.v;
-    a.delta = workspace<float>(call, shape_.batch * shape_.heads * shape_.seq);
+    a.delta = workspace<float>(call, workspace_words(shape_));
     a.vector = rows_are_vectors(shape_, {a.d_y, a.q, a.k, a.v, a.y, a.d_q, a.d_k, a.d_v});
     launch_delta<T>(a, shape_.batch, context_);
+    if (a.documents) {
+      a.end_queries = reinterpret_cast<int32_t*>(a.delta + delta_words(shape_));
+      launch_end_queries(a, shape_.batch, context_);
+    }
     if constexpr (!std::is_same_v<T, float>) {
       if (on_tensor_cores(shape_)) {
         launch_query_gradient<T>(a, shape_.batch, context_);
@@ -124,7 +138,7 @@ std::unique_ptr<Kernel> make_of(const KernelSpec& spec, const LaunchContext& con
 int64_t attention_workspace_bytes(const KernelSpec& spec) {
   const AttentionShape p = attention::shape_of(spec);
   if (spec.op == OpKind::attention) return 0;
-  return p.batch * p.heads * p.seq * size_of(DType::f32);  // delta
+  return workspace_words(p) * size_of(DType::f32);
 }
 
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec, const LaunchContext& context) {

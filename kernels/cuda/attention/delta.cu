@@ -1,4 +1,5 @@
-// delta = sum(d_y y) / drop_scale of every row of every head, which the passes of d_q and of d_k and d_v read.
+// delta = sum(d_y y) / drop_scale of every row of every head, which the passes of d_q and of d_k and d_v read; and with
+// documents the ends of these, which the pass of d_k and d_v reads.
 // d_y and y are (samples T, heads D), so a row of a head is a stretch of D neighbouring elements. A group of lanes, a
 // power of two, takes a stretch, 8 elements a lane.
 // Minimum memory traffic in bytes, s bytes per element: 2 s R C.
@@ -61,7 +62,33 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
+// The end of a row's document is the first row behind it whose document begins behind it.
+__global__ void __launch_bounds__(kThreads) end_queries_kernel(AttentionArguments a) {
+  const int row = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (row >= a.seq) return;
+  const int64_t sample = static_cast<int64_t>(blockIdx.y) * a.seq;
+  const int32_t* const documents = a.documents + sample;
+  int begin = row + 1, end = static_cast<int>(a.seq);
+  while (begin < end) {
+    const int middle = begin + (end - begin) / 2;
+    if (documents[middle] > row)
+      end = middle;
+    else
+      begin = middle + 1;
+  }
+  a.end_queries[sample + row] = end;
+}
+
 }  // namespace
+
+void launch_end_queries(const AttentionArguments& a, int64_t samples,
+                        const LaunchContext& context) {
+  if (samples * a.seq == 0) return;
+  const Grid grid{dim3(static_cast<unsigned>((a.seq + kThreads - 1) / kThreads),
+                       static_cast<unsigned>(samples)),
+                  dim3(kThreads)};
+  launch(context.stream, "attention ends of documents", grid, end_queries_kernel, a);
+}
 
 template <class T>
 void launch_delta(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {

@@ -56,7 +56,7 @@ struct RunningSoftmax {
 // SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 32768
 // SASS <*, 128, 1, 64, true, *>: threads 128, blocks 2, shared 49152
 template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
-          bool kWindow>
+          bool kFirst>
 __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep;
   T* const query_tile = dynamic_shared<T>();
@@ -73,6 +73,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
   const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int seq = static_cast<int>(a.seq), end = min(first_row + kRows, seq);
 
+  int first_keys[kRowTiles][2];  // that the lane's rows see, beside the causal mask
+  if constexpr (kFirst) find_first_keys<kRowTiles>(first_keys, head, first_row + warp_row, lane);
   RunningSoftmax softmax[kRowTiles];
   float sums[kRowTiles][kWidth / 8][4] = {};
 
@@ -94,8 +96,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
       const int row = first_row + r * kRowStep + warp_row;
       if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
         hide_future_keys(scores[r], row, column, lane);
-      if constexpr (kWindow) hide_keys_before_window(scores[r], row, column, a.window, lane);
-      softmax[r].template step<kWindow>(scores[r], sums[r], a.exponent_scale);
+      if constexpr (kFirst) hide_keys_before(scores[r], first_keys[r], column, lane);
+      softmax[r].template step<kFirst>(scores[r], sums[r], a.exponent_scale);
       if constexpr (kDropout)
         clear_dropped(scores[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
       pack_weights<T>(weights[r], scores[r]);
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
       load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, column + kColumns);
     add_product<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(sums, weights, value_tile);
   };
-  const int begin = kWindow ? first_column(first_row, a.window, kColumns) : 0;
+  const int begin = kFirst ? head.first_key(first_row) / kColumns * kColumns : 0;
   load_tile<kRows, kWidth, kVector, 1>(query_tile, head.of_queries(static_cast<const T*>(a.q)),
                                        first_row);
   load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, begin);
@@ -140,9 +142,9 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (kRows + 2 * kColumns);
-  with_variant(a, false, [&](auto vector, auto dropout, auto window) {
+  with_variant(a, false, [&](auto vector, auto dropout, auto first) {
     const auto kernel = forward_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
-                                       decltype(dropout)::value, decltype(window)::value>;
+                                       decltype(dropout)::value, decltype(first)::value>;
     allow_shared("attention", kernel, kShared);
     launch(context.stream, "attention", grid_of<kRows>(a, a.heads, samples, kShared), kernel, a);
   });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/arguments.cuh"
+#include "kernels/cuda/attention/rows.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 
@@ -16,14 +17,27 @@ Grid grid_of(const AttentionArguments& a, int heads, int64_t samples, size_t sha
           dim3(kThreads), shared};
 }
 
+// Sets first_keys to the first keys that a lane's rows see: rows g (half 0) and g + 8 (half 1) of each row tile, of which the
+// first begins at `row`.
+template <int kRowTiles>
+__device__ __forceinline__ void find_first_keys(int (&first_keys)[kRowTiles][2], const Head& head,
+                                                int row, const Lane& lane) {
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      first_keys[r][half] = head.first_key(row + r * kRowStep + lane.g + half * 8);
+}
+
 // Calls f(vector, dropout, general) with constants, for kernels that are compiled for both: whether rows are read and
-// written 16 bytes at a time, whether masks are computed, and whether there may be a window or (`shared_keys`) several
-// heads of queries for a head of keys. Rows of other sizes, which few models have, always take the code of both last.
+// written 16 bytes at a time, whether masks are computed, and whether there may be a window, documents or (`shared_keys`)
+// several heads of queries for a head of keys. Rows of other sizes, which few models have, always take the code of both
+// last.
 template <class F>
 void with_variant(const AttentionArguments& a, bool shared_keys, const F& f) {
   constexpr std::true_type kYes;
   constexpr std::false_type kNo;
-  const bool general = a.window < a.seq || (shared_keys && a.group > 1);
+  const bool general = a.window < a.seq || a.documents != nullptr || (shared_keys && a.group > 1);
   if (!a.vector) return f(kNo, kYes, kYes);
   if (general) return a.drop_threshold != 0 ? f(kYes, kYes, kYes) : f(kYes, kNo, kYes);
   if (a.drop_threshold != 0) return f(kYes, kYes, kNo);
@@ -36,7 +50,9 @@ void launch_forward(const AttentionArguments& a, int64_t samples, const LaunchCo
 // Writes a.delta: sum(d_y y) / drop_scale of every row of every head.
 template <class T>
 void launch_delta(const AttentionArguments& a, int64_t samples, const LaunchContext& context);
-// Write d_q, d_k and d_v. launch_delta must come first.
+// Writes a.end_queries.
+void launch_end_queries(const AttentionArguments& a, int64_t samples, const LaunchContext& context);
+// Write d_q, d_k and d_v. launch_delta must come first, and launch_end_queries where there are documents.
 template <class T>
 void launch_query_gradient(const AttentionArguments& a, int64_t samples,
                            const LaunchContext& context);

@@ -40,9 +40,17 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
   const int seq = static_cast<int>(a.seq),
             first_row = static_cast<int>(blockIdx.x) *
                         kRows;  // the first keys are seen by the most queries
-  // The end of the queries that see a key of the block.
-  const int end =
-      kGeneral && a.window < seq - first_row - kRows + 1 ? first_row + kRows - 1 + a.window : seq;
+  // The end of the queries that see a key of the block, and of those that see the lane's keys.
+  const int end = kGeneral ? first_head.end_query(min(first_row + kRows, seq) - 1) : seq;
+  int end_queries[kRowTiles][2];
+  if constexpr (kGeneral) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        end_queries[r][half] = first_head.end_query(
+            min(first_row + r * kRowStep + warp_row + lane.g + half * 8, seq - 1));
+  }
 
   float d_keys[kRowTiles][kWidth / 8][4] = {}, d_values[kRowTiles][kWidth / 8][4] = {};
   load_tile<kRows, kWidth, kVector, 1>(key_tile, first_head.of_keys(static_cast<const T*>(a.k)),
@@ -100,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
           const int row = first_row + r * kRowStep + warp_row;
           if (kOffset < (r + 1) * kRowStep && kOffset != kBefore)
             hide_past_queries(weights[r], row, query, lane);
-          if constexpr (kGeneral) hide_queries_after_window(weights[r], row, query, a.window, lane);
+          if constexpr (kGeneral) hide_queries_after(weights[r], end_queries[r], query, lane);
 #pragma unroll
           for (int n = 0; n < kPart / 8; ++n) {
 #pragma unroll

@@ -7,6 +7,7 @@
 // The operands of scores are read with a stride, from the cache.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
+#include "kernels/cuda/memory_bound/access.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -76,8 +77,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   const DropoutSource dropout = head.dropout();
   const T* const query = queries.at + row * queries.stride;
   float* const weights = step.weights[warp];
-  const int begin =
-      row + 1 > a.window ? row + 1 - static_cast<int>(a.window) : 0;  // the first key that it sees
+  const int begin = head.first_key(row);
   // The exponent to base 2; -infinity if the query does not see the key.
   const auto exponent = [&](int key) {
     return key > row
@@ -113,16 +113,21 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
 
 // Computes d_q (kKeys = false) or d_k and d_v (true) of one row; query_gradient.cu has the formulas. d_k and d_v are sums
 // over the heads of queries that the head of keys serves, one after the other.
-template <class T, bool kKeys>
-__global__ void __launch_bounds__(kThreads) plain_gradient_kernel(AttentionArguments a) {
+template <class T, bool kKeys, bool kDocuments>
+__global__ void __launch_bounds__(kThreads, kDocuments ? 4 : 0)
+    plain_gradient_kernel(AttentionArguments a) {
   __shared__ StepWeights step;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row >= a.seq) return;
   // The rows that this one is combined with. There are less than 2^31 (attention.cu).
   const int64_t first_key = row + 1 - a.window, end_query = row + a.window;
-  const auto begin = static_cast<int>(kKeys ? row : first_key > 0 ? first_key : 0);
-  const auto end = static_cast<int>(!kKeys ? row + 1 : end_query < a.seq ? end_query : a.seq);
+  auto begin = static_cast<int>(kKeys ? row : first_key > 0 ? first_key : 0);
+  auto end = static_cast<int>(!kKeys ? row + 1 : end_query < a.seq ? end_query : a.seq);
+  if constexpr (kDocuments && kKeys)
+    end = min(end, static_cast<int>(a.end_queries[blockIdx.z * a.seq + row]));
+  if constexpr (kDocuments && !kKeys)
+    begin = max(begin, static_cast<int>(a.documents[blockIdx.z * a.seq + row]));
   const int members = kKeys ? a.group : 1;
   const float factor = a.drop_scale * a.score_scale;
 
@@ -185,10 +190,13 @@ void launch_plain_forward(const AttentionArguments& a, int64_t samples,
 template <class T>
 void launch_plain_gradients(const AttentionArguments& a, int64_t samples,
                             const LaunchContext& context) {
-  launch(context.stream, "plain attention d_q", grid_of<kWarps>(a, a.heads, samples),
-         plain_gradient_kernel<T, false>, a);
-  launch(context.stream, "plain attention d_k, d_v", grid_of<kWarps>(a, a.kv_heads, samples),
-         plain_gradient_kernel<T, true>, a);
+  with_flag(a.documents != nullptr, [&](auto documents) {
+    constexpr bool kDocuments = decltype(documents)::value;
+    launch(context.stream, "plain attention d_q", grid_of<kWarps>(a, a.heads, samples),
+           plain_gradient_kernel<T, false, kDocuments>, a);
+    launch(context.stream, "plain attention d_k, d_v", grid_of<kWarps>(a, a.kv_heads, samples),
+           plain_gradient_kernel<T, true, kDocuments>, a);
+  });
 }
 
 #define DSTRAIN_ATTENTION_OF(T)                                                                    \

@@ -15,7 +15,7 @@ namespace {
 // SASS <*, 64, 2, 32, true, *>: threads 128, blocks 2, shared 49152
 // SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 65536
 template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
-          bool kWindow>
+          bool kFirst>
 __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
   T* const query_tile = dynamic_shared<T>();
@@ -31,6 +31,8 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
   const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int seq = static_cast<int>(a.seq), end = min(first_row + kRows, seq);
 
+  int first_keys[kRowTiles][2];  // that the lane's rows see, beside the causal mask
+  if constexpr (kFirst) find_first_keys<kRowTiles>(first_keys, head, first_row + warp_row, lane);
   float shift[kRowTiles][2], delta[kRowTiles][2];
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
@@ -48,7 +50,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
     load_tile<kColumns, kWidth, kVector>(stage, keys, column);
     load_tile<kColumns, kWidth, kVector>(stage + kColumns * kWidth, values, column);
   };
-  const int begin = kWindow ? first_column(first_row, a.window, kColumns) : 0;
+  const int begin = kFirst ? head.first_key(first_row) / kColumns * kColumns : 0;
   load_tile<kRows, kWidth, kVector>(query_tile, head.of_queries(static_cast<const T*>(a.q)),
                                     first_row);
   load_tile<kRows, kWidth, kVector>(d_y_tile, head.rows(static_cast<const T*>(a.d_y)), first_row);
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
       const int row = first_row + r * kRowStep + warp_row;
       if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
         hide_future_keys(scores[r], row, column, lane);
-      if constexpr (kWindow) hide_keys_before_window(scores[r], row, column, a.window, lane);
+      if constexpr (kFirst) hide_keys_before(scores[r], first_keys[r], column, lane);
       if constexpr (kDropout)
         clear_dropped(d_weights[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
 #pragma unroll
@@ -113,10 +115,10 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (2 * kRows + 4 * kColumns);
-  with_variant(a, false, [&](auto vector, auto dropout, auto window) {
+  with_variant(a, false, [&](auto vector, auto dropout, auto first) {
     const auto kernel =
         query_gradient_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
-                              decltype(dropout)::value, decltype(window)::value>;
+                              decltype(dropout)::value, decltype(first)::value>;
     allow_shared("attention d_q", kernel, kShared);
     launch(context.stream, "attention d_q", grid_of<kRows>(a, a.heads, samples, kShared), kernel,
            a);

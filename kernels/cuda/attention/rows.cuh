@@ -65,36 +65,38 @@ __device__ __forceinline__ void hide_past_queries(float (&scores)[kTiles][4], in
       if (ahead + lane.column(n, i) < lane.row(i)) scores[n][i] = -INFINITY;
 }
 
-// Hides keys before the window: sets scores of fragment rows (queries from `row` on) and columns (keys from `column` on) to
-// -infinity where the key is `window` or more before the query.
+// Hides keys before the window or the document: sets scores of fragment columns (keys from `column` on) to -infinity where
+// the key is before the first one that its row (a query) sees. first_keys: of rows g (half 0) and g + 8 (half 1).
 template <int kTiles>
-__device__ __forceinline__ void hide_keys_before_window(float (&scores)[kTiles][4], int64_t row,
-                                                        int64_t column, int window,
-                                                        const Lane& lane) {
-  const int limit = static_cast<int>(row - column) - window;
+__device__ __forceinline__ void hide_keys_before(float (&scores)[kTiles][4],
+                                                 const int (&first_keys)[2], int column,
+                                                 const Lane& lane) {
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n)
+  for (int half = 0; half < 2; ++half) {
+    const int limit = first_keys[half] - column;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (lane.column(n, i) - lane.row(i) <= limit) scores[n][i] = -INFINITY;
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i)
+        if (lane.column(n, i) < limit) scores[n][i] = -INFINITY;
+  }
 }
 
-// The same for fragments whose rows are keys and columns queries.
+// Hides queries after the window or the document, for fragments whose rows are keys and columns queries. end_queries: the
+// end of the queries that see keys g (half 0) and g + 8 (half 1).
 template <int kTiles>
-__device__ __forceinline__ void hide_queries_after_window(float (&scores)[kTiles][4], int64_t row,
-                                                          int64_t column, int window,
-                                                          const Lane& lane) {
-  const int limit = static_cast<int>(row - column) + window;
+__device__ __forceinline__ void hide_queries_after(float (&scores)[kTiles][4],
+                                                   const int (&end_queries)[2], int column,
+                                                   const Lane& lane) {
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n)
+  for (int half = 0; half < 2; ++half) {
+    const int limit = end_queries[half] - column;
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (lane.column(n, i) - lane.row(i) >= limit) scores[n][i] = -INFINITY;
-}
-
-// Returns the first of the columns, in steps of `step`, whose keys queries from `row` on see.
-__device__ __forceinline__ int first_column(int row, int window, int step) {
-  return max(row + 1 - window, 0) / step * step;
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i)
+        if (lane.column(n, i) >= limit) scores[n][i] = -INFINITY;
+  }
 }
 
 // The dropout mask of 16 queries x kColumns keys, for fragments whose rows are queries.

@@ -8,18 +8,19 @@ namespace {
 
 constexpr int kRowsOfBlock = 8;  // one warp per row
 
-// x = token[ids] + position; position may be null.
+// x = token[ids] + position; position may be null, and documents.
 // SASS <?*16, true>: threads 256, blocks 4, loads 8
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowsOfBlock, 4)
-    embed_kernel(const int32_t* ids, const T* token, const T* position, T* x, int64_t rows,
-                 int64_t seq_len, int64_t c) {
+    embed_kernel(const int32_t* ids, const T* token, const T* position, const int32_t* documents,
+                 T* x, int64_t rows, int64_t seq_len, int64_t c) {
   constexpr int kN = pack_of(sizeof(T));
   constexpr int kAhead = kAligned ? 4 : 1;  // packs that a lane loads at a time
   const int64_t r = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.y;
   if (r >= rows) return;
   const T* from = token + ids[r] * c;
-  const T* beside = position ? position + r % seq_len * c : nullptr;
+  const int64_t place = r % seq_len - (documents ? documents[r] : 0);
+  const T* beside = position ? position + place * c : nullptr;
   T* to = x + r * c;
   const int64_t begin = kAligned ? 0 : pack_start<kN>(to);
   for (int64_t first = begin + kN * static_cast<int64_t>(threadIdx.x); first < c;
@@ -120,7 +121,7 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& 
                Grid{static_cast<unsigned>((r + kRowsOfBlock - 1) / kRowsOfBlock),
                     dim3(32, kRowsOfBlock)},
                embed_kernel<T, decltype(aligned)::value>, data<const int32_t>(call.in, 0), token,
-               position, x, r, seq_len, c);
+               position, data<const int32_t>(call.in, 3), x, r, seq_len, c);
       });
     });
   });
@@ -128,6 +129,7 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& 
 
 std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec,
                                                  const LaunchContext& context) {
+  if (present(spec.in, 1)) return make_document_position_grad(spec, context);
   const int64_t used = attrs_as<EmbedAttrs>(spec.attrs).seq_len * columns(spec.out[0]);
   return kernel_of([context, used, all = elements(spec.out[0]), in = elements(spec.in[0]),
                     dtype = spec.in[0].dtype](const KernelCall& call) {

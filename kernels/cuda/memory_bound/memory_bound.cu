@@ -9,7 +9,7 @@ using Maker = OpMaker<const LaunchContext&>;
 constexpr Maker kOps[] = {
     {OpKind::embed, make_embed},
     {OpKind::embed_token_grad, make_embed_token_grad, embed_token_grad_workspace},
-    {OpKind::embed_position_grad, make_embed_position_grad},
+    {OpKind::embed_position_grad, make_embed_position_grad, embed_position_grad_workspace},
     {OpKind::layer_norm, make_layer_norm},
     {OpKind::layer_norm_input_grad, make_layer_norm_input_grad},
     {OpKind::layer_norm_weight_grad, make_layer_norm_weight_grad, layer_norm_weight_grad_workspace},

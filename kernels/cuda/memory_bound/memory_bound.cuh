@@ -27,6 +27,9 @@ std::unique_ptr<Kernel> make_embed(const KernelSpec& spec, const LaunchContext& 
 std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_embed_position_grad(const KernelSpec& spec,
                                                  const LaunchContext& context);
+// The same with documents, which make_embed_position_grad calls.
+std::unique_ptr<Kernel> make_document_position_grad(const KernelSpec& spec,
+                                                    const LaunchContext& context);
 std::unique_ptr<Kernel> make_layer_norm(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_layer_norm_input_grad(const KernelSpec& spec,
                                                    const LaunchContext& context);
@@ -111,6 +114,7 @@ bool add_layer_norm_fuses(const KernelSpec& spec);
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t embed_token_grad_workspace(const KernelSpec& spec);
+int64_t embed_position_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_grad_workspace(const KernelSpec& spec);
 int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec);

@@ -1,5 +1,5 @@
 // rotary and rotary_grad. A thread block has one position: it computes the position's angles in f64, once, and rotates
-// that row of all samples, or of a part of their heads.
+// that row of all samples, or of a part of their heads. With documents it has one row of one sample.
 // Minimum memory traffic: 2 s R C bytes.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
@@ -9,9 +9,11 @@ namespace {
 
 constexpr int kRotaryThreads = 128;
 
+// With documents `samples` is 1, and `seq_len` are the rows of all samples.
 struct Rotation {
   int64_t samples, seq_len, heads;
-  int half;  // pairs of a head
+  int64_t length;  // rows of a sample
+  int half;        // pairs of a head
   bool back;
   RotaryTurns turns;
 };
@@ -20,11 +22,12 @@ struct Rotation {
 // SASS: threads 128, blocks 8
 template <class T>
 __global__ void __launch_bounds__(kRotaryThreads)
-    rotary_kernel(const T* x, T* y, Rotation rotation) {
+    rotary_kernel(const T* x, const int32_t* documents, T* y, Rotation rotation) {
   constexpr int kN = pack_of(sizeof(T));
   __shared__ float cosines[kMostRotaryPairs], sines[kMostRotaryPairs];
   const int half = rotation.half;
-  const int64_t position = blockIdx.x;
+  const int64_t row = blockIdx.x;
+  const int64_t position = documents ? row % rotation.length - documents[row] : row;
   for (int i = static_cast<int>(threadIdx.x); i < half; i += kRotaryThreads) {
     const double turns = static_cast<double>(position) * rotation.turns.of_pair[i];
     const double scale = rotation.turns.scale;
@@ -41,8 +44,7 @@ __global__ void __launch_bounds__(kRotaryThreads)
        k += gridDim.y * kRotaryThreads) {
     const unsigned of_heads = k / packs, sample = of_heads / heads, head = of_heads % heads;
     const int at = static_cast<int>(k % packs) * kN;
-    const int64_t first =
-        ((sample * rotation.seq_len + position) * rotation.heads + head) * 2 * half;
+    const int64_t first = ((sample * rotation.seq_len + row) * rotation.heads + head) * 2 * half;
     float a[kN], b[kN];
     load(x + first, at, half, a);
     load(x + first + half, at, half, b);
@@ -64,21 +66,27 @@ __global__ void __launch_bounds__(kRotaryThreads)
 std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec, const LaunchContext& context) {
   const auto attrs = attrs_as<RotaryAttrs>(spec.attrs);
   const DType dtype = spec.in[0].dtype;
-  const Rotation rotation{
-      rows(spec.in[0]) / attrs.seq_len,      attrs.seq_len,
-      columns(spec.in[0]) / attrs.head_size, static_cast<int>(attrs.head_size / 2),
-      spec.op == OpKind::rotary_grad,        rotary_turns(attrs)};
+  const bool documents = present(spec.in, 1);
+  const int64_t blocks = documents ? rows(spec.in[0]) : attrs.seq_len;
+  const Rotation rotation{.samples = rows(spec.in[0]) / std::max<int64_t>(blocks, 1),
+                          .seq_len = blocks,
+                          .heads = columns(spec.in[0]) / attrs.head_size,
+                          .length = attrs.seq_len,
+                          .half = static_cast<int>(attrs.head_size / 2),
+                          .back = spec.op == OpKind::rotary_grad,
+                          .turns = rotary_turns(attrs)};
   // Enough blocks that a thread has about four pairs of packs.
   const int64_t of_position = rotation.samples * columns(spec.in[0]) * size_of(dtype) / 32;
   const auto parts =
       static_cast<unsigned>(std::clamp<int64_t>(of_position / (4 * kRotaryThreads), 1, 64));
-  const Grid grid{dim3(static_cast<unsigned>(attrs.seq_len), parts), kRotaryThreads};
+  const Grid grid{dim3(static_cast<unsigned>(blocks), parts), kRotaryThreads};
   return kernel_of([context, grid, rotation, dtype](const KernelCall& call) {
     if (rotation.samples == 0 || rotation.heads == 0) return;
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       launch(context.stream, rotation.back ? "rotary_grad" : "rotary", grid, rotary_kernel<T>,
-             data<const T>(call.in, 0), data<T>(call.out, 0), rotation);
+             data<const T>(call.in, 0), data<const int32_t>(call.in, 1), data<T>(call.out, 0),
+             rotation);
     });
   });
 }

@@ -1,6 +1,7 @@
-// embed_token_grad without float atomics: a stable radix sort orders the rows by id, so that one warp adds all rows
-// of an id in their order and gives the bits of kernels/cpu/simd/embed.cpp. A block adds those of an id with many rows:
-// its warps divide the loads of rows, and then the columns of the sum, so the order stays.
+// embed_token_grad, and embed_position_grad with documents, without float atomics: a stable radix sort orders the rows by
+// id (or position), so that one warp adds all rows of an id in their order and gives the bits of
+// kernels/cpu/simd/embed.cpp. A block adds those of an id with many rows: its warps divide the loads of rows, and then the
+// columns of the sum, so the order stays.
 // Minimum memory traffic in bytes: s R C + 8 R C (reads, adds and writes a row), and 4 V C to clear the table; the
 // sort moves about 20 R.
 #include <bit>
@@ -208,6 +209,13 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
   if (adds) to[column] = total;
 }
 
+// positions[r] = the position of row r in its document.
+__global__ void __launch_bounds__(kDigits)
+    find_positions(const int32_t* documents, int64_t rows, int64_t seq_len, int32_t* positions) {
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * kDigits + threadIdx.x;
+  if (r < rows) positions[r] = static_cast<int32_t>(r % seq_len) - documents[r];
+}
+
 struct Workspace {
   int32_t *order[2], *counts;
   Workspace(int32_t* words, int64_t rows) {
@@ -217,57 +225,111 @@ struct Workspace {
   }
 };
 
+// Adds rows to a table by id.
+class AddsRows {
+ public:
+  AddsRows(const KernelSpec& spec, const LaunchContext& context)
+      : context_(context),
+        dtype_(spec.in[0].dtype),
+        r_(elements(spec.in[1])),
+        c_(columns(spec.out[0])),
+        v_(rows(spec.out[0])) {}
+
+  int64_t rows_of_input() const { return r_; }
+  // Words of scratch memory.
+  int64_t words() const { return 2 * r_ + kDigits * chunk_count(r_); }
+
+  // Sets the table to zeros unless `accumulate`, and adds row i of d_x to its row ids[i], for all i in order. `words`:
+  // scratch memory.
+  void run(const void* d_x, const int32_t* ids, float* table, bool accumulate,
+           int32_t* words) const {
+    if (!accumulate)
+      launch_flat<4>(context_, "embed_token_grad (clear)", table, v_ * c_, Clear{table});
+    if (r_ == 0) return;
+    const int32_t* const order = sort(ids, Workspace(words, r_));
+    with_type(dtype_, [&](auto t) {
+      using T = decltype(t);
+      add(static_cast<const T*>(d_x), ids, order, table);
+    });
+  }
+
+ private:
+  // Returns the rows in the order of their ids.
+  const int32_t* sort(const int32_t* ids, const Workspace& w) const {
+    const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(v_ - 1))));
+    const auto chunks = static_cast<unsigned>(chunk_count(r_));
+    const int32_t* order = nullptr;
+    for (int shift = 0, pass = 0; shift < bits; shift += kDigitBits, ++pass) {
+      int32_t* next = w.order[pass % 2];
+      launch(context_.stream, "embed_token_grad (count)", Grid{chunks, kDigits}, count_digits, ids,
+             order, r_, shift, w.counts);
+      launch(context_.stream, "embed_token_grad (scan)", Grid{1, kScanThreads}, scan_counts,
+             w.counts, int64_t{kDigits} * chunks);
+      launch(context_.stream, "embed_token_grad (place)", Grid{chunks, kDigits}, place_rows, ids,
+             order, r_, shift, w.counts, next);
+      order = next;
+    }
+    return order;
+  }
+
+  template <class T>
+  void add(const T* d_x, const int32_t* ids, const int32_t* order, float* table) const {
+    constexpr int kWhole = columns_of_lane<T, true>;
+    const bool whole = whole_packs<kWhole>(c_, d_x) && whole_packs<kWhole>(c_, table);
+    with_flag(whole, [&](auto aligned) {
+      constexpr bool kAligned = decltype(aligned)::value;
+      constexpr int64_t kN = columns_of_lane<T, kAligned>, kColumnsOfWarp = 32 * kN;
+      // Unaligned packs begin up to kN - 1 columns before the row.
+      const int64_t wide = kAligned ? c_ : c_ + kN - 1;
+      const Grid grid{dim3(static_cast<unsigned>((r_ + kRowsOfBlock - 1) / kRowsOfBlock),
+                           static_cast<unsigned>((wide + kColumnsOfWarp - 1) / kColumnsOfWarp)),
+                      dim3(32, kRowsOfBlock)};
+      launch(context_.stream, "embed_token_grad (add)", grid, add_rows<T, kAligned>, d_x, ids,
+             order, r_, c_, table);
+      Grid frequent = grid;
+      frequent.blocks.x = static_cast<unsigned>((r_ + kFrequent - 1) / kFrequent);
+      launch(context_.stream, "embed_token_grad (add frequent)", frequent,
+             add_frequent_rows<T, kAligned>, d_x, ids, order, r_, c_, table);
+    });
+  }
+
+  LaunchContext context_;
+  DType dtype_;
+  int64_t r_, c_, v_;
+};
+
 }  // namespace
 
 int64_t embed_token_grad_workspace(const KernelSpec& spec) {
-  const int64_t r = elements(spec.in[1]);
-  return (2 * r + kDigits * chunk_count(r)) * size_of(DType::i32);
+  return AddsRows(spec, {}).words() * size_of(DType::i32);
 }
 
 std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec,
                                               const LaunchContext& context) {
-  const int64_t r = elements(spec.in[1]), c = columns(spec.out[0]), v = rows(spec.out[0]);
-  const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(v - 1))));
-  const auto chunks = static_cast<unsigned>(chunk_count(r));
-  return kernel_of([=, dtype = spec.in[0].dtype](const KernelCall& call) {
-    const auto* ids = data<const int32_t>(call.in, 1);
-    auto* d_token = data<float>(call.out, 0);
-    if (!call.accumulate)
-      launch_flat<4>(context, "embed_token_grad (clear)", d_token, v * c, Clear{d_token});
-    if (r == 0) return;
-    const Workspace w(workspace<int32_t>(call, 2 * r + kDigits * chunks), r);
-    const int32_t* order = nullptr;
-    for (int shift = 0, pass = 0; shift < bits; shift += kDigitBits, ++pass) {
-      int32_t* next = w.order[pass % 2];
-      launch(context.stream, "embed_token_grad (count)", Grid{chunks, kDigits}, count_digits, ids,
-             order, r, shift, w.counts);
-      launch(context.stream, "embed_token_grad (scan)", Grid{1, kScanThreads}, scan_counts,
-             w.counts, int64_t{kDigits} * chunks);
-      launch(context.stream, "embed_token_grad (place)", Grid{chunks, kDigits}, place_rows, ids,
-             order, r, shift, w.counts, next);
-      order = next;
-    }
-    with_type(dtype, [&](auto t) {
-      using T = decltype(t);
-      const T* d_x = data<const T>(call.in, 0);
-      constexpr int kWhole = columns_of_lane<T, true>;
-      const bool whole = whole_packs<kWhole>(c, d_x) && whole_packs<kWhole>(c, d_token);
-      with_flag(whole, [&](auto aligned) {
-        constexpr bool kAligned = decltype(aligned)::value;
-        constexpr int64_t kN = columns_of_lane<T, kAligned>, kColumnsOfWarp = 32 * kN;
-        // Unaligned packs begin up to kN - 1 columns before the row.
-        const int64_t wide = kAligned ? c : c + kN - 1;
-        const Grid grid{dim3(static_cast<unsigned>((r + kRowsOfBlock - 1) / kRowsOfBlock),
-                             static_cast<unsigned>((wide + kColumnsOfWarp - 1) / kColumnsOfWarp)),
-                        dim3(32, kRowsOfBlock)};
-        launch(context.stream, "embed_token_grad (add)", grid, add_rows<T, kAligned>, d_x, ids,
-               order, r, c, d_token);
-        Grid frequent = grid;
-        frequent.blocks.x = static_cast<unsigned>((r + kFrequent - 1) / kFrequent);
-        launch(context.stream, "embed_token_grad (add frequent)", frequent,
-               add_frequent_rows<T, kAligned>, d_x, ids, order, r, c, d_token);
-      });
-    });
+  return kernel_of([rows = AddsRows(spec, context)](const KernelCall& call) {
+    rows.run(data<const void>(call.in, 0), data<const int32_t>(call.in, 1),
+             data<float>(call.out, 0), call.accumulate, workspace<int32_t>(call, rows.words()));
+  });
+}
+
+int64_t embed_position_grad_workspace(const KernelSpec& spec) {
+  if (!present(spec.in, 1)) return 0;
+  const AddsRows rows(spec, {});
+  return (rows.rows_of_input() + rows.words()) * size_of(DType::i32);
+}
+
+std::unique_ptr<Kernel> make_document_position_grad(const KernelSpec& spec,
+                                                    const LaunchContext& context) {
+  return kernel_of([context, rows = AddsRows(spec, context),
+                    seq_len = attrs_as<EmbedAttrs>(spec.attrs).seq_len](const KernelCall& call) {
+    const int64_t r = rows.rows_of_input();
+    auto* const positions = workspace<int32_t>(call, r + rows.words());
+    if (r > 0)
+      launch(context.stream, "embed_position_grad (positions)",
+             Grid{static_cast<unsigned>((r + kDigits - 1) / kDigits), kDigits}, find_positions,
+             data<const int32_t>(call.in, 1), r, seq_len, positions);
+    rows.run(data<const void>(call.in, 0), positions, data<float>(call.out, 0), call.accumulate,
+             positions + r);
   });
 }
 

@@ -67,7 +67,7 @@ VALUES = ("threads", "blocks", "shared", "loads")
 
 def claims_of(text, path):
     """Returns the claims of a source file. Raises ValueError if one is malformed or is above no kernel."""
-    claims, open_claims = [], []
+    claims, open_claims, parameters = [], [], ""
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{path}:{number}"
         found = CLAIM.match(line)
@@ -82,7 +82,14 @@ def claims_of(text, path):
                 raise ValueError(f"{where}: blocks and shared need threads")
             open_claims.append((found["pattern"], values, where))
             continue
-        if not open_claims or re.match(r"\s*//|\s*template|\s*$", line):
+        if not open_claims:
+            continue
+        if parameters or re.match(r"\s*template", line):  # up to the line that ends the list
+            parameters += line
+            if parameters.count("<") == parameters.count(">"):
+                parameters = ""
+            continue
+        if re.match(r"\s*//|\s*$", line):
             continue
         found = re.search(r"\b(?:struct|class) (\w+)", line)
         if not found:

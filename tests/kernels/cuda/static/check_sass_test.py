@@ -97,6 +97,11 @@ class Claims(unittest.TestCase):
         self.assertEqual([(c.name, c.pattern, c.where) for c in claims_of(text, "a.cu")],
                          [("Add", None, "a.cu:1"), ("sum", "1", "a.cu:4")])
 
+    def test_a_list_of_template_parameters_may_have_several_lines(self):
+        text = ("// SASS: loads 4\ntemplate <class T, int kWidth,\n          bool kVector>\n"
+                "__global__ void __launch_bounds__(128) sum(T x) {\n")
+        self.assertEqual([c.name for c in claims_of(text, "a.cu")], ["sum"])
+
 
 if __name__ == "__main__":
     unittest.main()

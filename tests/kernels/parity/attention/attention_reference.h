@@ -18,7 +18,9 @@ struct Case {
   int64_t kv_heads = 0;  // heads of keys and values; 0: as many as of queries
   int64_t window = 0;    // the keys that a query sees, with its own; 0: all until its own
   double scale = 0;      // of the scores; 0: 1 / sqrt(head_size)
-  bool packed = true;    // q, k and v are one operand
+  // (batch * seq) or empty: of each row, the row of its sample at which its document begins.
+  std::vector<int64_t> documents = {};
+  bool packed = true;  // q, k and v are one operand
   float dropout = 0;
   uint64_t seed = 1234;
   uint64_t first_sample = 0;
@@ -45,7 +47,7 @@ struct Forward {
 struct Fault {
   double scale = 1;          // of the scores
   int64_t later_keys = 0;    // keys after its own row that a query sees
-  int64_t earlier_keys = 0;  // keys before its window that a query sees
+  int64_t earlier_keys = 0;  // keys before its window, or its document, that a query sees
 };
 
 // The reference computation for one head of queries of one sample of a case, which must outlive it. q, k and v, and their
@@ -74,7 +76,11 @@ struct HeadReference {
   }
   // Returns the first key that query i sees, and the end of the keys that it sees.
   int64_t first(int64_t i) const {
-    return c.window > 0 ? std::max<int64_t>(i + 1 - c.window - fault.earlier_keys, 0) : 0;
+    int64_t first = c.window > 0 ? std::max<int64_t>(i + 1 - c.window - fault.earlier_keys, 0) : 0;
+    if (!c.documents.empty())
+      first = std::max(first,
+                       c.documents[static_cast<size_t>(sample * c.seq + i)] - fault.earlier_keys);
+    return first;
   }
   int64_t end(int64_t i) const { return std::min(i + 1 + fault.later_keys, c.seq); }
   // Returns 0 for a dropped weight, else the scale of kept weights.

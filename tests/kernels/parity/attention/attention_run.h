@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "tests/kernels/parity/attention/attention_reference.h"
 #include "tests/kernels/parity/device_limits.h"
 #include "tests/kernels/parity/run_kernel.h"
@@ -12,9 +14,14 @@ namespace dstrain::attention_test {
 using parity::Guarded;
 
 inline std::string describe(const Case& c) {
-  return fmt::format("{} B={} T={} heads={} kv_heads={} D={} window={} scale={} dropout={} {}",
-                     name_of(c.dtype), c.batch, c.seq, c.heads, c.kv_heads, c.head_size, c.window,
-                     c.scale, c.dropout, c.packed ? "packed" : "separate");
+  std::string documents;  // where they begin
+  for (size_t row = 0; row < c.documents.size(); ++row)
+    if (c.documents[row] == static_cast<int64_t>(row) % c.seq && documents.size() < 60)
+      documents += fmt::format(" {}", c.documents[row]);
+  return fmt::format(
+      "{} B={} T={} heads={} kv_heads={} D={} window={} scale={} dropout={} {} documents:{}",
+      name_of(c.dtype), c.batch, c.seq, c.heads, c.kv_heads, c.head_size, c.window, c.scale,
+      c.dropout, c.packed ? "packed" : "separate", documents);
 }
 
 // q, k and v, or their gradients: one operand or three. Its values are rows of all three, as the reference has them.
@@ -70,6 +77,7 @@ struct AttentionRun {
   Case c;
   HeadOperands qkv, d_qkv;
   Guarded y, lse, d_y;
+  std::optional<Guarded> documents{};
 
   explicit AttentionRun(const Case& c_, double query_std = 1, int64_t offset = 0)
       : c(c_),
@@ -84,6 +92,9 @@ struct AttentionRun {
     }
     qkv.set(values);
     d_y.set(parity::normal_values(d_y.elements(), c.seed + 2));
+    if (!c.documents.empty())
+      documents.emplace(Shape{c.rows()}, DType::i32, Values(c.documents.begin(), c.documents.end()),
+                        offset);
   }
 
   // Sets y and lse to the reference's results, rounded as stored.
@@ -115,6 +126,7 @@ struct AttentionRun {
     const StepState s = state();
     std::vector<const Guarded*> in;
     for (const Guarded& part : qkv.parts()) in.push_back(&part);
+    if (documents) in.push_back(&*documents);
     parity::run_kernel(parity::test_device(), call(OpKind::attention, threads, s), in, {&y, &lse});
   }
   void run_backward(int threads = 2) {
@@ -123,6 +135,7 @@ struct AttentionRun {
     std::vector<Guarded*> out;
     for (const Guarded& part : qkv.parts()) in.push_back(&part);
     in.insert(in.end(), {&y, &lse});
+    if (documents) in.push_back(&*documents);
     for (Guarded& part : d_qkv.parts()) out.push_back(&part);
     parity::run_kernel(parity::test_device(), call(OpKind::attention_grad, threads, s), in, out);
   }

@@ -85,6 +85,8 @@ TEST_CASE("gradients of the tables have the processor's bits, written or added")
       call.op = OpKind::embed_position_grad;
       call.attrs = EmbedAttrs{7};
       require_processor_bits(call, {o.rows(dtype, 1)}, {table(7)});
+      const Operand documents{Shape{o.r}, DType::i32, documents_of_samples(o.r / 7, 7)};
+      require_processor_bits(call, {o.rows(dtype, 1), documents}, {table(7)});
     }
 }
 

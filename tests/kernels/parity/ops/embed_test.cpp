@@ -131,6 +131,60 @@ TEST_CASE("embed_position_grad makes the rows of positions that no sample has ze
       }
 }
 
+TEST_CASE("embed of documents adds the row of the position in the row's document") {
+  for (DType dtype : kRunTypes)
+    for (const EmbedSizes& s : kEmbedSizes) {
+      const int64_t r = s.samples * s.seq_len, c = s.columns;
+      const auto ids = integer_values(r, 1, 0, s.vocabulary);
+      const auto documents = documents_of_samples(s.samples, s.seq_len);
+      const auto token = rounded(normal_values(s.vocabulary * c, 2), dtype);
+      const auto position = rounded(normal_values(s.seq_len * c, 3), dtype);
+      Call call{OpKind::embed};
+      call.attrs = EmbedAttrs{.seq_len = s.seq_len};
+      const auto x = run_everywhere(call,
+                                    {{Shape{r}, DType::i32, ids},
+                                     {Shape{s.vocabulary, c}, dtype, token},
+                                     {Shape{s.seq_len, c}, dtype, position},
+                                     {Shape{r}, DType::i32, documents}},
+                                    {{Shape{r, c}, dtype}});
+      std::vector<double> expected(static_cast<size_t>(r * c));
+      for (int64_t i = 0; i < r * c; ++i) {
+        const auto row = static_cast<size_t>(i / c);
+        const auto id = static_cast<int64_t>(ids[row]);
+        const int64_t place = i / c % s.seq_len - static_cast<int64_t>(documents[row]);
+        expected[static_cast<size_t>(i)] = token[static_cast<size_t>(id * c + i % c)] +
+                                           position[static_cast<size_t>(place * c + i % c)];
+      }
+      CHECK(x[0].values() == rounded(expected, dtype));
+    }
+}
+
+// Against a sum in the order of the rows, in f32: the bits of it are the promise.
+TEST_CASE("embed_position_grad of documents adds each row to that of its position, in order") {
+  for (DType dtype : kRunTypes)
+    for (const EmbedSizes& s : kEmbedSizes)
+      for (bool accumulate : {false, true}) {
+        const int64_t r = s.samples * s.seq_len, c = s.columns, positions = s.seq_len + 3;
+        const auto documents = documents_of_samples(s.samples, s.seq_len);
+        const auto d_x = rounded(normal_values(r * c, 2), dtype);
+        const auto before = rounded(normal_values(positions * c, 3), DType::f32);
+        Call call{OpKind::embed_position_grad};
+        call.accumulate = accumulate;
+        call.attrs = EmbedAttrs{.seq_len = s.seq_len};
+        const auto d_position =
+            run_everywhere(call, {{Shape{r, c}, dtype, d_x}, {Shape{r}, DType::i32, documents}},
+                           {{Shape{positions, c}, DType::f32, before}});
+        std::vector<double> expected = accumulate ? before : std::vector<double>(before.size());
+        for (int64_t i = 0; i < r * c; ++i) {
+          const auto begin = static_cast<int64_t>(documents[static_cast<size_t>(i / c)]);
+          const int64_t place = i / c % s.seq_len - begin;
+          double& sum = expected[static_cast<size_t>(place * c + i % c)];
+          sum = static_cast<float>(sum) + static_cast<float>(d_x[static_cast<size_t>(i)]);
+        }
+        CHECK(d_position[0].values() == expected);
+      }
+}
+
 TEST_CASE(
     "the token gradient of a vocabulary of 50257 is cleared everywhere and hit where it must") {
   const int64_t v = 50257, c = 3;

@@ -43,8 +43,10 @@ const RotaryShape kRotaryShapes[] = {
       .original_positions = 256}},
     {1, 1, {.head_size = 512, .seq_len = 3}}};
 
-// The pairs (i, i + D/2) of every head, rotated by position * frequency, or back; in doubles.
-Values rotation_of(const Values& x, const RotaryShape& s, bool back = false) {
+// The pairs (i, i + D/2) of every head, rotated by position * frequency, or back; in doubles. documents: of each row, the
+// row of its sample at which its document begins, or none.
+Values rotation_of(const Values& x, const RotaryShape& s, bool back = false,
+                   const Values& documents = {}) {
   const Values frequencies = rotary_frequencies(s.attrs);
   const double scale = rotary_scale(s.attrs);
   const int64_t half = s.attrs.head_size / 2;
@@ -54,7 +56,8 @@ Values rotation_of(const Values& x, const RotaryShape& s, bool back = false) {
       for (int64_t i = 0; i < half; ++i) {
         const auto a = static_cast<size_t>(row * s.columns() + head * s.attrs.head_size + i),
                    b = a + static_cast<size_t>(half);
-        const double angle = static_cast<double>(row % s.attrs.seq_len) *
+        const double begin = documents.empty() ? 0 : documents[static_cast<size_t>(row)];
+        const double angle = (static_cast<double>(row % s.attrs.seq_len) - begin) *
                              frequencies[static_cast<size_t>(i)] * (back ? -1 : 1);
         y[a] = scale * (x[a] * std::cos(angle) - x[b] * std::sin(angle));
         y[b] = scale * (x[b] * std::cos(angle) + x[a] * std::sin(angle));
@@ -77,6 +80,46 @@ TEST_CASE("rotary rotates the pairs of each head by its row's position, and rota
       const auto in_place = run_everywhere(back, in, {{s.shape(), dtype, {}, 0}});
       require_same_bits("in place", in_place[0], d_x[0]);
     }
+}
+
+TEST_CASE("rotary and rotary_grad count positions from where a row's document begins") {
+  for (DType dtype : kRunTypes)
+    for (const RotaryShape& s : kRotaryShapes) {
+      INFO(name_of(dtype) << " B " << s.samples << " H " << s.heads << " D " << s.attrs.head_size
+                          << " T " << s.attrs.seq_len);
+      const Values documents = documents_of_samples(s.samples, s.attrs.seq_len);
+      const auto x = rounded(normal_values(s.rows() * s.columns(), 1), dtype);
+      const Operand begins{Shape{s.rows()}, DType::i32, documents};
+      const std::vector<Operand> in{{s.shape(), dtype, x}, begins}, out{{s.shape(), dtype}};
+      const auto y = run_everywhere({OpKind::rotary, s.attrs}, in, out);
+      require_close("y", y[0].values(), rotation_of(x, s, false, documents), tolerance_of(dtype));
+      const Call back{OpKind::rotary_grad, s.attrs};
+      const auto d_x = run_everywhere(back, in, out);
+      require_close("d_x", d_x[0].values(), rotation_of(x, s, true, documents),
+                    tolerance_of(dtype));
+      const auto in_place = run_everywhere(back, in, {{s.shape(), dtype, {}, 0}});
+      require_same_bits("in place", in_place[0], d_x[0]);
+    }
+}
+
+TEST_CASE("rotary gives a document the bits of a sample of its own, at any place") {
+  const RotaryShape two{1, 3, {.head_size = 64, .seq_len = 30}};
+  RotaryShape own = two;
+  own.attrs.seq_len = 17;
+  for (DType dtype : kRunTypes) {
+    const auto x = rounded(normal_values(two.rows() * two.columns(), 1), dtype);
+    Values documents(13, 0);
+    documents.resize(30, 13);
+    const auto y = run_everywhere({OpKind::rotary, two.attrs},
+                                  {{two.shape(), dtype, x}, {Shape{30}, DType::i32, documents}},
+                                  {{two.shape(), dtype}});
+    const auto alone =
+        run_everywhere({OpKind::rotary, own.attrs},
+                       {{own.shape(), dtype, Values(x.begin() + 13 * two.columns(), x.end())}},
+                       {{own.shape(), dtype}});
+    const Values all = y[0].values();
+    CHECK(Values(all.begin() + 13 * two.columns(), all.end()) == alone[0].values());
+  }
 }
 
 TEST_CASE("rotary_grad is the gradient of rotary") {

@@ -23,6 +23,22 @@ inline Operand absent() {
   return {Shape{0}};
 }
 
+// Returns documents of samples of `seq_len` rows: of each row, the row of its sample at which its document begins. Each
+// sample has documents of its own, of one row and of many.
+inline std::vector<double> documents_of_samples(int64_t samples, int64_t seq_len) {
+  std::vector<double> documents;
+  uint32_t state = 3;
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    int64_t begin = 0;
+    for (int64_t row = 0; row < seq_len; ++row) {
+      state = state * 1664525u + 1013904223u;
+      if ((state >> 16) % 5 == 0) begin = row;
+      documents.push_back(static_cast<double>(begin));
+    }
+  }
+  return documents;
+}
+
 // Runs once. Operand k starts (start + k) mod 4 elements past a 64-byte boundary; all start on one if start is 0.
 inline std::vector<Guarded> run_at_offset(const Call& call, const std::vector<Operand>& in,
                                           const std::vector<Operand>& out, int64_t start,
