@@ -41,8 +41,9 @@ std::string models_json(const ModelRegistry& models) {
     Json keys = Json::array(), inputs = Json::array();
     for (const ModelKey& key : family->keys) keys.push_back(key.name());
     for (const ModelInput& input : family->inputs)
-      inputs.push_back(
-          {{"name", input.name}, {"dtype", name_of(input.dtype)}, {"shape", input.shape}});
+      if (input.role != InputRole::documents)  // which few runs have
+        inputs.push_back(
+            {{"name", input.name}, {"dtype", name_of(input.dtype)}, {"shape", input.shape}});
     list.push_back({{"type", family->type}, {"keys", keys}, {"inputs", inputs}});
   }
   return list.dump(1) + "\n";

@@ -64,14 +64,16 @@ class Decoder {
       q = norm(q, name + "q_norm", head_size_);
       k = norm(k, name + "k_norm", head_size_);
     }
-    q = b_.rotary(q, seq_len_, rotary_);
-    k = b_.rotary(k, seq_len_, rotary_);
+    const BufferId documents = b_.documents(seq_len_);
+    q = b_.rotary(q, seq_len_, rotary_, documents);
+    k = b_.rotary(k, seq_len_, rotary_, documents);
     const BufferId y = b_.attention(q, k, v,
                                     {.heads = heads_,
                                      .kv_heads = kv_heads_,
                                      .seq_len = seq_len_,
                                      .dropout = c_.real("attention_dropout"),
-                                     .window = window_of(c_, features_, number)});
+                                     .window = window_of(c_, features_, number)},
+                                    documents);
     return linear(y, name + "o_proj", q_width, width_, attention_bias_);
   }
 
@@ -116,6 +118,7 @@ ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& def
           .title = names.title,
           .keys = decoder_keys(defaults, features),
           .inputs = {{"ids", InputRole::token_ids, DType::i32, {context}, vocabulary},
+                     {"documents", InputRole::documents, DType::i32, {context}},
                      {"targets", InputRole::labels, DType::i32, {context}, vocabulary}},
           .layers_key = "num_hidden_layers",
           .width_key = "hidden_size",

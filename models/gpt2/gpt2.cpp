@@ -35,8 +35,8 @@ class Gpt2 {
     const BufferId token = vocabulary("transformer.wte.weight");
     const BufferId position = b_.parameter("transformer.wpe.weight",
                                            {c_.integer("n_positions"), width_}, Init::normal, std_);
-    BufferId x =
-        b_.dropout(b_.embed(ids, token, position, seq_len_), seq_len_, c_.real("embd_pdrop"));
+    BufferId x = b_.dropout(b_.embed(ids, token, position, seq_len_, b_.documents(seq_len_)),
+                            seq_len_, c_.real("embd_pdrop"));
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "transformer.ln_f");
@@ -54,7 +54,7 @@ class Gpt2 {
     const std::string name = fmt::format("{}{}", kTransformer, b_.layer("h", number, "attn"));
     const int64_t c = width_, t = seq_len_;
     BufferId y = linear(norm(x, name + ".ln_1"), name + ".attn.c_attn", c, 3 * c, std_);
-    y = b_.attention(y, c_.integer("n_head"), t, c_.real("attn_pdrop"));
+    y = b_.attention(y, c_.integer("n_head"), t, c_.real("attn_pdrop"), b_.documents(t));
     y = linear(y, name + ".attn.c_proj", c, c, projection_std_);
     x = b_.add_dropout(x, y, t, c_.real("resid_pdrop"));
     b_.sublayer("mlp");
@@ -194,6 +194,7 @@ const ModelFamily& gpt2() {
       .title = "GPT-2",
       .keys = gpt2_keys(),
       .inputs = {{"ids", InputRole::token_ids, DType::i32, {"n_positions"}, "vocab_size"},
+                 {"documents", InputRole::documents, DType::i32, {"n_positions"}},
                  {"targets", InputRole::labels, DType::i32, {"n_positions"}, "vocab_size"}},
       .layers_key = "n_layer",
       .width_key = "n_embd",

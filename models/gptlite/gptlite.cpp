@@ -41,7 +41,7 @@ class GptLite {
     const BufferId token = vocabulary("token_embedding_table.weight");
     const BufferId position =
         b_.parameter("position_embedding_table.weight", {context_, width_}, Init::normal, kInitStd);
-    BufferId x = b_.embed(ids, token, position, seq_len_);
+    BufferId x = b_.embed(ids, token, position, seq_len_, b_.documents(seq_len_));
     for (int64_t i = 0; i < layers_; ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "ln");
@@ -59,7 +59,7 @@ class GptLite {
     const std::string name = b_.layer("blocks", number, "attn");
     const int64_t c = width_, t = seq_len_;
     BufferId y = linear(norm(x, name + ".ln1"), name + ".attn.qkv", c, 3 * c, qkv_bias_);
-    y = b_.attention(y, heads_, t, dropout_);
+    y = b_.attention(y, heads_, t, dropout_, b_.documents(t));
     y = linear(y, name + ".attn.out_proj", c, c, true, Activation::none, projection_std_);
     x = b_.add_dropout(x, y, t, dropout_);
     b_.sublayer("mlp");
@@ -193,6 +193,7 @@ const ModelFamily& gptlite() {
       .title = "GPT-lite",
       .keys = gptlite_keys(),
       .inputs = {{"ids", InputRole::token_ids, DType::i32, {"block_size"}, "vocab_size"},
+                 {"documents", InputRole::documents, DType::i32, {"block_size"}},
                  {"targets", InputRole::labels, DType::i32, {"block_size"}, "vocab_size"}},
       .layers_key = "n_layer",
       .width_key = "n_embd",

@@ -106,6 +106,11 @@ struct ScheduleConfig {
 
 // The format of the data file: auto, char, byte or bin.
 enum class DataFormat { automatic, characters, bytes, tokens };
+// How documents become samples: parts of the stream of all tokens; whole documents, several in a sample; or one document
+// in a sample, with padding.
+enum class Packing { none, pack, pad };
+// What becomes of a document that is longer than a sample: its first tokens, nothing, or the end of the run.
+enum class TooLong { cut, drop, error };
 // The data files and how samples are taken from them. The tokens of a sample are the model's (ModelConfig::seq_len()).
 struct DataConfig {
   std::vector<std::string> paths;  // files, and patterns for files ("data/*.bin")
@@ -115,6 +120,8 @@ struct DataConfig {
   std::string vocab;
   bool random_order = true;
   double val_fraction = 0.1;  // 0 with val_path
+  Packing packing = Packing::none;
+  TooLong too_long = TooLong::cut;  // of documents that are packed or padded
   bool operator==(const DataConfig&) const = default;
 };
 

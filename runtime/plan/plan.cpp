@@ -218,6 +218,7 @@ WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole;
   const auto build = [&](Program& program, ForwardOptions options) {
     options.seq_len = job.model.seq_len();
+    options.documents = job.data.packing == Packing::pack;
     options.row_multiple = inputs.library->row_multiple();
     Builder builder(program, options);
     build_model(builder, job.model);

@@ -109,6 +109,15 @@ TEST_CASE("gradients through norms of rows and heads, rotated heads and gates") 
   check_gradients(job);
 }
 
+TEST_CASE("gradients of samples that hold several documents") {
+  Job job = gpt_job();
+  job.data.packing = Packing::pack;
+  job.model.set("activation", "gelu");
+  check_gradients(job);
+  job.model = RotaryModel{};
+  check_gradients(job);
+}
+
 TEST_CASE("gradients of the benchmark model") {
   Job job = gpt_job();
   job.model = BenchmarkModel{.n_layer = 3, .in_size = 7, .hidden_size = 33, .out_size = 5};

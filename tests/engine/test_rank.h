@@ -11,7 +11,7 @@
 
 namespace dstrain {
 
-// A dataset of random samples: token ids, f32 features and labels. Each sample depends only on its number, so that all
+// A dataset of random samples: token ids, f32 features, labels and documents, of which a token in four begins one. Each sample depends only on its number, so that all
 // ranks and runs read the same ones. `ignored`: the share of labels that do not count (-1).
 class RandomDataset : public Dataset {
  public:
@@ -26,6 +26,10 @@ class RandomDataset : public Dataset {
         for (int64_t i = s * elements; i < (s + 1) * elements; ++i) {
           if (input.role == InputRole::features)
             input.tensor.as<float>()[i] = static_cast<float>(2 * unit(random) - 1);
+          else if (input.role == InputRole::documents)
+            input.tensor.as<int32_t>()[i] = i == s * elements || unit(random) < 0.25
+                                                ? static_cast<int32_t>(i - s * elements)
+                                                : input.tensor.as<int32_t>()[i - 1];
           else
             input.tensor.as<int32_t>()[i] =
                 input.role == InputRole::labels && unit(random) < ignored_ ? -1 : id(random);

@@ -30,13 +30,15 @@ inline void build_rotary_model(Builder& b, const ModelConfig& c) {
     BufferId y = norm(x, name + ".input_norm", width, i == 0);
     y = norm(linear(y, name + ".qkv", 3 * width, width), name + ".head_norm", width / heads,
              i == 1);
+    const BufferId documents = b.documents(length);
     y = b.rotary(y, length,
                  {.head_size = width / heads,
                   .kind = i % 2 == 0 ? RotaryKind::plain : RotaryKind::llama3,
                   .theta = 50,
                   .factor = 2,
-                  .original_positions = 8});
-    y = linear(b.attention(y, heads, length, 0), name + ".out", width, width);
+                  .original_positions = 8},
+                 documents);
+    y = linear(b.attention(y, heads, length, 0, documents), name + ".out", width, width);
     x = b.add_dropout(x, y, length, 0.1);
     b.sublayer("mlp");
     y = norm(x, name + ".mlp_norm", width, false);
@@ -66,6 +68,7 @@ inline const ModelFamily& rotary_family() {
                {{.key = "dstrain.model.frozen", .fallback = "false"}},
                {size_key("dstrain.model.vocab_size", "", "unset: the data's")}},
       .inputs = {{"ids", InputRole::token_ids, DType::i32, {"length"}, "vocab_size"},
+                 {"documents", InputRole::documents, DType::i32, {"length"}},
                  {"targets", InputRole::labels, DType::i32, {"length"}, "vocab_size"}},
       .layers_key = "depth",
       .width_key = "width",

@@ -33,8 +33,8 @@ void check_input(const ModelFamily& family, const ModelInput& input) {
         input.shape.size(), Shape::kMaxRank);
   for (const std::string_view key : input.shape)
     check(is_integer_key(family, key), "{}: dimension {} is no integer key", what, key);
-  if (input.role == InputRole::features)
-    check(input.classes.empty(), "{}: features have no classes", what);
+  if (input.role == InputRole::features || input.role == InputRole::documents)
+    check(input.classes.empty(), "{}: {} have no classes", what, name_of(input.role));
   else
     check(is_integer_key(family, input.classes), "{}: its classes '{}' are no integer key", what,
           input.classes);
@@ -72,8 +72,11 @@ std::string_view ModelFamily::vocabulary_key() const {
 void check_inputs(const ModelFamily& family) {
   for (const ModelInput& input : family.inputs) check_input(family, input);
   const ModelInput *ids = family.input(InputRole::token_ids),
-                   *labels = family.input(InputRole::labels);
+                   *labels = family.input(InputRole::labels),
+                   *documents = family.input(InputRole::documents);
   check(labels, "the {} has no labels", family.title);
+  check(!documents || (ids && documents->shape == ids->shape),
+        "the documents of the {} have not the shape of its token ids", family.title);
   if (ids) {
     check(ids->shape.size() == 1, "the token ids of the {} are no sequence", family.title);
     check(family.predicts_tokens(),

@@ -70,8 +70,8 @@ struct ModelFamily {
   bool (*exceeds_context)(const ModelConfig&) = nullptr;
   std::optional<KeyProblem> (*problem)(const ModelConfig&) = nullptr;  // null: there is none
   // Emits the forward pass for one micro-batch; build_model() (runtime/plan/build_model.h) calls it. It declares all
-  // `inputs`, labels only if there is a loss. The vocabulary must be known. Sequences have the length that
-  // Builder::seq_len() returns for the model's context.
+  // `inputs`, labels only if there is a loss, documents only if samples hold several. The vocabulary must be known.
+  // Sequences have the length that Builder::seq_len() returns for the model's context.
   void (*build)(Builder&, const ModelConfig&) = nullptr;
   // Returns the sizes of what `build` emits: measure_model (models/measure.h).
   ModelMeasures (*measure)(const ModelConfig&) = nullptr;

@@ -21,7 +21,8 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Token ids of the seed; labels are the ids that follow. A model that wants features too gets generated ones.
+// Token ids of the seed; labels are the ids that follow. A model that wants features too gets generated ones. Where samples
+// hold several documents, a token in eight begins one.
 class RandomTokens final : public Dataset {
  public:
   explicit RandomTokens(const Job& job) : seed_(mixed(job.seed)) {
@@ -43,13 +44,19 @@ class RandomTokens final : public Dataset {
     const int64_t elements = input.tensor.elements() / count;
     if (input.role == InputRole::features)
       return features_->fill(split, sample, input.tensor.as<float>() + s * elements);
+    int32_t* const values = input.tensor.as<int32_t>() + s * elements;
     const int64_t behind = input.role == InputRole::labels ? 1 : 0;
-    for (int64_t i = 0; i < elements; ++i)
-      input.tensor.as<int32_t>()[s * elements + i] = id(sample, i + behind);
+    int32_t document = 0;
+    for (int64_t i = 0; i < elements; ++i) {
+      const uint64_t number = number_of(sample, i + behind);
+      if (input.role == InputRole::documents)
+        values[i] = document = number >> 61 == 0 ? static_cast<int32_t>(i) : document;
+      else
+        values[i] = static_cast<int32_t>(number % static_cast<uint64_t>(vocabulary_.size));
+    }
   }
-  int32_t id(int64_t sample, int64_t token) const {
-    const uint64_t number = mixed(seed_ + mixed(static_cast<uint64_t>(sample << 20 | token)));
-    return static_cast<int32_t>(number % static_cast<uint64_t>(vocabulary_.size));
+  uint64_t number_of(int64_t sample, int64_t token) const {
+    return mixed(seed_ + mixed(static_cast<uint64_t>(sample << 20 | token)));
   }
 
   uint64_t seed_;
@@ -86,7 +93,7 @@ class FoldedSamples final : public Dataset {
             std::span<const InputTensor> inputs) const override {
     data_->read(split, first, count, inputs);
     for (const InputTensor& input : inputs) {
-      if (input.role == InputRole::features) continue;
+      if (input.role != InputRole::token_ids && input.role != InputRole::labels) continue;
       const Tensor& ids = input.tensor;
       for (int32_t& id : std::span(ids.as<int32_t>(), static_cast<size_t>(ids.elements())))
         if (id >= 0) id %= static_cast<int32_t>(vocabulary_.size);

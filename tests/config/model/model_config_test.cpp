@@ -78,6 +78,12 @@ TEST_CASE("model: a registry refuses inputs that no data are read for") {
   CHECK(refusal({ids, next}) == "none");
   CHECK(refusal({ids, notes, next}) == "none");
   CHECK(refusal({notes, label}) == "none");
+  const ModelInput begins{"begins", documents, DType::i32, {"length"}};
+  CHECK(refusal({ids, begins, next}) == "none");
+  CHECK(refusal({notes, begins, label}) ==
+        "the documents of the F have not the shape of its token ids");
+  CHECK(refusal({ids, with(begins, [](ModelInput& i) { i.classes = "ids"; }), next}) ==
+        "input begins of the F: documents have no classes");
 
   CHECK(refusal({ids, notes}) == "the F has no labels");
   CHECK(refusal({label}) == "the F has neither token ids nor features");

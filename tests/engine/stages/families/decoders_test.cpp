@@ -165,4 +165,46 @@ TEST_CASE("decoders have the same bits in a pipeline") {
     }
 }
 
+TEST_CASE("decoders of samples with several documents have the same bits at every stage and cut") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  for (ModelConfig model : decoders())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      model.set("tie_word_embeddings", false);
+      Job job = decoder_job(model, dtype, world->size());
+      const RunResult stream = run_steps(job, data, *world, 2);
+      job.data.packing = Packing::pack;
+      const RunResult expected = run_steps(job, data, *world, 2);
+      CHECK(expected.loss.front() != stream.loss.front());
+      job.zero_stage = 3;
+      job.recompute = {RecomputeMode::interval, 1};
+      INFO(describe(job));
+      CHECK(difference(expected, run_steps(job, data, *world, 2, 3), *world) == "");
+      if (world->size() % 2 != 0) continue;
+      Job pipeline = decoder_job(model, dtype, world->size() / 2, 2);
+      pipeline.data.packing = Packing::pack;
+      compare(without_pipeline(pipeline, data, *world), pipeline, data, *world);
+    }
+}
+
+TEST_CASE("decoders of samples with several documents are near the CPU's on an emulated device") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  SKIP_UNLESS(world->size() == 1, "the emulated device is slow: on 1 rank only");
+  for (const ModelConfig& model : decoders())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Job job = decoder_job(model, dtype, 1);
+      job.batch = {2, 2, 1};
+      job.data.packing = Packing::pack;
+      const RunResult cpu = run_steps(job, data, *world, 1);
+      job.device = "emulated";
+      const RunResult device =
+          run_steps(job, data, *world, 1, 1, make_backend(implementations(), "emulated"));
+      INFO(describe(job));
+      const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
+      CHECK(device.loss[0] == Approx(cpu.loss[0]).epsilon(tolerance));
+      CHECK(device.norm[0] == Approx(cpu.norm[0]).epsilon(tolerance));
+    }
+}
+
 }  // namespace dstrain
