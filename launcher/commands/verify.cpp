@@ -63,6 +63,7 @@ Samples samples_for(const Job& job, Job& small) {
   if (job.model.vocabulary() > 0) reading.model.set_vocabulary(job.model.vocabulary());
   reading.data.val_fraction = 0;
   reading.data.val_path = "";
+  reading.data.too_long = TooLong::cut;  // samples are shorter than those of the run
   std::unique_ptr<Dataset> data = open_dataset(reading);
   const std::string note =
       fmt::format("samples: {}, ids modulo {}", data->summary(), small.model.vocabulary());

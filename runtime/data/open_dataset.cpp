@@ -11,6 +11,7 @@
 #include "runtime/data/file/data_files.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/generated_dataset.h"
+#include "runtime/data/packing/packed_dataset.h"
 #include "runtime/data/text_source.h"
 #include "runtime/data/token_dataset.h"
 
@@ -110,6 +111,16 @@ std::unique_ptr<Dataset> open_dataset(const Job& job) {
   Sources sources = open_sources(job.data);
   std::unique_ptr<TokenSource> validation;
   if (!job.data.val_path.empty()) validation = open_validation(job.data, *sources.front());
+  if (job.data.packing != Packing::none) {
+    if (sources.front()->vocabulary().format != DataFormat::tokens)
+      fail_user(
+          "dstrain.data.packing \"{}\" wants token files, and {} holds {}: `dstrain tokenize` "
+          "makes "
+          "one of it, and \"none\" does without",
+          job.data.packing == Packing::pack ? "pack" : "pad", sources.front()->file().path(),
+          kind_of(sources.front()->vocabulary().format));
+    return std::make_unique<PackedDataset>(job, std::move(sources), std::move(validation));
+  }
   return std::make_unique<TokenDataset>(job, std::move(sources), std::move(validation));
 }
 

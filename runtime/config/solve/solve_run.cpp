@@ -82,6 +82,31 @@ void solve_files(DataConfig& d, Values& v, Diagnostics& diagnostics, const Confi
     d.val_path = v.text(val_key, "", "");
 }
 
+void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view key = "dstrain.data.packing";
+  DataConfig& d = job.data;
+  const std::string packing = v.text(key), too_long = v.text("dstrain.data.too_long");
+  d.packing = packing == "pack" ? Packing::pack : packing == "pad" ? Packing::pad : Packing::none;
+  d.too_long = too_long == "drop"    ? TooLong::drop
+               : too_long == "error" ? TooLong::error
+                                     : TooLong::cut;
+  if (d.packing == Packing::none) return;
+  const ModelFamily& family = job.model.family();
+  if (d.packing == Packing::pack && !family.input(InputRole::documents))
+    diagnostics.error(key, fmt::format("a sample of the {} holds one document: use \"pad\" or "
+                                       "\"none\"",
+                                       family.title));
+  if (family.input(InputRole::features))
+    diagnostics.error(key, fmt::format("the {} reads features beside tokens, which documents do "
+                                       "not have: use \"none\"",
+                                       family.title));
+  if (d.format == DataFormat::characters || d.format == DataFormat::bytes)
+    diagnostics.error(key,
+                      "wants token files, whose documents `dstrain tokenize` writes beside them: "
+                      "use \"none\", or data of format bin",
+                      {"dstrain.data.format"});
+}
+
 void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
   DataConfig& d = job.data;
   if (!job.model.family().reads_tokens()) {
@@ -107,6 +132,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
     diagnostics.error(vocabulary_key,
                       fmt::format("{} is less than the 256 of data of format byte", ids));
   d.random_order = v.text("dstrain.data.order") == "random";
+  solve_packing(job, v, diagnostics);
   d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
 }
 

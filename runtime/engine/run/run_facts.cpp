@@ -99,6 +99,13 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add_unusual(FactChange::forbidden, "dstrain.data.seq_len",
                    fmt::format("{}", job.model.seq_len()),
                    fmt::format("{}", job.model.usual_seq_len()));
+  constexpr std::string_view kPackings[] = {"none", "pack", "pad"},
+                             kTooLong[] = {"cut", "drop", "error"};
+  list.add_unusual(FactChange::forbidden, "dstrain.data.packing",
+                   std::string(kPackings[static_cast<int>(job.data.packing)]), "none");
+  if (job.data.packing != Packing::none)
+    list.add_unusual(FactChange::forbidden, "dstrain.data.too_long",
+                     std::string(kTooLong[static_cast<int>(job.data.too_long)]), "cut");
   list.add(FactChange::allowed, "data",
            fmt::format("{}{} training samples, checksum {:016x}", several_files(dataset),
                        dataset.samples(Split::train), dataset.fingerprint()));

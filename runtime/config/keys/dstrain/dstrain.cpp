@@ -24,6 +24,14 @@ constexpr Rule kValFraction{
     },
     "honoured; no_effect with dstrain.data.val_path, or for a model without tokens"};
 
+constexpr Rule kTooLong{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (facts.family->reads_tokens() && facts.text("dstrain.data.packing") == "none")
+        return {State::no_effect, "samples are parts of a stream of tokens"};
+      return kTextData.judge(facts, spec, value);
+    },
+    "honoured; no_effect without dstrain.data.packing, or for a model without tokens"};
+
 constexpr Rule kSharding{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       const std::optional<int64_t> stage = stage_of_sharding(value.text);
@@ -180,6 +188,20 @@ std::vector<KeySpec> dstrain() {
        .fallback = "\"random\"",
        .rule = &kTextData,
        .choices = "random|sequential"},
+      {.key = "dstrain.data.packing",
+       .type = Type::choice,
+       .fallback = "\"none\"",
+       .note = "samples are parts of the stream of all tokens (none); whole documents of token "
+               "files, as many as fit (pack), or one with padding (pad)",
+       .rule = &kTextData,
+       .choices = "none|pack|pad"},
+      {.key = "dstrain.data.too_long",
+       .type = Type::choice,
+       .fallback = "\"cut\"",
+       .note = "what becomes of a document that is longer than a sample: its first tokens (cut), "
+               "nothing (drop), or the end of the run (error)",
+       .rule = &kTooLong,
+       .choices = "cut|drop|error"},
       {.key = "dstrain.data.val_fraction",
        .type = Type::real,
        .fallback = "0.1",

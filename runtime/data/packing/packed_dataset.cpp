@@ -1,0 +1,192 @@
+#include "runtime/data/packing/packed_dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runtime/config/job.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/text.h"
+#include "runtime/core/checksum.h"
+#include "runtime/core/error.h"
+#include "runtime/data/file/data_files.h"
+
+namespace dstrain {
+
+PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
+                             std::unique_ptr<TokenSource> validation)
+    : own_validation_(validation != nullptr),
+      length_(static_cast<int32_t>(job.model.seq_len())),
+      packing_(job.data.packing) {
+  if (validation) files.push_back(std::move(validation));
+  const std::string key = model_path(job.model.family().vocabulary_key());
+  for (std::unique_ptr<TokenSource>& tokens : files) {
+    DocumentFile documents(*tokens);
+    tokens->check_ids(0, tokens->tokens(), {job.model.vocabulary(), key});
+    tokens->file().check_whole();
+    if (sources_.empty()) vocabulary_ = tokens->vocabulary();
+    vocabulary_.size = std::max(vocabulary_.size, tokens->vocabulary().size);
+    sources_.push_back({std::move(tokens), std::move(documents)});
+  }
+  int64_t all = 0;
+  const int32_t trained = training_sources();
+  for (int32_t s = 0; s < trained; ++s) all += sources_[static_cast<size_t>(s)].tokens->tokens();
+  const auto held_out =
+      static_cast<int64_t>(std::floor(static_cast<double>(all) * job.data.val_fraction));
+  parts_[0] = make_part(job, 0, trained, 0, all - held_out, job.data.random_order);
+  parts_[1] = own_validation_ ? make_part(job, trained, trained + 1, 0, INT64_MAX, false)
+                              : make_part(job, 0, trained, all - held_out, INT64_MAX, false);
+  const auto check_part = [&](Split split, std::string_view name, std::string_view advice) {
+    if (samples(split) == 0)
+      fail_user("the {} data have no document of two tokens or more: {}: give more documents{}",
+                name, names_of_files(this->files(own_validation_ ? split : Split::train).paths),
+                advice);
+  };
+  check_part(Split::train, "training", "");
+  if (own_validation_ || job.eval_interval > 0)
+    check_part(Split::validation, "validation", " or a larger val_fraction");
+}
+
+int32_t PackedDataset::training_sources() const {
+  return static_cast<int32_t>(sources_.size()) - (own_validation_ ? 1 : 0);
+}
+
+PackedDataset::Part PackedDataset::make_part(const Job& job, int32_t first, int32_t end,
+                                             int64_t from, int64_t to, bool random) const {
+  Part part;
+  std::vector<DocumentPart> documents;
+  int64_t before = 0;  // tokens of the sources that came before
+  for (int32_t s = first; s < end; ++s) {
+    const Source& source = sources_[static_cast<size_t>(s)];
+    for (int64_t d = 0; d < source.documents.documents(); ++d) {
+      const int64_t begin = source.documents.begin(d);
+      if (before + begin >= from && before + begin < to)
+        add(job, s, begin, source.documents.begin(d + 1), documents, part.counts);
+    }
+    before += source.tokens->tokens();
+  }
+  part.samples = PackedSamples(std::move(documents), length_, packing_ == Packing::pack);
+  if (part.samples.samples() > 0) part.order.emplace(part.samples.samples(), random, job.seed);
+  return part;
+}
+
+void PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t end,
+                        std::vector<DocumentPart>& parts, Counts& counts) const {
+  int64_t tokens = end - begin;
+  if (tokens < 2) {
+    ++counts.short_ones;
+    return;
+  }
+  if (tokens > length_) {
+    if (job.data.too_long == TooLong::error)
+      fail_user(
+          "the document at token {} of {} has {} tokens, and a sample {}: give a larger "
+          "dstrain.data.seq_len, or dstrain.data.too_long \"cut\" or \"drop\"",
+          begin, sources_[static_cast<size_t>(source)].tokens->file().path(), tokens, length_);
+    if (job.data.too_long == TooLong::drop) {
+      ++counts.dropped;
+      return;
+    }
+    ++counts.cut;
+    tokens = length_;
+  }
+  parts.push_back({.source = source, .tokens = static_cast<int32_t>(tokens), .begin = begin});
+}
+
+void PackedDataset::write(std::span<const DocumentPart> parts, int32_t* ids, int32_t* labels,
+                          int32_t* documents) const {
+  int32_t row = 0;
+  for (const DocumentPart& part : parts) {
+    // The last token has no target, and the file may end with it.
+    sources_[static_cast<size_t>(part.source)].tokens->read(part.begin, part.tokens - 1, ids + row,
+                                                            labels + row);
+    const int32_t begin = std::exchange(row, row + part.tokens);
+    ids[row - 1] = part.tokens > 1 ? labels[row - 2] : 0;
+    labels[row - 1] = -1;
+    if (documents) std::fill(documents + begin, documents + row, begin);
+  }
+  std::fill(ids + row, ids + length_, 0);
+  std::fill(labels + row, labels + length_, -1);
+  if (documents) std::fill(documents + row, documents + length_, row);
+}
+
+void PackedDataset::read(Split split, int64_t first, int64_t count,
+                         std::span<const InputTensor> inputs) const {
+  const Part& from = part(split);
+  check(from.order.has_value(), "a part without samples is read");
+  const auto input = [&](InputRole role) {
+    return static_cast<int32_t*>(samples_in(inputs, role, count, length_));
+  };
+  int32_t* const ids = input(InputRole::token_ids);
+  int32_t* const labels = input(InputRole::labels);
+  int32_t* const documents = packing_ == Packing::pack ? input(InputRole::documents) : nullptr;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = i * length_;
+    write(from.samples.sample(from.order->sample_at(first + i)), ids + at, labels + at,
+          documents ? documents + at : nullptr);
+  }
+  for (const Source& source : sources_) source.tokens->file().check_whole();
+}
+
+uint64_t PackedDataset::checksum(size_t first, size_t end) const {
+  std::vector<uint64_t> of_files;
+  for (size_t s = first; s < end; ++s)
+    for (const DataFile* file : {&sources_[s].tokens->file(), &sources_[s].documents.file()})
+      of_files.push_back(checksum_of_many(file->data(), file->bytes()));
+  return checksum_of(of_files.data(), static_cast<int64_t>(of_files.size() * sizeof(uint64_t)));
+}
+
+uint64_t PackedDataset::fingerprint() const {
+  if (!fingerprint_) fingerprint_ = checksum(0, static_cast<size_t>(training_sources()));
+  return *fingerprint_;
+}
+
+uint64_t PackedDataset::validation_fingerprint() const {
+  return own_validation_ ? checksum(sources_.size() - 1, sources_.size()) : 0;
+}
+
+SplitFiles PackedDataset::files(Split split) const {
+  SplitFiles result;
+  const auto trained = static_cast<size_t>(training_sources());
+  const size_t begin = split == Split::train ? 0 : trained,
+               end = split == Split::train ? trained : sources_.size();
+  for (size_t s = begin; s < end; ++s) {
+    result.paths.push_back(sources_[s].tokens->file().path());
+    result.bytes += sources_[s].tokens->file().bytes();
+  }
+  return result;
+}
+
+void PackedDataset::check_unchanged() const {
+  for (const Source& source : sources_) {
+    source.tokens->file().check_unchanged();
+    source.documents.file().check_unchanged();
+  }
+}
+
+std::string PackedDataset::summary() const {
+  const Part& training = parts_[0];
+  const PackedSamples& samples = training.samples;
+  const std::vector<std::string> paths = files(Split::train).paths;
+  std::string text = fmt::format(
+      "{}: {}, vocabulary {}; {} in {} of {}, {:.1f} % full",
+      paths.size() == 1 ? paths.front() : names_of_files(paths), counted(samples.tokens(), "token"),
+      vocabulary_.size, counted(samples.documents(), "document"),
+      counted(samples.samples(), "training sample"), length_,
+      100 * static_cast<double>(samples.tokens()) /
+          (static_cast<double>(samples.samples()) * static_cast<double>(length_)));
+  const Counts& counts = training.counts;
+  if (counts.cut > 0) text += fmt::format(", {} cut to it", counted(counts.cut, "longer one"));
+  if (counts.dropped > 0)
+    text += fmt::format(", {} left out", counted(counts.dropped, "longer one"));
+  if (counts.short_ones > 0)
+    text += fmt::format(", {} of less than two tokens left out",
+                        counted(counts.short_ones, "document"));
+  const int64_t validation = parts_[1].samples.samples();
+  if (validation == 0) return text + ", none for validation";
+  text += fmt::format(", {} for validation", validation);
+  if (own_validation_) text += fmt::format(" from {}", sources_.back().tokens->file().path());
+  return text;
+}
+
+}  // namespace dstrain

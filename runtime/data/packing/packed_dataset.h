@@ -1,0 +1,73 @@
+// PackedDataset: samples of whole documents of token files, several in a sample or one. A token's target is the one that
+// follows in its document; the last token of a document, and the padding behind the documents of a sample, have none.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/data/dataset.h"
+#include "runtime/data/packing/document_file.h"
+#include "runtime/data/packing/pack.h"
+#include "runtime/data/sample_order.h"
+#include "runtime/data/token_source.h"
+
+namespace dstrain {
+
+class PackedDataset : public Dataset {
+ public:
+  // `files`: at least one, each with its FILE.documents. `validation`: the file for validation; null: it is the documents
+  // that begin in the last val_fraction of the tokens. Throws UserError if a part that `job` uses has no sample, if a
+  // file has an id that is not below job.model.vocabulary(), and if a document is too long where the job says so.
+  PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
+                std::unique_ptr<TokenSource> validation);
+
+  int64_t samples(Split split) const override { return part(split).samples.samples(); }
+  void read(Split split, int64_t first, int64_t count,
+            std::span<const InputTensor> inputs) const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  uint64_t fingerprint() const override;
+  SplitFiles files(Split split) const override;
+  uint64_t validation_fingerprint() const override;
+  void check_unchanged() const override;
+  std::string summary() const override;
+
+ private:
+  struct Source {
+    std::unique_ptr<TokenSource> tokens;
+    DocumentFile documents;
+  };
+  // What becomes of documents.
+  struct Counts {
+    int64_t cut = 0, dropped = 0,
+            short_ones = 0;  // short: of less than two tokens, which have no target
+  };
+  struct Part {
+    PackedSamples samples;
+    Counts counts;
+    std::optional<SampleOrder> order;  // if there is a sample
+  };
+
+  const Part& part(Split split) const { return parts_[split == Split::validation ? 1 : 0]; }
+  int32_t training_sources() const;
+  // Makes a part of the documents of sources [first, end) that begin at tokens [from, to) of them all.
+  Part make_part(const Job& job, int32_t first, int32_t end, int64_t from, int64_t to,
+                 bool random) const;
+  void add(const Job& job, int32_t source, int64_t begin, int64_t end,
+           std::vector<DocumentPart>& parts, Counts& counts) const;
+  // Writes a sample. `documents` may be null.
+  void write(std::span<const DocumentPart> parts, int32_t* ids, int32_t* labels,
+             int32_t* documents) const;
+  uint64_t checksum(size_t first, size_t end) const;
+
+  std::vector<Source> sources_;  // those for training, and behind them that for validation
+  bool own_validation_;
+  int32_t length_;
+  Packing packing_;
+  mutable std::optional<uint64_t> fingerprint_;
+  Vocabulary vocabulary_;
+  std::array<Part, 2> parts_;
+};
+
+}  // namespace dstrain
