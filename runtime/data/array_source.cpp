@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,12 +21,19 @@ template <class Id>
 class ArraySource : public TokenSource {
  public:
   ArraySource(std::unique_ptr<DataFile> file, int64_t offset, Vocabulary vocabulary,
-              std::string_view unit)
+              std::string_view unit, std::unique_ptr<DataFile> targets = nullptr)
       : file_(std::move(file)),
+        targets_(std::move(targets)),
         offset_(offset),
         ids_(reinterpret_cast<const Id*>(file_->data() + offset)),
         vocabulary_(std::move(vocabulary)),
-        unit_(unit) {}
+        unit_(unit) {
+    if (targets_ && targets_->bytes() != tokens())
+      fail_user(
+          "{} has {} bytes, and {} has {} tokens: it is of another token file, or cut short; make "
+          "both again, or remove it where all tokens are to count in the loss",
+          targets_->path(), targets_->bytes(), file_->path(), tokens());
+  }
 
   int64_t tokens() const override {
     return (file_->bytes() - offset_) / static_cast<int64_t>(sizeof(Id));
@@ -38,6 +47,14 @@ class ArraySource : public TokenSource {
     for (int64_t i = 0; i < count; ++i) inputs[i] = static_cast<int32_t>(ids[i]);
     for (int64_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[i + 1]);
   }
+
+  void ignore(int64_t begin, int64_t count, int32_t* labels) const override {
+    if (!targets_) return;
+    const unsigned char* counts = targets_->data() + begin;
+    for (int64_t i = 0; i < count; ++i)
+      if (counts[i] == 0) labels[i] = -1;
+  }
+  const DataFile* targets_file() const override { return targets_.get(); }
 
   std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const override {
     if (vocabulary_.format != DataFormat::bytes) return std::nullopt;
@@ -74,7 +91,7 @@ class ArraySource : public TokenSource {
     return static_cast<int64_t>(*std::max_element(largest.begin(), largest.end()));
   }
 
-  std::unique_ptr<DataFile> file_;
+  std::unique_ptr<DataFile> file_, targets_;
   int64_t offset_;
   const Id* ids_;
   Vocabulary vocabulary_;
@@ -108,6 +125,13 @@ int64_t checked_width(const DataFile& file) {
   return width;
 }
 
+// Opens FILE.targets beside a token file; null if there is none.
+std::unique_ptr<DataFile> open_targets(const DataFile& file) {
+  const std::string path = file.path() + ".targets";
+  std::error_code none;
+  return std::filesystem::exists(path, none) ? std::make_unique<DataFile>(path) : nullptr;
+}
+
 }  // namespace
 
 bool has_token_header(const DataFile& file) {
@@ -126,19 +150,21 @@ std::unique_ptr<TokenSource> open_bytes(std::unique_ptr<DataFile> file) {
 
 std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file) {
   const Vocabulary vocabulary{.format = DataFormat::tokens, .characters = {}, .size = 0};
+  auto targets = open_targets(*file);
   if (!has_token_header(*file)) {
     if (file->bytes() % 2 != 0)
       fail_user(
           "the data file {} has {} bytes, an odd number, and no header of llm.c: it is not a file "
           "of uint16 tokens",
           file->path(), file->bytes());
-    return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "token");
+    return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "token",
+                                                   std::move(targets));
   }
   if (checked_width(*file) == 2)
     return std::make_unique<ArraySource<uint16_t>>(std::move(file), kHeaderBytes, vocabulary,
-                                                   "token");
-  return std::make_unique<ArraySource<uint32_t>>(std::move(file), kHeaderBytes, vocabulary,
-                                                 "token");
+                                                   "token", std::move(targets));
+  return std::make_unique<ArraySource<uint32_t>>(std::move(file), kHeaderBytes, vocabulary, "token",
+                                                 std::move(targets));
 }
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 #include "runtime/data/token_dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -25,8 +26,19 @@ SampleKey sample_key(const ModelConfig& model) {
   return {"seq_len", "dstrain.data.seq_len"};
 }
 
-uint64_t checksum_of_file(const DataFile& file) {
-  return checksum_of_many(file.data(), file.bytes());
+// Returns the checksum of a file, with that of the file that says which of its tokens count, if there is one.
+uint64_t checksum_of_source(const TokenSource& source) {
+  const auto of = [](const DataFile& file) { return checksum_of_many(file.data(), file.bytes()); };
+  if (!source.targets_file()) return of(source.file());
+  const std::array<uint64_t, 2> both = {of(source.file()), of(*source.targets_file())};
+  return checksum_of(both.data(), sizeof(both));
+}
+
+// Calls visit with the files of a source.
+template <class Visit>
+void each_file(const TokenSource& source, const Visit& visit) {
+  visit(source.file());
+  if (source.targets_file()) visit(*source.targets_file());
 }
 
 }  // namespace
@@ -140,7 +152,9 @@ void TokenDataset::read_tokens(const Part& from, int64_t place, int32_t* ids,
   const int64_t sample = from.order->sample_at(place);
   const auto behind = std::ranges::upper_bound(from.pieces, sample, {}, &Piece::first_sample);
   const Piece& piece = *(behind - 1);
-  piece.source->read(piece.begin + (sample - piece.first_sample) * block_, block_, ids, labels);
+  const int64_t begin = piece.begin + (sample - piece.first_sample) * block_;
+  piece.source->read(begin, block_, ids, labels);
+  piece.source->ignore(begin + 1, block_, labels);
 }
 
 void TokenDataset::read(Split split, int64_t first, int64_t count,
@@ -151,7 +165,8 @@ void TokenDataset::read(Split split, int64_t first, int64_t count,
   auto* labels = static_cast<int32_t*>(samples_in(inputs, InputRole::labels, count, block_));
   for (int64_t i = 0; i < count; ++i)
     read_tokens(from, first + i, ids + i * block_, labels + i * block_);
-  for (const Piece& piece : from.pieces) piece.source->file().check_whole();
+  for (const Piece& piece : from.pieces)
+    each_file(*piece.source, [](const DataFile& file) { file.check_whole(); });
   if (!features_) return;
   const int64_t elements = features_->elements();
   auto* features = static_cast<float*>(samples_in(inputs, InputRole::features, count, elements));
@@ -163,14 +178,15 @@ void TokenDataset::read(Split split, int64_t first, int64_t count,
 }
 
 void TokenDataset::check_unchanged() const {
-  for (const auto& file : files_) file->file().check_unchanged();
-  if (validation_) validation_->file().check_unchanged();
+  const auto check = [](const DataFile& file) { file.check_unchanged(); };
+  for (const auto& file : files_) each_file(*file, check);
+  if (validation_) each_file(*validation_, check);
 }
 
 uint64_t TokenDataset::fingerprint() const {
   if (fingerprint_) return *fingerprint_;
   std::vector<uint64_t> of_files;
-  for (const auto& file : files_) of_files.push_back(checksum_of_file(file->file()));
+  for (const auto& file : files_) of_files.push_back(checksum_of_source(*file));
   fingerprint_ =
       of_files.size() == 1
           ? of_files.front()
@@ -179,7 +195,7 @@ uint64_t TokenDataset::fingerprint() const {
 }
 
 uint64_t TokenDataset::validation_fingerprint() const {
-  return validation_ ? checksum_of_file(validation_->file()) : 0;
+  return validation_ ? checksum_of_source(*validation_) : 0;
 }
 
 SplitFiles TokenDataset::files(Split split) const {

@@ -21,6 +21,7 @@ void TokenWindows::read(Split, int64_t first, int64_t count,
   for (int64_t i = 0; i < count; ++i)
     read_window(first + i, ids + i * length_, labels + i * length_);
   source_->file().check_whole();
+  if (source_->targets_file()) source_->targets_file()->check_whole();
 }
 
 void TokenWindows::read_window(int64_t window, int32_t* ids, int32_t* labels) const {
@@ -31,6 +32,7 @@ void TokenWindows::read_window(int64_t window, int32_t* ids, int32_t* labels) co
   if (targets == 0) return;
   source_->read(begin, targets, ids, labels);
   if (targets < length_) ids[targets] = labels[targets - 1];  // the sequence's last token
+  source_->ignore(begin + 1, targets, labels);
 }
 
 }  // namespace dstrain

@@ -1,6 +1,8 @@
 // Data of format `bin`: token files of nanoGPT and llm.c, and how `auto` distinguishes them from text.
 #include <cstring>
 
+#include "runtime/data/array_source.h"
+#include "runtime/data/token_windows.h"
 #include "tests/data/dataset_fixture.h"
 
 namespace dstrain {
@@ -115,6 +117,34 @@ TEST_CASE("a bad id deep in a file of millions is found") {
   const std::string path = dir.write("x.bin", packed(ids));
   CHECK_THAT(open_error(token_job(path, 100, 77)), Contains("token 2999999"));
   CHECK(open_error(token_job(path, 100, 78)) == "no error");
+}
+
+TEST_CASE("tokens that FILE.targets has 0 for have no targets, in samples and in windows") {
+  TempDir dir;
+  const std::string bytes =
+      GENERATE(packed(std::vector<uint16_t>{1, 2, 3, 4, 5, 6, 7}),
+               header(20240520, 1, 7) + packed(std::vector<uint16_t>{1, 2, 3, 4, 5, 6, 7}),
+               header(20240801, 7, 7) + packed(std::vector<uint32_t>{1, 2, 3, 4, 5, 6, 7}));
+  const std::string path = dir.write("x.bin", bytes);
+  const auto all = open_dataset(token_job(path, 3, 10));
+  dir.write("x.bin.targets", packed(std::vector<uint8_t>{1, 0, 1, 1, 0, 1, 0}));
+  const auto some = open_dataset(token_job(path, 3, 10));
+  const Samples s = read_samples(*some, Split::train, 0, 2, 3);
+  CHECK(s.inputs == Ids{1, 2, 3, 4, 5, 6});
+  CHECK(s.targets == Ids{-1, 3, 4, -1, 6, -1});
+  CHECK(some->fingerprint() != all->fingerprint());
+  const TokenWindows windows(open_token_file(std::make_unique<DataFile>(path)), 4);
+  const Samples w = read_samples(windows, Split::validation, 0, 2, 4);
+  CHECK(w.inputs == Ids{1, 2, 3, 4, 5, 6, 7, 0});
+  CHECK(w.targets == Ids{-1, 3, 4, -1, 6, -1, -1, -1});
+}
+
+TEST_CASE("FILE.targets of another file is an error") {
+  TempDir dir;
+  const std::string path = dir.write("x.bin", packed(std::vector<uint16_t>{1, 2, 3, 4}));
+  dir.write("x.bin.targets", "abc");
+  CHECK_THAT(open_error(token_job(path, 2, 10)),
+             Contains("x.bin.targets has 3 bytes") && Contains("x.bin has 4 tokens"));
 }
 
 }  // namespace

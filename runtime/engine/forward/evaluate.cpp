@@ -5,6 +5,7 @@
 #include <numbers>
 #include <vector>
 
+#include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
 
 namespace dstrain {
@@ -96,10 +97,8 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
   const TokenSource& source = windows.source();
   const int64_t count = windows.samples(Split::validation);
   const int64_t length = model.tensor(program.logits).shape[0];
-  Evaluation result{.tokens = source.tokens() - 1,
-                    .bytes = source.bytes_of(1, source.tokens()),
-                    .loss = 0,
-                    .right = 0};
+  Evaluation result{
+      .tokens = 0, .bytes = source.bytes_of(1, source.tokens()), .loss = 0, .right = 0};
   std::vector<double> sums(program.losses.size());
   const KeptTargets kept(windows);
   Predictions predictions(model, ids);
@@ -110,6 +109,8 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
     model.run(step);
     for (size_t l = 0; l < sums.size(); ++l)
       sums[l] += first_value<double>(model.device(), model.tensor(program.losses[l].sum));
+    result.tokens +=
+        std::ranges::count_if(kept.targets(), [](int32_t target) { return target >= 0; });
     result.right += predictions.right(kept.targets());
     if (window > 0 || !take) continue;
     for (int64_t r = 0; r < std::min(length, source.tokens()); ++r) {
@@ -118,6 +119,9 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
     }
   }
   windows.check_unchanged();
+  if (result.tokens == 0)
+    fail_user("{}: none of the tokens counts in the loss, by {}.targets: give other data",
+              source.file().path(), source.file().path());
   for (size_t l = 0; l < sums.size(); ++l)
     result.loss += static_cast<double>(program.losses[l].weight) * sums[l];
   result.loss /= static_cast<double>(result.tokens);

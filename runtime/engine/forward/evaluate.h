@@ -11,7 +11,8 @@
 
 namespace dstrain {
 
-// Sums over all tokens that have one in front of them in their window or, of a window's first token, before it.
+// Sums over all tokens that count in the loss and have one in front of them in their window or, of a window's first token,
+// before it.
 struct Evaluation {
   int64_t tokens = 0;            // that were predicted
   std::optional<int64_t> bytes;  // of their text; nothing where that is unknown
@@ -27,7 +28,8 @@ struct Evaluation {
 using TakeLogits = std::function<void(int64_t row, std::span<const float> logits)>;
 
 // Measures `model`, whose program has losses, on all windows. Its vocabulary has `ids` tokens. Calls `take` for each token
-// of the first window, if it is not empty. Throws RunError if the file changes meanwhile.
+// of the first window, if it is not empty. Throws RunError if the file changes
+// meanwhile, UserError if none of its tokens counts.
 Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t ids,
                     const TakeLogits& take);
 
