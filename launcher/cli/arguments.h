@@ -124,7 +124,10 @@ struct TokenizeArguments {
   std::string model;  // a directory with a tokenizer.json
   std::vector<std::string> files;
   std::string output;
-  bool no_eos = false;  // no token behind documents of JSON lines
+  std::string chat_template;  // dstrain's own by name, or a file; empty: the model's
+  std::string loss_on;        // assistant, completion, all; empty: what is usual for a line
+  bool no_eos = false;        // no token behind documents of JSON lines
+  bool skip_invalid = false;  // leave out invalid lines
 };
 
 // The arguments of `dstrain host_agent`, which the launching process starts on each host of a run. This command and the

@@ -113,7 +113,8 @@ Arguments parse_tokenize(const std::vector<std::string>& words) {
   CommandLine line(
       "tokenize",
       "Writes the token ids of text files, by the tokenizer of a Hugging Face directory. A file "
-      "FILE.jsonl has a document in each line, as its \"text\"; any other one is a document.");
+      "FILE.jsonl has a document in each line: its \"text\", \"messages\", or \"prompt\" and "
+      "\"completion\"; any other one is a document.");
   line.option("--model", "DIR", "a directory with a tokenizer.json", text(a.model));
   line.list("--data", "FILE...", "the text files, in order",
             [&a](const std::string& option, const std::string& value) {
@@ -121,6 +122,20 @@ Arguments parse_tokenize(const std::vector<std::string>& words) {
             });
   line.option("--output", "FILE.bin", "the token file", text(a.output));
   line.flag("--no_eos", "put no end-of-text token behind documents of FILE.jsonl", a.no_eos);
+  line.option(
+      "--chat_template", "NAME|FILE",
+      "how messages are written: chatml, llama3, qwen, or a file; otherwise as the directory says",
+      text(a.chat_template));
+  line.option(
+      "--loss_on", "WHAT",
+      "the tokens that count in the loss: assistant (of messages, as a rule), completion, or all",
+      [&a](const std::string& option, const std::string& value) {
+        if (!one_of("assistant|completion|all", value))
+          fail_user("{}: expected assistant, completion or all, got '{}'", option,
+                    printable(value));
+        a.loss_on = value;
+      });
+  line.flag("--skip_invalid", "leave out invalid lines of FILE.jsonl", a.skip_invalid);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("tokenize", "--model DIR", !a.model.empty());
   require("tokenize", "--data FILE...", !a.files.empty());

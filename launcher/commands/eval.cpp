@@ -11,6 +11,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
+#include "launcher/tokens/line_settings.h"
 #include "launcher/tokens/tokenize_files.h"
 #include "runtime/config/model/family.h"
 #include "runtime/core/cpu.h"
@@ -69,9 +70,13 @@ std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedMod
   if (!has_json_lines(path)) refuse_doubtful(DataFile(path));
   const auto tokenizer = open_tokenizer(model.tokenizer);
   std::vector<std::string> warnings = tokenizer->warnings();
-  const auto end = end_of_documents(model.tokenizer, *tokenizer, {path}, warnings);
+  const DataConfig& data = model.job.data;
+  const LineRules rules = line_rules(
+      model.tokenizer, *tokenizer, {path},
+      {.chat_template = "", .loss_on = data.loss_on, .skip_invalid = data.skip_invalid}, warnings);
   DocumentCounts counts;
-  auto source = checked_for_model(open_encoded_text(*tokenizer, path, end, counts), model.job);
+  auto source =
+      checked_for_model(open_encoded_text(*tokenizer, path, rules.options, counts), model.job);
   for (const std::string& warning : warnings_of(counts)) warnings.push_back(warning);
   for (const std::string& warning : warnings) log::warn("{}", warning);
   return source;

@@ -3,25 +3,41 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/process/failure.h"
+#include "launcher/tokens/line_settings.h"
 #include "launcher/tokens/tokenize_files.h"
 #include "runtime/core/log/log.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 
 namespace dstrain {
+namespace {
+
+LossOn loss_on(const std::string& name) {
+  if (name == "assistant") return LossOn::assistant;
+  if (name == "completion") return LossOn::completion;
+  return name == "all" ? LossOn::all : LossOn::usual;
+}
+
+}  // namespace
 
 int run_tokenize(const TokenizeArguments& arguments) {
   const auto tokenizer = open_tokenizer(arguments.model);
   std::vector<std::string> warnings = tokenizer->warnings();
-  const auto end = arguments.no_eos
-                       ? std::nullopt
-                       : end_of_documents(arguments.model, *tokenizer, arguments.files, warnings);
+  const LineRules rules = line_rules(arguments.model, *tokenizer, arguments.files,
+                                     {.chat_template = arguments.chat_template,
+                                      .loss_on = loss_on(arguments.loss_on),
+                                      .skip_invalid = arguments.skip_invalid,
+                                      .no_eos = arguments.no_eos},
+                                     warnings);
   for (const std::string& warning : warnings) log::warn("{}", warning);
   const DocumentCounts counts =
-      tokenize_files(*tokenizer, arguments.files, end, arguments.output, Links::followed);
+      tokenize_files(*tokenizer, arguments.files, rules.options, arguments.output, Links::followed);
   for (const std::string& warning : warnings_of(counts)) log::warn("{}", warning);
-  print_result(fmt::format("{}: {} tokens of {} documents, {} bytes of text; {} ids are possible\n",
-                           arguments.output, counts.tokens, counts.documents, counts.bytes,
-                           tokenizer->vocabulary_size()));
+  print_result(fmt::format(
+      "{}: {} tokens of {} documents, {} bytes of text; {} ids are possible{}\n", arguments.output,
+      counts.tokens, counts.documents, counts.bytes, tokenizer->vocabulary_size(),
+      counts.targets == counts.tokens
+          ? ""
+          : fmt::format("; {} tokens count in the loss", counts.targets)));
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include <set>
 #include <system_error>
 
+#include "launcher/tokens/line_settings.h"
 #include "launcher/tokens/tokenize_files.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
@@ -25,6 +26,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/array_source.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
@@ -37,7 +39,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 // Of the ids: raised where the same text and tokenizer make others than before.
-constexpr int kCacheVersion = 1;
+constexpr int kCacheVersion = 2;
 constexpr int64_t kLargestRecord = int64_t{1} << 20;
 constexpr size_t kLongestName = 200;  // of a file in the cache, without what is put behind it
 
@@ -87,11 +89,27 @@ class FolderLock {
 struct CacheRecord {
   std::string path, checksum, tokenizer;  // path: of the text, absolute
   int64_t bytes = 0, modified_ns = 0;     // of the text
+  nlohmann::json lines;                   // how its lines are encoded; null: it has none
   int64_t file_bytes = 0, tokens = 0;     // of the token file
+  int64_t targets = 0;                    // tokens that count in the loss
 };
 
 std::string record_path(const std::string& file) {
   return file + ".json";
+}
+
+std::string_view name_of(LossOn loss_on) {
+  switch (loss_on) {
+    case LossOn::assistant:
+      return "assistant";
+    case LossOn::completion:
+      return "completion";
+    case LossOn::all:
+      return "all";
+    case LossOn::usual:
+      break;
+  }
+  return "usual";
 }
 
 std::string text_of(const CacheRecord& r) {
@@ -102,10 +120,19 @@ std::string text_of(const CacheRecord& r) {
                                  {"modified_ns", r.modified_ns},
                                  {"checksum", r.checksum}}},
                                {"tokenizer", r.tokenizer},
+                               {"lines", ordered_json(r.lines)},
                                {"file_bytes", r.file_bytes},
-                               {"tokens", r.tokens}};
+                               {"tokens", r.tokens},
+                               {"targets", r.targets}};
   // A path may be invalid UTF-8.
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Returns the bytes of a file; nothing if it is not there.
+std::optional<int64_t> size_of_file(const std::string& path) {
+  std::error_code none;
+  const auto bytes = fs::file_size(path, none);
+  return none ? std::nullopt : std::optional(static_cast<int64_t>(bytes));
 }
 
 // Returns what is said about a token file that is there and whole; nothing if anything is in doubt.
@@ -121,11 +148,15 @@ std::optional<CacheRecord> record_of(const std::string& file) {
                   .tokenizer = json.at("tokenizer").get<std::string>(),
                   .bytes = text.at("bytes").get<int64_t>(),
                   .modified_ns = text.at("modified_ns").get<int64_t>(),
+                  .lines = json.at("lines"),
                   .file_bytes = json.at("file_bytes").get<int64_t>(),
-                  .tokens = json.at("tokens").get<int64_t>()};
-    if (json.at("version").get<int>() != kCacheVersion) return std::nullopt;
-    const auto there = fs::file_size(file, none);
-    if (none || static_cast<int64_t>(there) != r.file_bytes) return std::nullopt;
+                  .tokens = json.at("tokens").get<int64_t>(),
+                  .targets = json.at("targets").get<int64_t>()};
+    if (json.at("version").get<int>() != kCacheVersion || size_of_file(file) != r.file_bytes)
+      return std::nullopt;
+    const auto targets = size_of_file(file + ".targets");
+    if (targets != (r.targets < r.tokens ? std::optional(r.tokens) : std::nullopt))
+      return std::nullopt;
     return r;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -154,8 +185,10 @@ class TokenCache {
     const int64_t all = made_ + taken_;
     const std::string& where = all == 1 ? files_.begin()->second : folder_;
     TokenizedTexts result{.line = "", .warnings = warnings_, .made = made_ > 0};
-    result.line = fmt::format("{}: {}, ", texts.size() == 1 ? texts.front() : names_of_files(texts),
-                              counted(tokens_, "token"));
+    result.line = fmt::format(
+        "{}: {}, {}", texts.size() == 1 ? texts.front() : names_of_files(texts),
+        counted(tokens_, "token"),
+        targets_ < tokens_ ? fmt::format("of which {} count in the loss, ", targets_) : "");
     if (made_ == 0)
       result.line += fmt::format("tokenized before into {}", where);
     else
@@ -182,15 +215,28 @@ class TokenCache {
     return sum;
   }
 
+  // What the tokens of a text's lines depend on besides the tokenizer and its settings, which may have the template.
+  const nlohmann::json& lines_of(const std::string& text) {
+    nlohmann::json& lines = lines_[has_json_lines(text)];
+    if (lines.is_null() && has_json_lines(text))
+      lines = {{"chat_template", chat_template_checksum(job_.model_directory)},
+               {"loss_on", name_of(job_.data.loss_on)},
+               {"skip_invalid", job_.data.skip_invalid}};
+    return lines;
+  }
+
   // Returns whether the token file is there and is the text's.
   bool take(const std::string& text, const std::string& path, const std::string& file) {
     const std::optional<CacheRecord> record = record_of(file);
-    if (!record || record->tokenizer != tokenizer_sum(has_json_lines(text))) return false;
+    if (!record || record->tokenizer != tokenizer_sum(has_json_lines(text)) ||
+        record->lines != lines_of(text))
+      return false;
     const TextState now = state_of(text);
     if (now.bytes != record->bytes) return false;
     const bool untouched = path == record->path && now.modified_ns == record->modified_ns;
     if (!untouched && checksum_of_file_text(text) != record->checksum) return false;
     tokens_ += record->tokens;
+    targets_ += record->targets;
     ++taken_;
     return true;
   }
@@ -214,21 +260,40 @@ class TokenCache {
                        .checksum = checksum_of_file_text(text),
                        .tokenizer = tokenizer_sum(has_json_lines(text)),
                        .bytes = before.bytes,
-                       .modified_ns = before.modified_ns};
+                       .modified_ns = before.modified_ns,
+                       .lines = lines_of(text)};
     std::error_code none;
     fs::remove(record_path(file), none);  // it is not that of the new file
-    const auto end = end_of_documents(job_.model_directory, *tokenizer_, {text}, warnings_);
-    const DocumentCounts counts = tokenize_files(*tokenizer_, {text}, end, file, Links::replaced);
+    const DocumentCounts counts =
+        tokenize_files(*tokenizer_, {text}, rules_of(text).options, file, Links::replaced);
     if (counts.tokens == 0) fail_user("the text {} has no tokens", text);
+    if (counts.targets == 0)
+      fail_user(
+          "none of the tokens of {} counts in the loss: its lines have no answer, or another "
+          "dstrain.data.loss_on is meant",
+          text);
     if (state_of(text) != before)
       fail_user("the text {} has changed while it was tokenized: start again", text);
     record.file_bytes = static_cast<int64_t>(fs::file_size(file));
     record.tokens = counts.tokens;
+    record.targets = counts.targets;
     write_file(record_path(file), text_of(record));
     for (std::string& warning : warnings_of(counts)) warnings_.push_back(std::move(warning));
     tokens_ += counts.tokens;
+    targets_ += counts.targets;
     ++made_;
     seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  const LineRules& rules_of(const std::string& text) {
+    std::optional<LineRules>& rules = rules_[has_json_lines(text)];
+    if (!rules)
+      rules = line_rules(job_.model_directory, *tokenizer_, {text},
+                         {.chat_template = "",
+                          .loss_on = job_.data.loss_on,
+                          .skip_invalid = job_.data.skip_invalid},
+                         warnings_);
+    return *rules;
   }
 
   void open_model_tokenizer() {
@@ -243,13 +308,28 @@ class TokenCache {
   const std::function<void()>& before_writing_;
   std::string folder_;
   std::unique_ptr<const Tokenizer> tokenizer_;
+  // Of texts, and of JSON lines.
   std::map<bool, std::string> tokenizer_sums_;
+  std::map<bool, nlohmann::json> lines_;
+  std::map<bool, std::optional<LineRules>> rules_;
   std::map<std::string, std::string> files_;  // of texts, by their absolute paths
   std::set<std::string> names_;
   std::vector<std::string> warnings_;
-  int64_t made_ = 0, taken_ = 0, tokens_ = 0;
+  int64_t made_ = 0, taken_ = 0, tokens_ = 0, targets_ = 0;
   double seconds_ = 0;
 };
+
+// Refuses the keys of JSON lines where there are none.
+void refuse_line_keys(const DataConfig& data) {
+  const std::string_view key = data.loss_on != LossOn::usual ? "dstrain.data.loss_on"
+                               : data.skip_invalid           ? "dstrain.data.skip_invalid"
+                                                             : "";
+  if (!key.empty())
+    fail_user(
+        "{} is of JSON lines that a run tokenizes (--model DIR, files FILE.jsonl), and none of its "
+        "data files is one: remove the key; for a token file give it to dstrain tokenize",
+        key);
+}
 
 bool is_text(const std::string& path) {
   return !is_token_file(DataFile(path));
@@ -274,6 +354,7 @@ std::vector<std::string> texts_to_tokenize(const Job& job) {
 TokenizedTexts use_token_cache(Job& job, CacheUse use,
                                const std::function<void()>& before_writing) {
   const std::vector<std::string> texts = texts_to_tokenize(job);
+  if (std::ranges::none_of(texts, has_json_lines)) refuse_line_keys(job.data);
   if (texts.empty()) return {};
   if (!has_tokenizer(job.model_directory))
     fail_user(

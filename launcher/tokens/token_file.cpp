@@ -1,6 +1,11 @@
 #include "launcher/tokens/token_file.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 
 #include "runtime/core/error.h"
@@ -9,19 +14,22 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kMostNarrow = 65536;
+constexpr int64_t kMostOnes = int64_t{1} << 20;  // bytes that are written at a time
 // llm.c's header: 256 int32, of which the first three are magic, version and the number of tokens.
 constexpr size_t kHeaderWords = 256;
 constexpr int32_t kWideMagic = 20240801, kWideVersion = 7;
 
 }  // namespace
 
-TokenFile::TokenFile(const std::string& path, const std::string& documents_path, int64_t vocabulary)
-    : file_(path),
-      documents_(documents_path),
+TokenFile::TokenFile(const TokenFilePaths& paths, int64_t vocabulary)
+    : file_(paths.tokens),
+      documents_(paths.documents),
+      targets_path_(paths.targets),
       wide_(vocabulary > kMostNarrow),
       bytes_(wide_ ? kHeaderWords * sizeof(int32_t) : 0) {}
 
-void TokenFile::append(std::span<const uint32_t> ids, std::span<const size_t> starts) {
+void TokenFile::append(std::span<const uint32_t> ids, std::span<const size_t> starts,
+                       std::span<const uint8_t> counts) {
   const auto count = std::ssize(ids);
   if (wide_ && tokens_ + count > std::numeric_limits<int32_t>::max())
     fail_user(
@@ -39,8 +47,25 @@ void TokenFile::append(std::span<const uint32_t> ids, std::span<const size_t> st
     narrow_.assign(ids.begin(), ids.end());
     file_.write_at(narrow_.data(), 2 * count, bytes_);
   }
+  append_targets(counts, count);
   bytes_ += bytes_each() * count;
   tokens_ += count;
+}
+
+void TokenFile::append_targets(std::span<const uint8_t> counts, int64_t count) {
+  const bool all = std::ranges::find(counts, 0) == counts.end();
+  if (!targets_ && all) return;
+  const auto write_ones = [this](int64_t begin, int64_t end) {
+    const std::vector<uint8_t> ones(static_cast<size_t>(std::min(end - begin, kMostOnes)), 1);
+    for (int64_t at = begin; at < end; at += std::ssize(ones))
+      targets_->write_at(ones.data(), std::min(end - at, std::ssize(ones)), at);
+  };
+  if (!targets_) {
+    targets_.emplace(targets_path_);
+    write_ones(0, tokens_);
+  }
+  if (counts.empty()) return write_ones(tokens_, tokens_ + count);
+  targets_->write_at(counts.data(), count, tokens_);
 }
 
 void TokenFile::commit() {
@@ -51,6 +76,14 @@ void TokenFile::commit() {
   }
   const auto end = static_cast<uint64_t>(tokens_);
   documents_.write_at(&end, sizeof(end), document_bytes_);
+  documents_.complete();
+  file_.complete();
+  // A file of another run would say of these tokens which ones count.
+  if (targets_)
+    targets_->commit();
+  else if (::unlink(targets_path_.c_str()) != 0 && errno != ENOENT)
+    fail_run("{} is of another token file and cannot be removed: {}", targets_path_,
+             std::strerror(errno));
   documents_.commit();
   file_.commit();
 }

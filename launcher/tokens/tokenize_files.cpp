@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -10,7 +9,6 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/progress_bar.h"
 #include "runtime/core/text.h"
-#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
@@ -23,7 +21,7 @@ int64_t bytes_of_input(const std::vector<std::string>& files, const std::string&
   int64_t bytes = 0;
   for (const std::string& file : files) {
     std::error_code none;
-    for (const std::string& written : {output, output + ".documents"})
+    for (const std::string& written : {output, output + ".documents", output + ".targets"})
       if (fs::equivalent(file, written, none))
         fail_user("{} is to be read and written: give another --output", file);
     const auto size = fs::file_size(file, none);
@@ -34,36 +32,19 @@ int64_t bytes_of_input(const std::vector<std::string>& files, const std::string&
 
 }  // namespace
 
-std::optional<uint32_t> end_of_documents(const std::string& directory, const Tokenizer& tokenizer,
-                                         const std::vector<std::string>& files,
-                                         std::vector<std::string>& warnings) {
-  if (std::ranges::none_of(files, has_json_lines)) return std::nullopt;
-  const auto end = end_of_text(directory, tokenizer);
-  if (!end)
-    fail_user(
-        "{}: neither tokenizer_config.json nor another file says which token ends a document: give "
-        "it there as \"eos_token\", or leave it out with --no_eos of dstrain tokenize",
-        directory);
-  if (!tokenizer.suffix().empty() && tokenizer.suffix().back() == end->id)
-    warnings.push_back(
-        fmt::format("the post-processor puts the token {} behind documents, and it follows once "
-                    "more: --no_eos of dstrain tokenize leaves out the second one",
-                    end->id));
-  return end->id;
-}
-
 DocumentCounts tokenize_files(const Tokenizer& tokenizer, const std::vector<std::string>& files,
-                              std::optional<uint32_t> end, const std::string& output, Links links) {
+                              const LineOptions& options, const std::string& output, Links links) {
   const int64_t all = bytes_of_input(files, output);
   const auto place = [links](const std::string& path) {
     return links == Links::followed ? file_to_replace(path) : path;
   };
-  TokenFile tokens(place(output), place(output + ".documents"), tokenizer.vocabulary_size());
+  TokenFile tokens({place(output), place(output + ".documents"), place(output + ".targets")},
+                   tokenizer.vocabulary_size());
   DocumentCounts counts;
   std::optional<ProgressBar> bar = ProgressBar::where_shown();
   for (const std::string& file : files)
-    encode_file(tokenizer, file, end, counts, [&](const EncodedPart& part, int64_t done) {
-      tokens.append(part.ids, part.starts);
+    encode_file(tokenizer, file, options, counts, [&](const EncodedPart& part, int64_t done) {
+      tokens.append(part.ids, part.starts, part.counts);
       if (!bar || !bar->due()) return;
       const auto read = static_cast<double>(counts.bytes + done);
       bar->draw(all > 0 ? read / static_cast<double>(all) : 1,
@@ -82,12 +63,21 @@ std::vector<std::string> warnings_of(const DocumentCounts& counts) {
         fmt::format("{} places are not UTF-8, the first at {}: each became U+FFFD, as in Python's "
                     "errors=\"replace\"",
                     counts.invalid, counts.first_invalid));
+  if (counts.skipped > 0)
+    warnings.push_back(fmt::format("{} left out, the first is {}",
+                                   counts.skipped == 1
+                                       ? "an invalid line was"
+                                       : fmt::format("{} invalid lines were", counts.skipped),
+                                   counts.first_skipped));
+  if (counts.without_targets > 0)
+    warnings.push_back(fmt::format("{} of {} documents have no token that counts in the loss",
+                                   counts.without_targets, counts.documents));
   std::vector<std::string> names;
   for (const auto& [name, times] : counts.ignored)
     names.push_back(fmt::format("{} ({})", name, times));
   if (!names.empty())
-    warnings.push_back(fmt::format("members of lines that are not \"text\" are left out: {}",
-                                   fmt::join(names, ", ")));
+    warnings.push_back(
+        fmt::format("members of lines that are not used are left out: {}", fmt::join(names, ", ")));
   return warnings;
 }
 

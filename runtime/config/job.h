@@ -111,6 +111,9 @@ enum class DataFormat { automatic, characters, bytes, tokens };
 enum class Packing { none, pack, pad };
 // What becomes of a document that is longer than a sample: its first tokens, nothing, or the end of the run.
 enum class TooLong { cut, drop, error };
+// Which tokens of JSON lines count in the loss. `usual`: the assistant's of messages, a completion's with a prompt, all of a
+// text.
+enum class LossOn { usual, assistant, completion, all };
 // The data files and how samples are taken from them. The tokens of a sample are the model's (ModelConfig::seq_len()).
 struct DataConfig {
   std::vector<std::string> paths;  // files, and patterns for files ("data/*.bin")
@@ -122,6 +125,8 @@ struct DataConfig {
   double val_fraction = 0.1;  // 0 with val_path
   Packing packing = Packing::none;
   TooLong too_long = TooLong::cut;  // of documents that are packed or padded
+  LossOn loss_on = LossOn::usual;
+  bool skip_invalid = false;  // leave out JSON lines that are invalid
   bool operator==(const DataConfig&) const = default;
 };
 

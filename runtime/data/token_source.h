@@ -29,9 +29,9 @@ class TokenSource {
   // nothing.
   virtual void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const = 0;
 
-  // Makes -1 of the labels of tokens [begin, begin+count) that do not count in the loss, by the file's FILE.targets.
+  // Makes -1 of the labels of tokens [begin, begin+count) that do not count in the loss.
   virtual void ignore(int64_t /*begin*/, int64_t /*count*/, int32_t* /*labels*/) const {}
-  // The file that says which tokens count; null: all do.
+  // The file that says which tokens count; null: none does.
   virtual const DataFile* targets_file() const { return nullptr; }
 
   // Returns the bytes of text that the tokens [begin, end) are; nothing where that is unknown.

@@ -8,9 +8,9 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
+#include "runtime/data/chat/chat_line.h"
 #include "runtime/data/file/data_file.h"
 #include "runtime/data/file/file_kind.h"
-#include "runtime/data/tokenizer/json_lines.h"
 
 namespace dstrain {
 namespace {
@@ -33,16 +33,16 @@ struct RangeResult {
 
 class FileEncoder {
  public:
-  FileEncoder(const Tokenizer& tokenizer, const DataFile& file, std::optional<uint32_t> end)
+  FileEncoder(const Tokenizer& tokenizer, const DataFile& file, const LineOptions& options)
       : tokenizer_(tokenizer),
         file_(file),
         lines_(has_json_lines(file.path())),
-        end_(end),
+        options_(options),
         text_(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())),
         begin_(static_cast<size_t>(text_begin(file))),
         threads_(static_cast<size_t>(thread_count())) {
     for (size_t i = 0; i < threads_; ++i)
-      encoders_.push_back(std::make_unique<TextEncoder>(tokenizer));
+      encoders_.push_back(std::make_unique<ConversationEncoder>(tokenizer, options.chat));
   }
 
   void run(DocumentCounts& counts, const TakePart& take) {
@@ -98,21 +98,21 @@ class FileEncoder {
     return results;
   }
 
-  void encode(const Range& range, TextEncoder& encoder, RangeResult& result) const {
+  void encode(const Range& range, ConversationEncoder& encoder, RangeResult& result) const {
     const std::string_view text = text_.substr(range.begin, range.end - range.begin);
     if (lines_) return encode_lines(text, range.begin, encoder, result);
     unicode::Invalid invalid;
-    encoder.encode(text, result.part.ids, invalid);
+    encoder.texts().encode(text, result.part.ids, invalid);
     result.counts.text_bytes += std::ssize(text);
+    result.counts.targets = std::ssize(result.part.ids);
     result.counts.invalid = invalid.places;
     if (invalid.places > 0)
       result.counts.first_invalid = fmt::format("{}: offset {}", file_.path(),
                                                 range.begin + static_cast<size_t>(invalid.first));
   }
 
-  void encode_lines(std::string_view text, size_t offset, TextEncoder& encoder,
+  void encode_lines(std::string_view text, size_t offset, ConversationEncoder& encoder,
                     RangeResult& result) const {
-    auto& ids = result.part.ids;
     for (size_t at = 0, next = 0; at < text.size(); at = next) {
       const size_t newline = std::min(text.find('\n', at), text.size());
       next = newline + 1;
@@ -122,34 +122,62 @@ class FileEncoder {
         return fmt::format("{}:{}", file_.path(),
                            1 + std::ranges::count(text_.substr(0, offset + at), '\n'));
       };
-      const std::string document = text_of_json_line(line, place, result.counts.ignored);
-      result.part.starts.push_back(ids.size());
-      ++result.counts.documents;
-      ids.insert(ids.end(), tokenizer_.prefix().begin(), tokenizer_.prefix().end());
-      unicode::Invalid none;  // JSON is UTF-8
-      encoder.encode(document, ids, none);
-      result.counts.text_bytes += std::ssize(document);
-      ids.insert(ids.end(), tokenizer_.suffix().begin(), tokenizer_.suffix().end());
-      if (end_) ids.push_back(*end_);
+      encode_line(line, place, encoder, result);
     }
+  }
+
+  void encode_line(std::string_view line, const std::function<std::string()>& place,
+                   ConversationEncoder& encoder, RangeResult& result) const {
+    EncodedPart& part = result.part;
+    const size_t before = part.ids.size();
+    try {
+      const ChatLine read = read_chat_line(line, place, result.counts.ignored);
+      try {
+        encoder.encode(read, part);
+      } catch (const UserError& e) {
+        throw UserError(fmt::format("{}: {}", place(), e.what()));
+      }
+      if (read.kind == ChatLineKind::messages)
+        ++result.counts.conversations;
+      else
+        result.counts.text_bytes += std::ssize(read.text) + std::ssize(read.completion);
+    } catch (const UserError& e) {
+      if (!options_.skip_invalid) throw;
+      part.ids.resize(before);
+      part.counts.resize(before);
+      ++result.counts.skipped;
+      if (result.counts.first_skipped.empty()) result.counts.first_skipped = e.what();
+      return;
+    }
+    part.starts.push_back(before);
+    ++result.counts.documents;
+    const auto targets =
+        std::count(part.counts.begin() + static_cast<std::ptrdiff_t>(before), part.counts.end(), 1);
+    result.counts.targets += targets;
+    result.counts.without_targets += targets == 0 && part.ids.size() > before;
   }
 
   static void add(const DocumentCounts& more, DocumentCounts& counts) {
     counts.documents += more.documents;
+    counts.conversations += more.conversations;
     counts.text_bytes += more.text_bytes;
     counts.invalid += more.invalid;
     if (counts.first_invalid.empty()) counts.first_invalid = more.first_invalid;
+    counts.targets += more.targets;
+    counts.without_targets += more.without_targets;
+    counts.skipped += more.skipped;
+    if (counts.first_skipped.empty()) counts.first_skipped = more.first_skipped;
     for (const auto& [name, times] : more.ignored) counts.ignored[name] += times;
   }
 
   const Tokenizer& tokenizer_;
   const DataFile& file_;
   bool lines_;
-  std::optional<uint32_t> end_;
+  const LineOptions& options_;
   std::string_view text_;
   size_t begin_;
   size_t threads_;
-  std::vector<std::unique_ptr<TextEncoder>> encoders_;
+  std::vector<std::unique_ptr<ConversationEncoder>> encoders_;
 };
 
 }  // namespace
@@ -158,10 +186,10 @@ bool has_json_lines(const std::string& path) {
   return path.ends_with(".jsonl") || path.ends_with(".ndjson");
 }
 
-void encode_file(const Tokenizer& tokenizer, const std::string& path, std::optional<uint32_t> end,
+void encode_file(const Tokenizer& tokenizer, const std::string& path, const LineOptions& options,
                  DocumentCounts& counts, const TakePart& take) {
   const DataFile file(path);
-  FileEncoder(tokenizer, file, end).run(counts, take);
+  FileEncoder(tokenizer, file, options).run(counts, take);
 }
 
 }  // namespace dstrain

@@ -1,7 +1,7 @@
 #include "runtime/data/tokenizer/encoded_text.h"
 
 #include <algorithm>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "runtime/core/error.h"
@@ -11,15 +11,18 @@ namespace {
 
 class EncodedText : public TokenSource {
  public:
-  EncodedText(const Tokenizer& tokenizer, const std::string& path, std::optional<uint32_t> end,
+  EncodedText(const Tokenizer& tokenizer, const std::string& path, const LineOptions& options,
               DocumentCounts& counts)
       : file_(path) {
-    const int64_t before = counts.text_bytes;
-    encode_file(tokenizer, path, end, counts, [this](const EncodedPart& part, int64_t) {
+    const DocumentCounts before = counts;
+    encode_file(tokenizer, path, options, counts, [this](const EncodedPart& part, int64_t) {
       ids_.insert(ids_.end(), part.ids.begin(), part.ids.end());
+      counts_.insert(counts_.end(), part.counts.begin(), part.counts.end());
     });
     file_.check_unchanged();
-    bytes_ = counts.text_bytes - before;
+    if (std::ranges::find(counts_, 0) == counts_.end()) counts_.clear();
+    if (counts_.empty() && counts.conversations == before.conversations)
+      bytes_ = counts.text_bytes - before.text_bytes;
     // What the post-processor puts in front of a line's document is none of its text.
     if (!ids_.empty() && !(has_json_lines(path) && tokenizer.is_special(ids_.front())))
       first_bytes_ = std::ssize(tokenizer.bytes_of(ids_.front()));
@@ -36,9 +39,16 @@ class EncodedText : public TokenSource {
     for (int64_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[i + 1]);
   }
 
+  void ignore(int64_t begin, int64_t count, int32_t* labels) const override {
+    if (counts_.empty()) return;
+    const uint8_t* counts = counts_.data() + begin;
+    for (int64_t i = 0; i < count; ++i)
+      if (counts[i] == 0) labels[i] = -1;
+  }
+
   std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const override {
-    if (begin > 1 || end != tokens()) return std::nullopt;
-    return bytes_ - (begin == 1 ? first_bytes_ : 0);
+    if (!bytes_ || begin > 1 || end != tokens()) return std::nullopt;
+    return *bytes_ - (begin == 1 ? first_bytes_ : 0);
   }
 
   void check_ids(int64_t begin, int64_t end, const VocabularyKey& given) override {
@@ -55,16 +65,17 @@ class EncodedText : public TokenSource {
  private:
   DataFile file_;
   std::vector<uint32_t> ids_;
-  int64_t bytes_ = 0, first_bytes_ = 0;
+  std::vector<uint8_t> counts_;   // of each id whether it counts in the loss; empty: all do
+  std::optional<int64_t> bytes_;  // of the text; nothing where they are unknown
+  int64_t first_bytes_ = 0;
   Vocabulary vocabulary_{.format = DataFormat::tokens, .characters = {}, .size = 0};
 };
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_encoded_text(const Tokenizer& tokenizer, const std::string& path,
-                                               std::optional<uint32_t> end,
-                                               DocumentCounts& counts) {
-  return std::make_unique<EncodedText>(tokenizer, path, end, counts);
+                                               const LineOptions& options, DocumentCounts& counts) {
+  return std::make_unique<EncodedText>(tokenizer, path, options, counts);
 }
 
 }  // namespace dstrain

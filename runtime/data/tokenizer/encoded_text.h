@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "runtime/data/token_source.h"
@@ -11,9 +10,9 @@
 
 namespace dstrain {
 
-// Encodes a file as encode_file() does. Knows the bytes of all its tokens, and of all but the first. Throws UserError
-// for the file, RunError if it changes meanwhile.
+// Encodes a file as encode_file() does. Knows the bytes of all its tokens, and of all but the first, where all count in the
+// loss and none is of a conversation. Throws UserError for the file, RunError if it changes meanwhile.
 std::unique_ptr<TokenSource> open_encoded_text(const Tokenizer& tokenizer, const std::string& path,
-                                               std::optional<uint32_t> end, DocumentCounts& counts);
+                                               const LineOptions& options, DocumentCounts& counts);
 
 }  // namespace dstrain

@@ -162,24 +162,30 @@ void TextEncoder::encode(std::string_view bytes, std::vector<uint32_t>& ids,
     if (part.id != kNoToken)
       ids.push_back(part.id);
     else if (!tokenizer_.nfc_ || unicode::surely_nfc(part.text))
-      encode_normalized(part.text, ids);
+      encode_normalized(part.text, ids, nullptr);
     else
-      encode_normalized(unicode::nfc(part.text), ids);
+      encode_normalized(unicode::nfc(part.text), ids, nullptr);
   }
 }
 
-void TextEncoder::encode_normalized(std::string_view text, std::vector<uint32_t>& ids) {
-  const auto encode_text = [&](std::string_view part) {
+void TextEncoder::encode_normalized(std::string_view text, std::vector<uint32_t>& ids,
+                                    std::vector<TokenSpan>* spans) {
+  const auto encode_text = [&](std::string_view part, size_t offset) {
+    const size_t before = ids.size();
     tokenizer_.splitter_.split(part, [&](std::string_view piece) { encode_piece(piece, ids); });
+    if (spans) add_spans(part, offset, std::span(ids).subspan(before), *spans);
   };
-  if (tokenizer_.in_normalized_.empty()) return encode_text(text);
+  if (tokenizer_.in_normalized_.empty()) return encode_text(text, 0);
   std::vector<TextPart> parts;
   tokenizer_.in_normalized_.divide(text, parts);
   for (const TextPart& part : parts) {
-    if (part.id != kNoToken)
-      ids.push_back(part.id);
-    else
-      encode_text(part.text);
+    const auto offset = static_cast<size_t>(part.text.data() - text.data());
+    if (part.id == kNoToken) {
+      encode_text(part.text, offset);
+      continue;
+    }
+    ids.push_back(part.id);
+    if (spans) spans->push_back({offset, offset + part.text.size()});
   }
 }
 

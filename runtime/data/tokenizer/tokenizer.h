@@ -65,6 +65,11 @@ class Tokenizer {
   std::vector<std::string> warnings_;
 };
 
+// Bytes of a text.
+struct TokenSpan {
+  size_t begin = 0, end = 0;
+};
+
 // Encodes texts on one thread, with a memory of the pieces that it has met.
 class TextEncoder {
  public:
@@ -73,9 +78,17 @@ class TextEncoder {
   // Appends the ids of `text` by itself. Bytes that are no UTF-8 are U+FFFD, as in Python's errors="replace"; `invalid`
   // gets where they are.
   void encode(std::string_view text, std::vector<uint32_t>& ids, unicode::Invalid& invalid);
+  // The same of valid UTF-8; `spans` gets the bytes of `text` that each token is made of, in order. Characters that
+  // normalization joins belong to each of their tokens.
+  void encode_with_spans(std::string_view text, std::vector<uint32_t>& ids,
+                         std::vector<TokenSpan>& spans);
 
  private:
-  void encode_normalized(std::string_view text, std::vector<uint32_t>& ids);
+  // `spans`, if it is not null, gets the bytes of `text` of each token.
+  void encode_normalized(std::string_view text, std::vector<uint32_t>& ids,
+                         std::vector<TokenSpan>* spans);
+  void add_spans(std::string_view text, size_t offset, std::span<const uint32_t> ids,
+                 std::vector<TokenSpan>& spans) const;
   void encode_piece(std::string_view piece, std::vector<uint32_t>& ids);
 
   const Tokenizer& tokenizer_;

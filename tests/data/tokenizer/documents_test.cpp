@@ -110,8 +110,39 @@ TEST_CASE(
   refuses("[1]", "expected an object such as {\"text\": \"...\"}, found array");
   refuses("{\"text\": 5}", "\"text\": expected a string, found number");
   refuses("{\"txt\": \"a\"}", "the line has no \"text\"");
-  refuses("{\"messages\": []}", "the line has \"messages\"");
+  refuses("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+          "the line has \"messages\", and");
   refuses("{\"text\": " + std::string(100, '[') + "}", "nested more than 64 deep");
+}
+
+TEST_CASE(
+    "documents: invalid lines are left out where that is asked for, on any number of threads") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  std::string valid, lines;
+  for (int i = 0; i < 30'000; ++i) {
+    const std::string good = line("a b c d e f g h i j " + std::to_string(i));
+    valid += good;
+    lines += good + (i % 3 == 0 ? "{\"text\": \n" : i % 3 == 1 ? "{\"messages\": 5}\n" : "\n");
+  }
+  const std::string path = dir.write("a.jsonl", lines), only = dir.write("b.jsonl", valid);
+  const Encoded expected = encoded(tokenizer, only, 7);
+  for (const int threads : {1, 3}) {
+    set_thread_count(threads);
+    LineOptions options(7);
+    options.skip_invalid = true;
+    Encoded found;
+    encode_file(tokenizer, path, options, found.counts, [&found](const EncodedPart& part, int64_t) {
+      CHECK(part.ids.size() == part.counts.size());
+      for (const size_t start : part.starts) found.starts.push_back(found.ids.size() + start);
+      found.ids.insert(found.ids.end(), part.ids.begin(), part.ids.end());
+    });
+    CHECK(found.ids == expected.ids);
+    CHECK(found.starts == expected.starts);
+    CHECK(found.counts.skipped == 20'000);
+    CHECK(found.counts.first_skipped.starts_with(path + ":2: is not JSON"));
+    CHECK(found.counts.targets == std::ssize(found.ids));
+  }
 }
 
 TEST_CASE("documents: the token that ends them comes from the directory's files, in this order") {

@@ -1,6 +1,7 @@
 // Texts as token ids in memory, and what a directory says about its tokenizer.
 #include "runtime/data/tokenizer/encoded_text.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
@@ -18,7 +19,7 @@ TEST_CASE("encoded text: its tokens are the tokenizer's, and its bytes those of 
   const std::string text = "caf\u00e9 \u65e5\u672c the quick\n";
   const std::string path = dir.write("a.txt", "\xef\xbb\xbf" + text);
   DocumentCounts counts;
-  const auto source = open_encoded_text(tokenizer, path, 7, counts);
+  const auto source = open_encoded_text(tokenizer, path, LineOptions(7), counts);
   const std::vector<uint32_t> ids = tokenizer.encode(text);
   REQUIRE(source->tokens() == std::ssize(ids));
   std::vector<int32_t> inputs(ids.size() - 1), targets(ids.size() - 1);
@@ -48,6 +49,42 @@ TEST_CASE("encoded text: what stands around documents of JSON lines has no bytes
   CHECK(source->bytes_of(1, source->tokens()) == 9);
   CHECK(counts.text_bytes == 9);
   CHECK(counts.documents == 2);
+}
+
+TEST_CASE(
+    "encoded text: tokens that do not count in the loss have no targets, and no bytes are known") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  const std::string line = "{\"prompt\": \"the quick\", \"completion\": \" brown fox\"}\n";
+  const std::string path = dir.write("a.jsonl", "{\"text\": \"the quick brown fox\"}\n" + line);
+  DocumentCounts counts;
+  LineOptions options(7);
+  const auto some = open_encoded_text(tokenizer, path, options, counts);
+  REQUIRE(some->tokens() % 2 == 0);  // of both lines the same
+  const int64_t each = some->tokens() / 2;
+  std::vector<int32_t> labels(static_cast<size_t>(2 * each));
+  some->ignore(0, 2 * each, labels.data());
+  CHECK(std::count(labels.begin(), labels.begin() + each, -1) == 0);
+  CHECK(std::count(labels.begin() + each, labels.end(), -1) == counts.tokens - counts.targets);
+  CHECK(counts.targets < counts.tokens);
+  std::vector<int32_t> last(static_cast<size_t>(each));
+  some->ignore(each, each, last.data());
+  CHECK(std::equal(last.begin(), last.end(), labels.begin() + each));
+  CHECK_FALSE(some->bytes_of(0, some->tokens()).has_value());
+  options.chat.loss_on = LossOn::all;
+  const auto all = open_encoded_text(tokenizer, path, options, counts);
+  all->ignore(0, each, last.data());
+  std::fill(last.begin(), last.end(), 0);
+  all->ignore(each, each, last.data());
+  CHECK(std::count(last.begin(), last.end(), -1) == 0);
+  CHECK(all->bytes_of(0, all->tokens()) == 2 * 19);
+  // Which text a conversation's tokens are made of is the template's.
+  const ChatTemplate chat_template("{{ messages[0].content }}", "t", {});
+  options.chat.chat_template = &chat_template;
+  dir.write("a.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"the quick\"}]}\n");
+  const auto conversation = open_encoded_text(tokenizer, path, options, counts);
+  CHECK_FALSE(conversation->bytes_of(0, conversation->tokens()).has_value());
+  CHECK(counts.conversations == 1);
 }
 
 TEST_CASE("the ids after which a model stops are eos_token_id, a number or a list") {

@@ -53,7 +53,7 @@ TEST_CASE("tokenize writes uint16 without a header, and where documents begin") 
   CHECK(numbers_of<uint64_t>(folder.read("out.bin.documents")) ==
         std::vector<uint64_t>{0, 1, 4, 7});
   CHECK(program.wrote("out.bin: 7 tokens of 3 documents"));
-  CHECK(program.wrote("members of lines that are not \"text\" are left out: x (1)"));
+  CHECK(program.wrote("members of lines that are not used are left out: x (1)"));
 }
 
 TEST_CASE("tokenize writes llm.c's header and uint32 where there are more than 65,536 ids") {
@@ -73,6 +73,62 @@ TEST_CASE("tokenize writes llm.c's header and uint32 where there are more than 6
         std::vector<int32_t>{20240801, 7, 2, 0});
   CHECK(numbers_of<uint32_t>(bytes, 1024) ==
         std::vector<uint32_t>{65536, tokenizer["model"]["vocab"]["a"].get<uint32_t>()});
+}
+
+TEST_CASE("tokenize writes which tokens of conversations count in the loss") {
+  const RunFolder folder;
+  json tokenizer = llama();
+  int id = 1000;
+  for (const char* const token : {"<|start_header_id|>", "<|end_header_id|>"})
+    tokenizer["added_tokens"].push_back({{"id", id++}, {"content", token}, {"special", true}});
+  put_tokenizer(folder, tokenizer);
+  folder.write(
+      "c.jsonl",
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+      "\n"
+      R"({"prompt": "a", "completion": "b"})"
+      "\n");
+  const auto run = [&](const std::string& words, int status, const std::string& message) {
+    RunningProgram program = folder.start(kTokenize + words + " 2>&1");
+    CHECK(program.wait() == status);
+    CAPTURE(program.text());
+    CHECK(program.text().find(message) != std::string::npos);
+  };
+  const auto targets = [&] { return fs::exists(folder.root / "out.bin.targets"); };
+  run("--data c.jsonl", 1,
+      "c.jsonl:1: the line has \"messages\", and the model's directory has no chat template");
+  CHECK(!targets());
+  run("--data c.jsonl --chat_template llama3", 0, " tokens count in the loss");
+  const auto ids = numbers_of<uint16_t>(folder.read("out.bin"));
+  const std::string counts = folder.read("out.bin.targets");
+  REQUIRE(counts.size() == ids.size());
+  const auto of = [&](const char* token) {
+    return tokenizer["model"]["vocab"][token].get<uint16_t>();
+  };
+  uint16_t turn = 0, end = 0;
+  for (const json& token : tokenizer["added_tokens"]) {
+    if (token["content"] == "<|eot_id|>") turn = token["id"];
+    if (token["content"] == "<|end_of_text|>") end = token["id"];
+  }
+  std::vector<uint16_t> counted;
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (counts[i] == 1) counted.push_back(ids[i]);
+  CHECK(counted == std::vector<uint16_t>{of("b"), turn, of("b"), end});
+  run("--data c.jsonl --chat_template llama3 --loss_on assistant", 1,
+      "c.jsonl:2: the loss is to be on the assistant's");
+  run("--data c.jsonl --chat_template none", 1, "--chat_template none: there is no such file");
+  run("--data c.jsonl --loss_on some", 1, "--loss_on: expected assistant, completion or all");
+  run("--data c.jsonl --skip_invalid", 0, "an invalid line was left out, the first is c.jsonl:1:");
+  CHECK(targets());
+  // Without tokens to ignore there is no file, and none of another run.
+  run("--data c.jsonl --chat_template llama3 --loss_on all", 0, "2 documents");
+  CHECK(!targets());
+  fs::create_directories(folder.root / "m");
+  folder.write("m/chat_template.jinja", "{{ 1 }}\n{% include 'x' %}");
+  run("--data c.jsonl", 1,
+      "c.jsonl:1: m/chat_template.jinja: line 2: {% include %} is not available");
+  folder.write("d.jsonl", "{\"text\": \"a\"}\n");
+  run("--data d.jsonl", 0, "1 documents");
 }
 
 TEST_CASE("tokenize refuses wrong input with one error and leaves no file") {

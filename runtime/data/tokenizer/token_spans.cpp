@@ -1,0 +1,114 @@
+// Which bytes of a text each token is made of.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/data/tokenizer/tokenizer.h"
+#include "runtime/data/tokenizer/unicode/nfc.h"
+
+namespace dstrain {
+namespace {
+
+// A part of a normalized text, and where it comes from.
+struct NormalizedRun {
+  size_t normalized = 0, original = 0;  // where it begins
+  bool same = true;                     // byte by byte
+};
+
+bool is_ascii_byte(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
+
+// Text in normalization form C, with the places that its bytes come from.
+class NormalizedText {
+ public:
+  explicit NormalizedText(std::string_view text) {
+    // An ASCII character is joined with nothing in front of it, so each part from one of these on is normalized by itself.
+    for (size_t at = 0; at < text.size();) {
+      size_t end = at;
+      while (end < text.size() && is_ascii_byte(text[end])) ++end;
+      const size_t begin = end > at && end < text.size() ? end - 1 : end;
+      same(text.substr(at, begin - at), at);
+      while (end < text.size() && !is_ascii_byte(text[end])) ++end;
+      part(text.substr(begin, end - begin), begin);
+      at = end;
+    }
+    original_size_ = text.size();
+  }
+
+  const std::string& text() const { return text_; }
+
+  // Returns the bytes of the original text that the bytes of this one come from.
+  TokenSpan original(TokenSpan span) const {
+    if (span.begin == span.end) return {place(span.begin).first, place(span.begin).first};
+    return {place(span.begin).first, place(span.end - 1).second};
+  }
+
+ private:
+  void same(std::string_view text, size_t original) {
+    if (text.empty()) return;
+    runs_.push_back({text_.size(), original, true});
+    text_ += text;
+  }
+
+  void part(std::string_view text, size_t original) {
+    if (text.empty()) return;
+    const std::string changed = unicode::nfc(text);
+    if (changed == text) return same(text, original);
+    runs_.push_back({text_.size(), original, false});
+    text_ += changed;
+  }
+
+  // Returns the first byte of the original text that the byte `at` comes from, and the one behind the last.
+  std::pair<size_t, size_t> place(size_t at) const {
+    const auto behind = std::ranges::upper_bound(runs_, at, {}, &NormalizedRun::normalized);
+    if (behind == runs_.begin()) return {0, 0};
+    const NormalizedRun& run = *(behind - 1);
+    const size_t first = run.original + (at - run.normalized);
+    if (run.same) return {first, first + 1};
+    return {run.original, behind == runs_.end() ? original_size_ : behind->original};
+  }
+
+  std::string text_;
+  std::vector<NormalizedRun> runs_;
+  size_t original_size_ = 0;
+};
+
+}  // namespace
+
+void TextEncoder::encode_with_spans(std::string_view text, std::vector<uint32_t>& ids,
+                                    std::vector<TokenSpan>& spans) {
+  std::vector<TextPart> parts;
+  tokenizer_.raw_.divide(text, parts);
+  for (const TextPart& part : parts) {
+    const auto offset = static_cast<size_t>(part.text.data() - text.data());
+    if (part.id != kNoToken) {
+      ids.push_back(part.id);
+      spans.push_back({offset, offset + part.text.size()});
+      continue;
+    }
+    std::vector<TokenSpan> inside;
+    if (!tokenizer_.nfc_ || unicode::surely_nfc(part.text)) {
+      encode_normalized(part.text, ids, &inside);
+    } else {
+      const NormalizedText normalized(part.text);
+      encode_normalized(normalized.text(), ids, &inside);
+      for (TokenSpan& span : inside) span = normalized.original(span);
+    }
+    for (const TokenSpan& span : inside) spans.push_back({offset + span.begin, offset + span.end});
+  }
+}
+
+// The tokens' bytes are those of the text, in order, but for bytes without a token, which are left out.
+void TextEncoder::add_spans(std::string_view text, size_t offset, std::span<const uint32_t> ids,
+                            std::vector<TokenSpan>& spans) const {
+  size_t at = 0;
+  for (const uint32_t id : ids) {
+    const std::string_view bytes = tokenizer_.bytes_of(id);
+    while (at < text.size() && text.substr(at, bytes.size()) != bytes) ++at;
+    const size_t end = std::min(at + bytes.size(), text.size());
+    spans.push_back({offset + at, offset + end});
+    at = end;
+  }
+}
+
+}  // namespace dstrain

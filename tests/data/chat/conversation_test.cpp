@@ -1,0 +1,210 @@
+// Lines of fine-tuning data, and the tokens that they become.
+#include <catch2/catch.hpp>
+
+#include "runtime/core/error.h"
+#include "runtime/data/chat/conversation_encoder.h"
+#include "tests/data/tokenizer/golden_files.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Matchers::Contains;
+using Counts = std::vector<uint8_t>;
+
+std::map<std::string, int64_t> ignored_in(const std::string& line, ChatLine& read) {
+  std::map<std::string, int64_t> ignored;
+  read = read_chat_line(
+      line, [] { return "a.jsonl:7"; }, ignored);
+  return ignored;
+}
+
+ChatLine read(const std::string& line) {
+  ChatLine result;
+  ignored_in(line, result);
+  return result;
+}
+
+TEST_CASE("chat lines: each kind is read, and other members are counted") {
+  ChatLine line;
+  CHECK(ignored_in(R"({"n": 1, "text": "a", "m": 2})", line) ==
+        std::map<std::string, int64_t>{{"m", 1}, {"n", 1}});
+  CHECK((line.kind == ChatLineKind::text && line.text == "a"));
+  line = read(R"({"prompt": "p", "completion": "c"})");
+  CHECK((line.kind == ChatLineKind::prompt && line.text == "p" && line.completion == "c"));
+  line = read(R"({"messages": [{"role": "user", "name": null, "content": "c", "x": [1]}]})");
+  CHECK(line.kind == ChatLineKind::messages);
+  CHECK(jinja::repr_of(line.messages) == "[{'role': 'user', 'content': 'c', 'x': [1]}]");
+  line = read(R"({"chosen": [{"role": "a", "content": "b"}], "rejected": "r", "prompt": "p"})");
+  CHECK((line.kind == ChatLineKind::preference && line.rejected.is_text() && line.chosen.list()));
+  CHECK(read("{\"text\": \"a\\u0000b\"}").text == std::string("a\0b", 3));
+  CHECK(read("{\"text\": \"\\ud83d\\ude00\"}").text == "\xf0\x9f\x98\x80");
+}
+
+TEST_CASE("chat lines: an invalid line is an error with its place and reason") {
+  const auto refuses = [](const std::string& line, const std::string& message) {
+    INFO(line.substr(0, 100));
+    CHECK_THROWS_WITH(read(line), Catch::Matchers::StartsWith("a.jsonl:7: ") && Contains(message));
+  };
+  refuses("", "is not JSON");
+  refuses("{\"text\": \"a\"} x", "is not JSON");
+  refuses(std::string("{\"text\": \"a\0b\"}", 14), "is not JSON");
+  refuses(R"({"text": "\ud800"})", "is not JSON");
+  refuses(R"({"text": "\udc00a"})", "is not JSON");
+  refuses("{\"text\": \"\xed\xa0\x80\"}", "is not JSON");
+  refuses(std::string(10'000'000, '['), "nested more than 64 deep");
+  refuses("{\"text\": \"" + std::string(10'000'000, 'a'), "is not JSON");
+  refuses("5", "expected an object such as {\"text\": \"...\"}, found number");
+  refuses("{}", "the line has no \"text\", \"messages\"");
+  refuses(R"({"text": null})", "\"text\": expected a string, found null");
+  refuses(R"({"text": "a", "messages": []})", "the line has several");
+  refuses(R"({"chosen": "a", "rejected": "b", "completion": "c"})", "the line has several");
+  refuses(R"({"prompt": "a"})", "the line has no \"completion\"");
+  refuses(R"({"completion": "a"})", "the line has no \"prompt\"");
+  refuses(R"({"prompt": [], "completion": "a"})", "\"prompt\": expected a string, found array");
+  refuses(R"({"chosen": "a"})", "the line has no \"rejected\"");
+  refuses(R"({"messages": {}})", "\"messages\": expected an array of messages, found object");
+  refuses(R"({"messages": []})", "\"messages\": the array is empty");
+  refuses(R"({"messages": ["a"]})",
+          "messages[0]: expected an object with \"role\" and \"content\", found string");
+  refuses(R"({"messages": [{"role": "user"}]})", "messages[0]: the message has no \"content\"");
+  refuses(R"({"messages": [{"content": "a"}]})", "messages[0]: the message has no \"role\"");
+  refuses(R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})",
+          "messages[0]: \"content\": expected a string, found array");
+  refuses(R"({"messages": [{"role": 1, "content": ""}]})",
+          "messages[0]: \"role\": expected a string, found number");
+}
+
+std::string message(const std::string& role, const std::string& content) {
+  return "{\"role\": \"" + role + "\", \"content\": \"" + content + "\"}";
+}
+
+// Encodes a line by a template, and returns the text of the tokens that count.
+std::string counted_text(const Tokenizer& tokenizer, const std::string& chat_template,
+                         const std::string& line, LossOn loss_on = LossOn::usual) {
+  const ChatTemplate parsed(chat_template, "t", {});
+  ChatEncoding encoding;
+  encoding.chat_template = &parsed;
+  encoding.loss_on = loss_on;
+  EncodedConversation all;
+  ConversationEncoder(tokenizer, encoding).encode(read(line), all);
+  REQUIRE(all.ids.size() == all.counts.size());
+  std::string text;
+  for (size_t i = 0; i < all.ids.size(); ++i)
+    if (all.counts[i] != 0) text += tokenizer.bytes_of(all.ids[i]);
+  return text;
+}
+
+const std::string kTurns = "{\"messages\": [" + message("user", "one") + ", " +
+                           message("assistant", "two ") + ", " + message("user", "three") + ", " +
+                           message("assistant", "four\\n") + "]}";
+const std::string kPlain =
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ ':' ~ m.content ~ '<|im_end|>\\n' }}{% "
+    "endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant:' }}{% endif %}";
+
+TEST_CASE("conversations: without marks answers count up to the token that ends the turn") {
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  CHECK(counted_text(tokenizer, kPlain, kTurns) == "two <|im_end|>four\n<|im_end|>");
+  CHECK(counted_text(tokenizer, kPlain, kTurns, LossOn::all).starts_with("<|im_start|>user:one"));
+  // Without a token that ends turns nothing is left out.
+  CHECK(counted_text(tokenizer,
+                     "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ '\\n\\n' }}{% endfor %}"
+                     "{% if add_generation_prompt %}assistant:{% endif %}",
+                     kTurns) == "two \n\nfour\n\n\n");
+}
+
+TEST_CASE("conversations: a template that renders a beginning differently needs marks") {
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  const std::string last =
+      "{% for m in messages %}{{ m.role ~ m.content ~ ('.' if loop.last else ',') }}{% endfor %}";
+  CHECK_THROWS_WITH(counted_text(tokenizer, last, kTurns),
+                    Contains("t: the template renders the conversation up to message 1") &&
+                        Contains("{% generation %}") && Contains("--chat_template FILE"));
+  CHECK(counted_text(tokenizer,
+                     "{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}"
+                     "{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endif %}"
+                     "{{ loop.last }}{% endfor %}",
+                     kTurns) == "two <|im_end|>four\n<|im_end|>");
+}
+
+TEST_CASE("conversations: a token counts where a byte of it does, through normalization") {
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  const std::string marked =
+      "{% for m in messages %}{{ m.role }}|{% generation %}{{ m.content }}{% endgeneration %}|{% "
+      "endfor %}";
+  const auto line = [](const std::string& content) {
+    return "{\"messages\": [" + message("assistant", content) + "]}";
+  };
+  CHECK(counted_text(tokenizer, marked, line("re\u0301e \u1112\u1161\u11ab e\u0301")) ==
+        "r\u00e9e \ud55c \u00e9");
+  CHECK(counted_text(tokenizer, marked, line("\u65e5\u672c <mask> x")) == "\u65e5\u672c<mask> x");
+  CHECK(counted_text(tokenizer, marked, line("")).empty());
+}
+
+TEST_CASE("conversations: spans of tokens cover the text in order") {
+  for (const char* const name : {"gpt2", "llama3", "qwen2", "qwen3_5"}) {
+    const Tokenizer tokenizer = golden_tokenizer(name);
+    const std::string text =
+        golden_file("scripts.txt") + " e\u0301e\u0301 <|im_end|> cafe\u0301 \u212b<sep>  x<mask>";
+    std::vector<uint32_t> ids;
+    std::vector<TokenSpan> spans;
+    TextEncoder(tokenizer).encode_with_spans(text, ids, spans);
+    CHECK(ids == tokenizer.encode(text));
+    REQUIRE(spans.size() == ids.size());
+    size_t end = 0;
+    bool ordered = true, same = true;
+    for (size_t i = 0; i < spans.size(); ++i) {
+      ordered =
+          ordered && spans[i].begin <= end && spans[i].begin <= spans[i].end && spans[i].end >= end;
+      end = spans[i].end;
+      const std::string part = text.substr(spans[i].begin, spans[i].end - spans[i].begin);
+      if (std::string_view(name) == "gpt2" || std::string_view(name) == "llama3")
+        same = same && part == tokenizer.bytes_of(ids[i]);
+    }
+    CHECK(ordered);
+    CHECK(same);
+    CHECK(end == text.size());
+  }
+}
+
+TEST_CASE("conversations: completions count with the end of the text, prompts do not") {
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  ChatEncoding encoding;
+  encoding.end = tokenizer.id_of("<|end_of_text|>");
+  const auto encode = [&](const std::string& line) {
+    EncodedConversation all;
+    ConversationEncoder(tokenizer, encoding).encode(read(line), all);
+    return all;
+  };
+  const auto all = encode(R"({"prompt": "a b", "completion": " 12"})");
+  const std::vector<uint32_t> text = tokenizer.encode("a b 12");
+  CHECK(all.ids.size() == text.size() + 2);
+  CHECK(all.ids.front() == tokenizer.prefix()[0]);
+  CHECK(all.ids.back() == *encoding.end);
+  Counts expected(all.ids.size(), 0);
+  for (size_t i = 1 + tokenizer.encode("a b").size(); i < expected.size(); ++i) expected[i] = 1;
+  CHECK(all.counts == expected);
+  encoding.loss_on = LossOn::all;
+  CHECK(encode(R"({"prompt": "a b", "completion": " 12"})").counts == Counts(all.ids.size(), 1));
+  encoding.loss_on = LossOn::completion;
+  CHECK_THROWS_WITH(encode(R"({"text": "a"})"), Contains("the line has no \"completion\""));
+  encoding.loss_on = LossOn::assistant;
+  CHECK_THROWS_WITH(encode(R"({"text": "a"})"), Contains("the line has no \"messages\""));
+  CHECK_THROWS_WITH(encode(R"({"chosen": "a", "rejected": "b"})"), Contains("no token file"));
+  encoding.loss_on = LossOn::usual;
+  CHECK_THROWS_WITH(encode(kTurns), Contains("the model's directory has no chat template"));
+}
+
+TEST_CASE(
+    "conversations: a million messages are encoded with marks, and end with one error without") {
+  std::string line = "{\"messages\": [" + message("user", "a");
+  while (line.size() < 40'000'000) line += ", " + message("assistant", "b");
+  line += "]}";
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  CHECK(counted_text(tokenizer, std::string(built_in_template("chatml")), line)
+            .starts_with("b<|im_end|>b<|im_end|>"));
+  CHECK_THROWS_WITH(counted_text(tokenizer, kPlain, line), Contains("t: line 1: rendering "));
+}
+
+}  // namespace
+}  // namespace dstrain
