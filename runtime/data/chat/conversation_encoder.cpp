@@ -65,7 +65,7 @@ void ConversationEncoder::encode_messages(const ChatLine& line, EncodedConversat
         "the line has \"messages\", and the model's directory has no chat template "
         "(chat_template.jinja, or \"chat_template\" in tokenizer_config.json): put one there, or "
         "make a token file with --chat_template chatml, llama3, qwen or FILE of dstrain tokenize");
-  jinja::Meter meter = chat_template->meter();
+  jinja::Meter meter = chat_template->meter(encoding_.limits);
   const jinja::RenderedText rendered = chat_template->render(line.messages, false, meter);
   std::vector<TokenSpan> spans;
   const size_t first = result.ids.size();

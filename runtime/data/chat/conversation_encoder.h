@@ -20,6 +20,7 @@ struct ChatEncoding {
   std::string why_none;                         // the message then; empty: the model brings none
   std::optional<uint32_t> end;                  // the token behind texts and completions, if any
   LossOn loss_on = LossOn::usual;
+  jinja::Limits limits;  // of rendering a conversation
 };
 
 // Token ids, and for each whether it counts in the loss.

@@ -80,13 +80,15 @@ std::string message(const std::string& role, const std::string& content) {
 
 // Encodes a line by a template, and returns the text of the tokens that count.
 std::string counted_text(const Tokenizer& tokenizer, const std::string& chat_template,
-                         const std::string& line, LossOn loss_on = LossOn::usual) {
+                         const ChatLine& line, LossOn loss_on = LossOn::usual,
+                         int64_t steps = jinja::Limits().steps) {
   const ChatTemplate parsed(chat_template, "t", {});
   ChatEncoding encoding;
   encoding.chat_template = &parsed;
   encoding.loss_on = loss_on;
+  encoding.limits.steps = steps;
   EncodedConversation all;
-  ConversationEncoder(tokenizer, encoding).encode(read(line), all);
+  ConversationEncoder(tokenizer, encoding).encode(line, all);
   REQUIRE(all.ids.size() == all.counts.size());
   std::string text;
   for (size_t i = 0; i < all.ids.size(); ++i)
@@ -104,27 +106,28 @@ const std::string kPlain =
 
 TEST_CASE("conversations: without marks answers count up to the token that ends the turn") {
   const Tokenizer tokenizer = golden_tokenizer("qwen2");
-  CHECK(counted_text(tokenizer, kPlain, kTurns) == "two <|im_end|>four\n<|im_end|>");
-  CHECK(counted_text(tokenizer, kPlain, kTurns, LossOn::all).starts_with("<|im_start|>user:one"));
+  CHECK(counted_text(tokenizer, kPlain, read(kTurns)) == "two <|im_end|>four\n<|im_end|>");
+  CHECK(counted_text(tokenizer, kPlain, read(kTurns), LossOn::all)
+            .starts_with("<|im_start|>user:one"));
   // Without a token that ends turns nothing is left out.
   CHECK(counted_text(tokenizer,
                      "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ '\\n\\n' }}{% endfor %}"
                      "{% if add_generation_prompt %}assistant:{% endif %}",
-                     kTurns) == "two \n\nfour\n\n\n");
+                     read(kTurns)) == "two \n\nfour\n\n\n");
 }
 
 TEST_CASE("conversations: a template that renders a beginning differently needs marks") {
   const Tokenizer tokenizer = golden_tokenizer("qwen2");
   const std::string last =
       "{% for m in messages %}{{ m.role ~ m.content ~ ('.' if loop.last else ',') }}{% endfor %}";
-  CHECK_THROWS_WITH(counted_text(tokenizer, last, kTurns),
+  CHECK_THROWS_WITH(counted_text(tokenizer, last, read(kTurns)),
                     Contains("t: the template renders the conversation up to message 1") &&
                         Contains("{% generation %}") && Contains("--chat_template FILE"));
   CHECK(counted_text(tokenizer,
                      "{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}"
                      "{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endif %}"
                      "{{ loop.last }}{% endfor %}",
-                     kTurns) == "two <|im_end|>four\n<|im_end|>");
+                     read(kTurns)) == "two <|im_end|>four\n<|im_end|>");
 }
 
 TEST_CASE("conversations: a token counts where a byte of it does, through normalization") {
@@ -133,7 +136,7 @@ TEST_CASE("conversations: a token counts where a byte of it does, through normal
       "{% for m in messages %}{{ m.role }}|{% generation %}{{ m.content }}{% endgeneration %}|{% "
       "endfor %}";
   const auto line = [](const std::string& content) {
-    return "{\"messages\": [" + message("assistant", content) + "]}";
+    return read("{\"messages\": [" + message("assistant", content) + "]}");
   };
   CHECK(counted_text(tokenizer, marked, line("re\u0301e \u1112\u1161\u11ab e\u0301")) ==
         "r\u00e9e \ud55c \u00e9");
@@ -197,13 +200,14 @@ TEST_CASE("conversations: completions count with the end of the text, prompts do
 
 TEST_CASE(
     "conversations: a million messages are encoded with marks, and end with one error without") {
-  std::string line = "{\"messages\": [" + message("user", "a");
-  while (line.size() < 40'000'000) line += ", " + message("assistant", "b");
-  line += "]}";
-  const Tokenizer tokenizer = golden_tokenizer("gpt2");
-  CHECK(counted_text(tokenizer, std::string(built_in_template("chatml")), line)
-            .starts_with("b<|im_end|>b<|im_end|>"));
-  CHECK_THROWS_WITH(counted_text(tokenizer, kPlain, line), Contains("t: line 1: rendering "));
+  std::string text = "{\"messages\": [" + message("user", "a");
+  for (int i = 1; i < 1'000'000; ++i) text += ", " + message("assistant", "b");
+  const ChatLine line = read(text + "]}");
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  CHECK(counted_text(tokenizer, std::string(built_in_template("chatml")), line).size() ==
+        999'999 * std::string_view("b<|im_end|>").size());
+  CHECK_THROWS_WITH(counted_text(tokenizer, kPlain, line, LossOn::usual, 20'000'000),
+                    Contains("t: line 1: rendering takes more than 20000000 steps"));
 }
 
 }  // namespace

@@ -101,26 +101,20 @@ class JsonWriter {
 // Receives what nlohmann's parser meets.
 class JsonReader {
  public:
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
-
   bool null() { return put(None{}); }
   bool boolean(bool value) { return put(value); }
-  bool number_integer(number_integer_t value) { return put(value); }
-  bool number_unsigned(number_unsigned_t value) {
+  bool number_integer(int64_t value) { return put(value); }
+  bool number_unsigned(uint64_t value) {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       return put(static_cast<double>(value));
     return put(static_cast<int64_t>(value));
   }
-  bool number_float(number_float_t value, const string_t&) { return put(value); }
-  bool string(string_t& value) { return put(std::move(value)); }
-  bool binary(binary_t&) { return false; }
+  bool number_float(double value, const std::string&) { return put(value); }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(nlohmann::json::binary_t&) { return false; }
   bool start_object(size_t) { return open(false); }
   bool start_array(size_t) { return open(true); }
-  bool key(string_t& name) {
+  bool key(std::string& name) {
     open_.back().name = std::move(name);
     return true;
   }
