@@ -351,7 +351,11 @@ void Executor::reduce_counts(StepContext& context) {
     total += all[r];
     if (rank >= rule.first_rank && rank < rule.first_rank + rule.group_ranks) shared += all[r];
   }
-  if (total == 0) fail_run("step {}: the batch has no target to learn from", s.step);
+  if (total == 0)
+    fail_run(
+        "step {}: the batch has no target to learn from: none of its tokens counts in the loss; "
+        "take a larger batch or longer samples, or let more tokens count",
+        s.step);
   s.targets = static_cast<int64_t>(total);
   s.d_loss = shared > 0 ? static_cast<float>(static_cast<double>(s.loss_scale) / shared) : 0;
 }

@@ -131,6 +131,26 @@ TEST_CASE("tokenize writes which tokens of conversations count in the loss") {
   run("--data d.jsonl", 0, "1 documents");
 }
 
+TEST_CASE("tokenize encodes a million messages with marks, and says why it cannot without") {
+  const RunFolder folder;
+  put_tokenizer(folder, llama());
+  std::string line = R"({"messages": [{"role": "user", "content": "a"})";
+  for (int i = 1; i < 1'000'000; ++i) line += R"(, {"role": "assistant", "content": "b"})";
+  folder.write("c.jsonl", line + "]}\n");
+  folder.write("plain.jinja",
+               "{% for m in messages %}{{ m.role ~ m.content ~ '<|eot_id|>' }}{% endfor %}"
+               "{% if add_generation_prompt %}assistant{% endif %}");
+  const auto run = [&](const std::string& words, int status, const std::string& message) {
+    RunningProgram program = folder.start(kTokenize + words + " 2>&1");
+    CHECK(program.wait() == status);
+    CAPTURE(program.text());
+    CHECK(program.text().find(message) != std::string::npos);
+  };
+  run("--data c.jsonl --chat_template chatml", 0, " tokens of 1 documents");
+  run("--data c.jsonl --chat_template plain.jinja", 1,
+      "c.jsonl:1: plain.jinja: line 1: rendering takes more than 100000000 steps");
+}
+
 TEST_CASE("tokenize refuses wrong input with one error and leaves no file") {
   const RunFolder folder;
   put_tokenizer(folder, llama());
