@@ -134,6 +134,13 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
   d.random_order = v.text("dstrain.data.order") == "random";
   solve_packing(job, v, diagnostics);
   d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
+  if (v.given("dstrain.data.loss_on")) {
+    const std::string loss_on = v.text("dstrain.data.loss_on", "", "");
+    d.loss_on = loss_on == "assistant"    ? LossOn::assistant
+                : loss_on == "completion" ? LossOn::completion
+                                          : LossOn::all;
+  }
+  d.skip_invalid = v.flag("dstrain.data.skip_invalid");
 }
 
 // Two keys set recompute: DeepSpeed's interval, whose default 0 means none, and dstrain.recompute. If both are

@@ -45,12 +45,15 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
   const Job job =
       ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,
       "activation": "gelu", "qkv_bias": true, "tied_head": true, "vocab_size": 99},
-    "data": {"path": "a.txt", "format": "char", "order": "sequential", "val_fraction": 0.2},
+    "data": {"path": "a.txt", "format": "char", "order": "sequential", "val_fraction": 0.2,
+             "loss_on": "completion", "skip_invalid": true},
     "steps": 5e2, "seed": 7, "eval_interval": 10, "eval_samples": 3, "save_interval": 50,
     "weight_decay_exclude": ["*.bias"], "reduce": "micro_batch")"))
           .job();
   CHECK(job.model == GptLite{2, 96, 3, 64, 0, true, true, true, 99});
-  CHECK(job.data == DataConfig{{"a.txt"}, "", DataFormat::characters, "", false, 0.2});
+  CHECK(
+      job.data ==
+      DataConfig{{"a.txt"}, "", DataFormat::characters, "", false, 0.2, LossOn::completion, true});
   CHECK(job.steps == 500);
   CHECK(job.seed == 7);
   CHECK(job.eval_interval == 10);
@@ -361,6 +364,18 @@ TEST_CASE("run: data are one path or several, and validation may have a file of 
   CHECK(own.job().data.val_path == "v");
   CHECK(own.job().data.val_fraction == 0);
   CHECK(verdict(own.check(), "dstrain.data.val_fraction").starts_with("no_effect: "));
+}
+
+TEST_CASE("run: the tokens of lines that count in the loss are named, or depend on the line") {
+  const auto with = [](const std::string& data) { return ask(ours(R"("data": {)" + data + "}")); };
+  CHECK(with("").job().data.loss_on == LossOn::usual);
+  CHECK(setting(with("").load(), "dstrain.data.loss_on").value.empty());
+  CHECK(with(R"("loss_on": null)").job().data.loss_on == LossOn::usual);
+  CHECK(with(R"("loss_on": "assistant")").job().data.loss_on == LossOn::assistant);
+  CHECK(with(R"("loss_on": "all")").job().data.loss_on == LossOn::all);
+  CHECK_THAT(with(R"("loss_on": "answers")").error(),
+             Catch::Contains("dstrain.data.loss_on: expected one of \"assistant\", "
+                             "\"completion\", \"all\", found \"answers\""));
 }
 
 TEST_CASE("run: epochs and steps together are an error; epochs alone leave the steps open") {

@@ -210,6 +210,17 @@ std::vector<KeySpec> dstrain() {
        .min = 0,
        .max = 1,
        .open = true},
+      {.key = "dstrain.data.loss_on",
+       .type = Type::choice,
+       .note =
+           "the tokens of FILE.jsonl that count in the loss: the assistant's of messages, those "
+           "of a completion, or all; unset: by the kind of line",
+       .rule = &kTextData,
+       .choices = "assistant|completion|all"},
+      {.key = "dstrain.data.skip_invalid",
+       .fallback = "false",
+       .note = "leave out invalid lines of FILE.jsonl; false: the first one is an error",
+       .rule = &kTextData},
       count("dstrain.steps", "1000", 0, kMaxCount, "optimizer steps; 0 writes the initial weights"),
       {.key = "dstrain.seed", .type = Type::integer, .fallback = "1337", .min = 0},
       count("dstrain.eval_interval", "0", 0, kMaxCount,

@@ -1,0 +1,159 @@
+// Runs of a model from a folder of Hugging Face on conversations: its chat template, and which tokens count in the loss.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/support/text_folder.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}";
+const std::string kKept = "out/cache/chats.jsonl.bin";
+
+std::string conversation(const std::string& question, const std::string& answer) {
+  return json{{"messages",
+               {{{"role", "user"}, {"content", question}},
+                {{"role", "assistant"}, {"content", answer}}}}}
+             .dump() +
+         "\n";
+}
+
+std::string completion(const std::string& prompt, const std::string& completion) {
+  return json{{"prompt", prompt}, {"completion", completion}}.dump() + "\n";
+}
+
+// A folder whose model has a chat template in its settings; and the lines chats.jsonl.
+struct ChatFolder : TextFolder {
+  ChatFolder() {
+    write("m/tokenizer_config.json",
+          json{{"eos_token", "<|end_of_text|>"}, {"chat_template", kTemplate}}.dump());
+    std::string lines;
+    for (int i = 0; i < 6; ++i)
+      lines += conversation("the fox?", "the quick brown fox jumps over the lazy dog") +
+               completion("the quick", " brown fox jumps over the lazy dog again and again");
+    write("chats.jsonl", lines);
+  }
+  std::string chats(const std::string& options = "", int status = 0) const {
+    return run("--data chats.jsonl " + options, status);
+  }
+  std::string tokenized(const std::string& options = "") const {
+    return said(std::string(kProgram) + " tokenize --model m --output own.bin --data chats.jsonl " +
+                options);
+  }
+  bool is_there(const std::string& name) const { return fs::exists(root / name); }
+};
+
+TEST_CASE(
+    "conversations are tokenized by the model's template, and trained as tokenize's file is") {
+  const ChatFolder folder;
+  const std::string first = folder.chats();
+  CHECK(has(first, " count in the loss, tokenized into " + folder.path(kKept)));
+  folder.tokenized();
+  for (const std::string end : {"", ".documents", ".targets"})
+    CHECK(folder.read(kKept + end) == folder.read("own.bin" + end));
+  const std::string targets = folder.read(kKept + ".targets");
+  const auto counted = std::count(targets.begin(), targets.end(), '\1');
+  CHECK((counted > 0 && counted < std::ssize(targets)));
+  CHECK(has(first, " of which " + std::to_string(counted) + " count in the loss"));
+  const std::string weights = folder.read("out/model.safetensors");
+  CHECK(has(folder.chats(), "count in the loss, tokenized before"));
+  CHECK(folder.read("out/model.safetensors") == weights);
+  CHECK_FALSE(has(folder.run("--data own.bin"), "tokenized"));
+  CHECK(folder.read("out/model.safetensors") == weights);
+  // All tokens count.
+  fs::remove(folder.root / "own.bin.targets");
+  folder.run("--data own.bin");
+  const std::string all = folder.read("out/model.safetensors");
+  CHECK(all != weights);
+  CHECK_FALSE(has(folder.chats("--set dstrain.data.loss_on=all"), "count in the loss"));
+  CHECK(folder.read("out/model.safetensors") == all);
+  CHECK_FALSE(folder.is_there(kKept + ".targets"));
+}
+
+TEST_CASE("eval of conversations counts the tokens that count in the loss") {
+  const ChatFolder folder;
+  folder.chats();
+  folder.tokenized();
+  const std::string targets = folder.read("own.bin.targets");
+  const json of_lines = folder.evaluated("chats.jsonl"), of_ids = folder.evaluated("own.bin");
+  CHECK(of_lines == of_ids);
+  CHECK(of_lines["tokens"] == std::count(targets.begin() + 1, targets.end(), '\1'));
+  CHECK(of_lines["bytes"].is_null());
+  CHECK(json::parse(folder.said(
+            std::string(kProgram) + " eval --json --model out --seq_len 8 --data chats.jsonl", 0,
+            " 2>err")) == of_lines);
+  fs::remove(folder.root / "own.bin.targets");
+  CHECK(folder.evaluated("own.bin")["tokens"] == std::ssize(targets) - 1);
+  folder.chats("--set dstrain.data.loss_on=all");  // as the run does
+  const json all = folder.evaluated("chats.jsonl");
+  CHECK(all["tokens"] == std::ssize(targets) - 1);
+  CHECK(all["bytes"].is_null());
+}
+
+TEST_CASE("a token file of conversations is made again with another template or other keys") {
+  const ChatFolder folder;
+  const auto makes = [&](const std::string& options = "") {
+    return has(folder.chats("--steps 0 " + options), "tokenized into");
+  };
+  CHECK(makes());
+  CHECK_FALSE(makes());
+  const std::string ids = folder.read(kKept), targets = folder.read(kKept + ".targets");
+  const std::string as_usual = folder.read(kKept + ".json");
+  folder.write("m/chat_template.jinja", "{{ '<|begin_of_text|>' }}" + std::string(kTemplate));
+  CHECK(makes());
+  CHECK(folder.read(kKept).size() > ids.size());
+  CHECK_FALSE(makes());
+  fs::remove(folder.root / "m/chat_template.jinja");
+  CHECK(makes());
+  CHECK(folder.read(kKept) == ids);
+  CHECK(folder.read(kKept + ".json") == as_usual);
+  CHECK(makes("--set dstrain.data.skip_invalid=true"));
+  CHECK(folder.read(kKept) == ids);
+  CHECK_FALSE(makes("--set dstrain.data.skip_invalid=true"));
+  CHECK(makes("--set dstrain.data.loss_on=all"));
+  CHECK(makes());
+  // Without the file that says which tokens count, all would.
+  fs::remove(folder.root / (kKept + ".targets"));
+  CHECK(makes());
+  CHECK(folder.read(kKept + ".targets") == targets);
+  CHECK(makes("--set dstrain.data.loss_on=all"));
+  folder.write(kKept + ".targets", targets);  // of another run
+  CHECK(makes("--set dstrain.data.loss_on=all"));
+  CHECK_FALSE(folder.is_there(kKept + ".targets"));
+}
+
+TEST_CASE("what the keys of lines and a missing template mean is said before ranks start") {
+  const ChatFolder folder;
+  const auto refuses = [&](const std::string& options, const std::string& message) {
+    for (const std::string ranks : {"1", "2"}) {
+      const std::string text = folder.run("--num_gpus " + ranks + " " + options, 1);
+      INFO(text);
+      CHECK(has(only_error(text), message));
+    }
+  };
+  refuses("--data chats.jsonl --set dstrain.data.loss_on=assistant",
+          "chats.jsonl:2: the loss is to be on the assistant's tokens");
+  const std::string skipped = folder.chats(
+      "--set dstrain.data.loss_on=assistant --set dstrain.data.skip_invalid=true --steps 0");
+  CHECK(has(skipped, "6 invalid lines were left out, the first is chats.jsonl:2: "));
+  refuses("--set dstrain.data.loss_on=all", "dstrain.data.loss_on is of JSON lines");
+  refuses("--set dstrain.data.skip_invalid=true", "dstrain.data.skip_invalid is of JSON lines");
+  const json question = {{"role", "user"}, {"content", "a"}};
+  folder.write("questions.jsonl", json{{"messages", json::array({question})}}.dump());
+  refuses("--data questions.jsonl", "none of the tokens of questions.jsonl counts in the loss");
+  folder.write("m/tokenizer_config.json", "{\"eos_token\": \"<|end_of_text|>\"}");
+  refuses(
+      "--data chats.jsonl",
+      "chats.jsonl:1: the line has \"messages\", and the model's directory has no chat template");
+  CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors.tmp"));
+}
+
+}  // namespace
+}  // namespace dstrain
