@@ -49,8 +49,8 @@ struct BackwardScratch {
   }
 };
 
-// The keys that queries of a sub-block see of one: all of it, those between the diagonal and the window, or those up to
-// the diagonal of the query's document.
+// The queries of a sub-block that see a key of another one: all, those from the diagonal to the end of the window, or
+// those from the diagonal to the end of the window or of the document.
 enum class Seen : uint8_t { all, window, documents };
 
 inline constexpr auto kBitOfKey = [] {
@@ -80,7 +80,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     }
   }
 
-  // Returns the end of the queries that see a key. Those that see no key before it come before.
+  // Returns the end of the queries that see a key; it does not fall from one key to the next.
   int64_t end_query_of(int64_t key) const {
     return shape.documents ? s.end_query[std::min(key, rows() - 1)] : key + shape.window;
   }

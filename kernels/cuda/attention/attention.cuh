@@ -17,7 +17,8 @@ int64_t attention_workspace_bytes(const KernelSpec& spec);
 
 // Returns the kernel of `spec`: attention (q, k, v, or one tensor of them -> y (B*T,C), lse f32 (B,H,T)) or
 // attention_grad (d_y, the same, y, lse -> their gradients) in f32, bf16 or f16, with any number of heads, heads of keys
-// that divides it, head size and window. Throws InternalError for any other spec.
+// that divides it, head size and window, and with documents as the last operand or without. Throws InternalError for any
+// other spec.
 std::unique_ptr<Kernel> make_attention(const KernelSpec& spec, const LaunchContext& context);
 
 }  // namespace dstrain::DSTRAIN_BACKEND

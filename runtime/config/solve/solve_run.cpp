@@ -92,6 +92,8 @@ void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
                                      : TooLong::cut;
   if (d.packing == Packing::none) return;
   const ModelFamily& family = job.model.family();
+  if (job.model.seq_len() < 2)
+    diagnostics.error(key, "no document of a sample of one token has a target: use \"none\"");
   if (d.packing == Packing::pack && !family.input(InputRole::documents))
     diagnostics.error(key, fmt::format("a sample of the {} holds one document: use \"pad\" or "
                                        "\"none\"",

@@ -10,7 +10,8 @@ namespace dstrain {
 DocumentFile::DocumentFile(const TokenSource& tokens) {
   const std::string& of = tokens.file().path();
   const std::string path = of + ".documents";
-  if (!std::filesystem::exists(path))
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) && !unknown)
     fail_user(
         "{} is missing, which says where the documents of {} begin: `dstrain tokenize` writes it, "
         "and dstrain.data.packing \"none\" does without",

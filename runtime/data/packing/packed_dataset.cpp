@@ -74,7 +74,7 @@ void PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t e
                         std::vector<DocumentPart>& parts, Counts& counts) const {
   int64_t tokens = end - begin;
   if (tokens < 2) {
-    ++counts.short_ones;
+    ++counts.without_target;
     return;
   }
   if (tokens > length_) {
@@ -101,7 +101,7 @@ void PackedDataset::write(std::span<const DocumentPart> parts, int32_t* ids, int
     sources_[static_cast<size_t>(part.source)].tokens->read(part.begin, part.tokens - 1, ids + row,
                                                             labels + row);
     const int32_t begin = std::exchange(row, row + part.tokens);
-    ids[row - 1] = part.tokens > 1 ? labels[row - 2] : 0;
+    ids[row - 1] = labels[row - 2];
     labels[row - 1] = -1;
     if (documents) std::fill(documents + begin, documents + row, begin);
   }
@@ -179,9 +179,9 @@ std::string PackedDataset::summary() const {
   if (counts.cut > 0) text += fmt::format(", {} cut to it", counted(counts.cut, "longer one"));
   if (counts.dropped > 0)
     text += fmt::format(", {} left out", counted(counts.dropped, "longer one"));
-  if (counts.short_ones > 0)
+  if (counts.without_target > 0)
     text += fmt::format(", {} of less than two tokens left out",
-                        counted(counts.short_ones, "document"));
+                        counted(counts.without_target, "document"));
   const int64_t validation = parts_[1].samples.samples();
   if (validation == 0) return text + ", none for validation";
   text += fmt::format(", {} for validation", validation);

@@ -17,9 +17,10 @@ namespace dstrain {
 
 class PackedDataset : public Dataset {
  public:
-  // `files`: at least one, each with its FILE.documents. `validation`: the file for validation; null: it is the documents
-  // that begin in the last val_fraction of the tokens. Throws UserError if a part that `job` uses has no sample, if a
-  // file has an id that is not below job.model.vocabulary(), and if a document is too long where the job says so.
+  // `job`: its samples have two tokens or more. `files`: at least one, each with its FILE.documents. `validation`: the file
+  // for validation; null: it is the documents that begin in the last val_fraction of the tokens. Throws UserError if a
+  // part that `job` uses has no sample, if a file has an id that is not below job.model.vocabulary(), and if a document is
+  // too long where the job says so.
   PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
                 std::unique_ptr<TokenSource> validation);
 
@@ -38,10 +39,10 @@ class PackedDataset : public Dataset {
     std::unique_ptr<TokenSource> tokens;
     DocumentFile documents;
   };
-  // What becomes of documents.
+  // Documents that are no part as they are.
   struct Counts {
-    int64_t cut = 0, dropped = 0,
-            short_ones = 0;  // short: of less than two tokens, which have no target
+    int64_t cut = 0, dropped = 0;
+    int64_t without_target = 0;  // of less than two tokens, which are left out
   };
   struct Part {
     PackedSamples samples;

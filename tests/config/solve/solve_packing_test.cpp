@@ -25,4 +25,6 @@ TEST_CASE("run: documents are packed where the data are token files and the mode
   CHECK(verdict(asked(R"("packing": "pack", "format": "byte")").check(), "dstrain.data.packing") ==
         "error: wants token files, whose documents `dstrain tokenize` writes beside them: use "
         "\"none\", or data of format bin");
+  CHECK(verdict(asked(R"("packing": "pad", "seq_len": 1)").check(), "dstrain.data.packing") ==
+        "error: no document of a sample of one token has a target: use \"none\"");
 }
