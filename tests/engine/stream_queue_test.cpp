@@ -183,10 +183,13 @@ TEST_CASE(
     "a rank that fails while its graphs live tells its peers and does not wait for the graphs") {
   const RankBoard board = board_of(2);
   std::array<std::string, 2> failures;
+  std::atomic<int> ready{0};  // ranks whose first steps have ended
   const auto errors = run_ranks(2, [&](int rank) {
     const auto world = join_board(board, rank);
     GraphRank r(*world);
     r.capture_and_replay();
+    ++ready;
+    while (ready < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     try {
       if (rank == 0) {
         r.comm().abandon();
