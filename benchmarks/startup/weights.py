@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Measures how fast weights come in: the time from the command to the first instruction of a run that begins with a
-directory of transformers' files, over the time in which this drive gives the same file.
+directory of transformers' files, and the time in which this drive gives the same file.
 
     python3 benchmarks/startup/weights.py [--ranks 1,2] [--rounds 9] [--folder PATH]
 
