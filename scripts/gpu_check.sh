@@ -4,7 +4,7 @@
 # small sizes, or say why not. Needs python3 and CUDA's toolkit, to build also CMake 3.25 and a C++20 compiler, but no
 # network and no MPI. If python3 has PyTorch, that is measured too, for comparison; where the system lacks cuBLASLt or
 # NCCL, those of pip's packages are used.
-#   scripts/gpu_check.sh [--part PART] [--deps FOLDER] [--build FOLDER] [--output FOLDER] [--only RE] [--seconds N] [--no-mpi]
+#   scripts/gpu_check.sh [--part PART] [--deps FOLDER] [--build FOLDER] [--output FOLDER] [--only RE] [--seconds N] [--jobs N] [--no-mpi]
 #     --part     checks (is it right?), figures (how fast is it?), all, which is both, one after the other (the default),
 #                or gpus (for a machine with eight)
 #     --deps     the folder of programs, headers and libraries that scripts/pack_gpu_deps.sh has made (default: the
@@ -15,9 +15,11 @@
 #     --only     runs only the steps whose names match this regular expression
 #     --seconds  the seconds that the call may take: what is not done by then is ended or not begun (default: 570). Of
 #                `all` the checks have half of them, and the figures what is left
+#     --jobs     how many checks run at once, but for the first, whose times are of interest (default: a quarter of the
+#                cores, at least one). Figures are taken one after the other
 #     --no-mpi   builds without Open MPI, even if it is installed
-# scripts/gpu_check_steps.sh has the table of steps. They run one after the other, and each is noted as it ends; after one
-# that fails, the others still run. The exit status is 0 if no step failed, else 1.
+# scripts/gpu_check_steps.sh has the table of steps. Each is noted as it ends; after one that fails, the others still run.
+# The exit status is 0 if no step failed, else 1.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,11 +27,11 @@ usage() {
   sed -n 's/^#   \(scripts.*\)/gpu_check.sh: usage: \1/p' "$0" >&2
   exit 1
 }
-words=("$@") part=all deps='' build=build/gpu output='' only='' seconds=570 mpi=yes
+words=("$@") part=all deps='' build=build/gpu output='' only='' seconds=570 mpi=yes jobs=$((($(nproc) + 3) / 4))
 while (($# > 0)); do
   case "$1" in
     --no-mpi) mpi=no && shift && continue ;;
-    --part | --deps | --build | --output | --only | --seconds) ;;
+    --part | --deps | --build | --output | --only | --seconds | --jobs) ;;
     *) usage ;;
   esac
   value=${2:?"gpu_check.sh: $1 needs a value"}
@@ -40,6 +42,7 @@ while (($# > 0)); do
     --output) output=$value ;;
     --only) only=$value ;;
     --seconds) seconds=$value ;;
+    --jobs) jobs=$value ;;
   esac
   shift 2
 done
@@ -174,7 +177,9 @@ pass_over() { # name reason
   printf '==== %-44s skipped: %s\n' "$1" "$2"
   printf '{"name": "%s", "result": "skipped", "seconds": 0, "reason": "%s"}\n' "$1" "$2" >>"$steps"
 }
-# begin NAME LIMIT COMMAND...: runs a step and notes it, if --only asks for it and there is time.
+# begin NAME LIMIT COMMAND...: starts a step, if --only asks for it and there is time, and waits until fewer than $at_once
+# steps run.
+at_once=1 running=()
 begin() {
   if [[ ! $1 =~ $only ]]; then
     pass_over "$1" 'not asked for (--only)'
@@ -182,8 +187,24 @@ begin() {
     pass_over "$1" 'no time left (--seconds)'
   else
     start "$@"
-    settle "$1" || true
+    running+=("$1")
+    settle_until_fewer_than "$at_once"
   fi
+}
+settle_until_fewer_than() { # steps
+  local name rest
+  while ((${#running[@]} >= $1)); do
+    rest=()
+    for name in "${running[@]}"; do
+      if [[ -e $work/ends/$name ]] || ! kill -0 "${group_of[$name]}" 2>/dev/null; then
+        settle "$name" || true
+      else
+        rest+=("$name")
+      fi
+    done
+    running=("${rest[@]}")
+    if ((${#running[@]} >= $1)); then sleep 0.1; fi
+  done
 }
 # row PART NEEDS LIMIT NAME COMMAND...: a row of the table of steps. NEEDS: any (the emulated device without a GPU), gpu,
 # or how many GPUs (the emulated device without any).

@@ -15,7 +15,11 @@ random.seed(1)
 words = ["".join(random.choices("abcdefgh", k=random.randint(2, 6))) for _ in range(200)]
 open(sys.argv[1] + "/text.txt", "w").write(" ".join(random.choices(words, k=20000)))
 weights = [1 / (i + 1) for i in range(50257)]
-open(sys.argv[1] + "/tokens.bin", "wb").write(struct.pack("<400000H", *random.choices(range(50257), weights, k=400000)))
+def write_tokens(name, count, of):
+    tokens = random.choices(range(of), weights[:of], k=count)
+    open(f"{sys.argv[1]}/{name}", "wb").write(struct.pack(f"<{count}H", *tokens))
+write_tokens("tokens.bin", 400000, 50257)
+write_tokens("few_tokens.bin", 20000, 96)
 PY
 }
 
@@ -102,6 +106,38 @@ graphs() { # ranks
     same_bits "graph_on_$micros" "graph_off_$micros"
   done
 }
+# Small decoders of every family from fresh weights, with what their kernels differ in: heads of keys for several heads of
+# queries, norms of heads, scaled positions, a sliding window.
+families() {
+  local family on
+  python3 - "$work" "$(sized 64 32)" <<'PY'
+import json, sys
+folder, width = sys.argv[1], int(sys.argv[2])
+decoder = dict(vocab_size=96, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=2,
+               num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=width)
+llama3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=width // 2)
+families = {
+    "llama": decoder | dict(rope_scaling=llama3, attention_bias=True),
+    "mistral": decoder | dict(sliding_window=width // 4),
+    "qwen2": decoder | dict(tie_word_embeddings=True),
+    "qwen3": decoder | dict(head_dim=128),
+    "gpt2": dict(vocab_size=96, n_embd=width, n_layer=2, n_head=4, n_positions=width),
+}
+for name, members in families.items():
+    json.dump({"model_type": name} | members, open(f"{folder}/{name}.json", "w"))
+PY
+  for family in llama mistral qwen2 qwen3 gpt2; do
+    for on in cpu "$device"; do
+      "$build/bin/dstrain" --config configs/finetune.json --model "$work/$family.json" --data "$work/few_tokens.bin" \
+        --device "$on" --num_gpus 1 --steps "$(sized 20 4)" --output "$work/${family}_$on" --set train_batch_size=8 \
+        --set train_micro_batch_size_per_gpu=4 --set optimizer.params.lr=1e-3 --set dstrain.eval_interval=0 \
+        --set dstrain.save_last=false
+    done
+    python3 scripts/compare_losses.py "$work/${family}"_{cpu,"$device"}/metrics.jsonl --within 2e-2 --first 3 2e-3 |
+      tee "$work/texts/losses_${device}_$family"
+  done
+}
 # Two ranks must have the same results at every ZeRO stage. They share one device, so their tensors pass through the
 # host.
 stages() {
@@ -123,14 +159,14 @@ pipeline() { # stages
 offload() { # cpu, nvme
   local words=(bf16.enabled=true zero_optimization.stage=2)
   mkdir -p "$build/nvme"
-  train resident "$device" "$(sized 20 3)" --num_gpus 1 "${words[@]}"
+  train "resident_$1" "$device" "$(sized 20 3)" --num_gpus 1 "${words[@]}"
   train "offload_$1" "$device" "$(sized 20 3)" --num_gpus 1 "${words[@]}" \
     "zero_optimization.offload_optimizer.device=$1" "zero_optimization.offload_optimizer.nvme_path=$build/nvme"
-  same_bits resident "offload_$1"
+  same_bits "resident_$1" "offload_$1"
 }
 # What a codec packs is rounded, so a last bit may become a step of the codec.
-codec() { # words...
-  CUDA_VISIBLE_DEVICES=0 as_on_cpu codec "$(sized 10 4)" --within 2e-2 -- --num_gpus 2 --overwrite "$@"
+codec() { # name words...
+  CUDA_VISIBLE_DEVICES=0 as_on_cpu "$1" "$(sized 10 4)" --within 2e-2 -- --num_gpus 2 "${@:2}"
 }
 resume() {
   train whole "$device" 6 --num_gpus 1 --save_interval 3 bf16.enabled=true dstrain.model.dropout=0.1
@@ -167,7 +203,8 @@ sanitized() { # tool family
   DSTRAIN_PARITY_BUDGET=20000 DSTRAIN_SOURCES=$PWD sanitize "$1" "$build/bin/test_$2_cuda" "${cases[$2]}"
 }
 sanitize() { # tool program words...
-  local tool=$1 status=0 log=$work/sanitizer_$1
+  local tool=$1 status=0 log
+  log=$(mktemp "$work/sanitizer.XXXXXX")
   shift
   if [[ ! -x $sanitizer ]]; then skip 'no compute-sanitizer here'; fi
   "$sanitizer" --tool "$tool" --error-exitcode 9 --target-processes all "$@" 2>&1 | tee "$log" || status=$?

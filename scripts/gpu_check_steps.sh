@@ -8,6 +8,7 @@ table() {
   row checks any 30 'starts without asking for a GPU' "$build/bin/dstrain" --version
   row checks any 90 '15 steps of GPT-2 124M, and the memory after step 1' gpt2_steps
   row checks any 60 'trace of GPT-2 124M' gpt2_trace
+  at_once=$jobs
   row checks any 120 'parity of products' suite products
   row checks any 120 'parity of kernels' suite kernels
   row checks any 120 'parity of attention' suite attention
@@ -25,11 +26,12 @@ table() {
   row checks any 60 'out of memory is found by the plan' out_of_memory
   row checks any 60 'optimizer in the host memory' offload cpu
   row checks any 60 'optimizer on disk' offload nvme
-  row checks any 60 'codec: ZeRO++' codec zero_optimization.stage=3 zero_optimization.zero_quantized_weights=true \
+  row checks any 60 'codec: ZeRO++' codec zeropp zero_optimization.stage=3 zero_optimization.zero_quantized_weights=true \
     zero_optimization.zero_quantized_gradients=true
-  row checks any 60 'codec: PowerSGD' codec dstrain.comm_hook.type=powerSGD dstrain.comm_hook.start_powerSGD_iter=2
-  row checks any 60 'codec: OneBitAdam' codec optimizer.type=OneBitAdam optimizer.params.freeze_step=2
+  row checks any 60 'codec: PowerSGD' codec powersgd dstrain.comm_hook.type=powerSGD dstrain.comm_hook.start_powerSGD_iter=2
+  row checks any 60 'codec: OneBitAdam' codec onebit optimizer.type=OneBitAdam optimizer.params.freeze_step=2
   row checks any 60 'optimizer: Muon' as_on_cpu muon "$(sized 10 4)" --within 1e-3 -- optimizer.type=Muon
+  row checks any 60 'families: Llama, Qwen3, GPT-2' families
   row checks any 60 'optimizer: Lamb' as_on_cpu lamb "$(sized 10 4)" --within 1e-3 -- optimizer.type=Lamb
   row checks any 60 'save and resume' resume
   row checks any 60 'generate' generate
@@ -41,6 +43,8 @@ table() {
   row checks gpu 150 'synccheck, kernels' sanitized synccheck kernels
   row checks gpu 150 'synccheck, products' sanitized synccheck products
   row checks gpu 150 'synccheck, attention' sanitized synccheck attention
+  settle_until_fewer_than 1
+  at_once=1
 
   row figures any 150 'kernels: attention, linear, cross-entropy, Adam' \
     kernel_figures 100 '^attention|^linear|^cross_entropy|^adam|^AdamW'

@@ -24,7 +24,7 @@ done
 folder=${1:-.deps}
 
 packages=(libhwy-dev libaio-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
-  libxxhash-dev libssl-dev catch2 libboost-context-dev)
+  libxxhash-dev libssl-dev libpcre2-dev catch2 libboost-context-dev)
 installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 for package in "${packages[@]}"; do
   if ! installed "$package"; then
@@ -56,7 +56,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 # Copies files and links, without documentation, and without static libraries of which there is a shared version.
 dpkg-query -L "${!wanted[@]}" | sort -u |
-  grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(aio|boost.*|fmt|hwy.*|spdlog|xxhash)\.a$' |
+  grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(aio|boost.*|crypto|fmt|hwy.*|pcre2.*|spdlog|ssl|xxhash)\.a$' |
   while read -r path; do [[ -f $path || -L $path ]] && echo "$path"; done |
   tar -C / --no-recursion -cf - --files-from=<(sed 's|^/||') --transform='s|^/||' 2>/dev/null |
   tar -C "$folder" -xf -

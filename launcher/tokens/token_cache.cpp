@@ -38,7 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-// Of the ids and their records: raised where the same text and tokenizer make others than before.
+// The version of a record. It is raised where the same text and tokenizer make other ids than before.
 constexpr int kCacheVersion = 2;
 constexpr int64_t kLargestRecord = int64_t{1} << 20;
 constexpr size_t kLongestName = 200;  // of a file in the cache, without what is put behind it

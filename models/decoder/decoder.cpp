@@ -4,6 +4,7 @@
 
 #include "models/decoder/keys.h"
 #include "models/measure.h"
+#include "models/token_inputs.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain::models {
@@ -113,13 +114,10 @@ class Decoder {
 ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& defaults,
                            const DecoderFeatures& features,
                            void (*build)(Builder&, const ModelConfig&)) {
-  constexpr std::string_view context = "max_position_embeddings", vocabulary = "vocab_size";
   return {.type = names.type,
           .title = names.title,
           .keys = decoder_keys(defaults, features),
-          .inputs = {{"ids", InputRole::token_ids, DType::i32, {context}, vocabulary},
-                     {"documents", InputRole::documents, DType::i32, {context}},
-                     {"targets", InputRole::labels, DType::i32, {context}, vocabulary}},
+          .inputs = token_inputs("max_position_embeddings", "vocab_size"),
           .layers_key = "num_hidden_layers",
           .width_key = "hidden_size",
           .heads_key = "num_attention_heads",

@@ -8,6 +8,7 @@
 #include "models/hugging_face/fields.h"
 #include "models/measure.h"
 #include "models/sizes.h"
+#include "models/token_inputs.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain {
@@ -189,25 +190,22 @@ std::vector<KeySpec> gpt2_fields() {
 }  // namespace
 
 const ModelFamily& gpt2() {
-  static const ModelFamily family{
-      .type = "gpt2",
-      .title = "GPT-2",
-      .keys = gpt2_keys(),
-      .inputs = {{"ids", InputRole::token_ids, DType::i32, {"n_positions"}, "vocab_size"},
-                 {"documents", InputRole::documents, DType::i32, {"n_positions"}},
-                 {"targets", InputRole::labels, DType::i32, {"n_positions"}, "vocab_size"}},
-      .layers_key = "n_layer",
-      .width_key = "n_embd",
-      .heads_key = "n_head",
-      .usual_tokens = 1024,
-      .problem = gpt2_problem,
-      .build = build_gpt2,
-      .measure = measure_model,
-      .weight_map = gpt2_weights,
-      .hugging_face = HuggingFace{.fields = gpt2_fields(),
-                                  .architecture = "GPT2LMHeadModel",
-                                  .prefix = kTransformer,
-                                  .ignored = gpt2_ignored}};
+  static const ModelFamily family{.type = "gpt2",
+                                  .title = "GPT-2",
+                                  .keys = gpt2_keys(),
+                                  .inputs = models::token_inputs("n_positions", "vocab_size"),
+                                  .layers_key = "n_layer",
+                                  .width_key = "n_embd",
+                                  .heads_key = "n_head",
+                                  .usual_tokens = 1024,
+                                  .problem = gpt2_problem,
+                                  .build = build_gpt2,
+                                  .measure = measure_model,
+                                  .weight_map = gpt2_weights,
+                                  .hugging_face = HuggingFace{.fields = gpt2_fields(),
+                                                              .architecture = "GPT2LMHeadModel",
+                                                              .prefix = kTransformer,
+                                                              .ignored = gpt2_ignored}};
   return family;
 }
 

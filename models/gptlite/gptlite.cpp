@@ -8,6 +8,7 @@
 #include "models/gpt2/gpt2.h"
 #include "models/measure.h"
 #include "models/sizes.h"
+#include "models/token_inputs.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain {
@@ -188,20 +189,17 @@ std::vector<ModelKey> gptlite_keys() {
 }  // namespace
 
 const ModelFamily& gptlite() {
-  static const ModelFamily family{
-      .type = "gptlite",
-      .title = "GPT-lite",
-      .keys = gptlite_keys(),
-      .inputs = {{"ids", InputRole::token_ids, DType::i32, {"block_size"}, "vocab_size"},
-                 {"documents", InputRole::documents, DType::i32, {"block_size"}},
-                 {"targets", InputRole::labels, DType::i32, {"block_size"}, "vocab_size"}},
-      .layers_key = "n_layer",
-      .width_key = "n_embd",
-      .heads_key = "n_head",
-      .problem = gptlite_problem,
-      .build = build_gptlite,
-      .measure = measure_model,
-      .as_transformers = as_gpt2};
+  static const ModelFamily family{.type = "gptlite",
+                                  .title = "GPT-lite",
+                                  .keys = gptlite_keys(),
+                                  .inputs = models::token_inputs("block_size", "vocab_size"),
+                                  .layers_key = "n_layer",
+                                  .width_key = "n_embd",
+                                  .heads_key = "n_head",
+                                  .problem = gptlite_problem,
+                                  .build = build_gptlite,
+                                  .measure = measure_model,
+                                  .as_transformers = as_gpt2};
   return family;
 }
 

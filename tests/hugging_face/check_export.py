@@ -19,20 +19,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from checks import failures, report
+
 LAYERS, WIDTH, LENGTH, IDS = 3, 28, 12, 61
 MODEL = {"type": "gptlite", "n_layer": LAYERS, "n_embd": WIDTH, "n_head": 4, "block_size": LENGTH, "vocab_size": IDS,
          "qkv_bias": True}
 VARIANTS = {"gelu": {"activation": "gelu", "tied_head": True},
             "untied_relu": {"activation": "relu", "tied_head": False}}
-
-failures = []
-
-
-def report(what, found, limit):
-    good = found <= limit
-    print(f"{'ok  ' if good else 'FAIL'} {what}: {found:.3g} (at most {limit:.3g})")
-    if not good:
-        failures.append(what)
 
 
 def random_weights(tied):

@@ -25,6 +25,8 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from checks import expect, failures, report
+
 STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
 # eps is above the rounding of gradients in fp32. With 1e-8 the first step makes lr of the rounding of a gradient that is
 # nearly 0, and PyTorch's fp32 is 5e-4 from its fp64.
@@ -63,21 +65,6 @@ FAMILIES = {
         **DECODER, num_key_value_heads=2, use_sliding_window=True, sliding_window=4, max_window_layers=1),
     "qwen3": lambda: transformers.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=12, tie_word_embeddings=True),
 }
-
-failures = []
-
-
-def report(what, found, limit):
-    good = found <= limit
-    print(f"{'ok  ' if good else 'FAIL'} {what}: {found:.3g} (at most {limit:.3g})")
-    if not good:
-        failures.append(what)
-
-
-def expect(what, good):
-    print(f"{'ok  ' if good else 'FAIL'} {what}")
-    if not good:
-        failures.append(what)
 
 
 def random_model(config):

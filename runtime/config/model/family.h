@@ -79,8 +79,8 @@ struct ModelFamily {
   WeightMap (*weight_map)(const ModelConfig&) = nullptr;
   // What the family says about transformers' directories, which it reads and writes; unset: it has none.
   std::optional<HuggingFace> hugging_face = std::nullopt;
-  // Of a family that has none: returns the model of transformers' that computes the same, or what keeps these values from
-  // having one; null: no model has one. The vocabulary must be known.
+  // Returns the model of transformers' that computes the same as one of this family, which has no directories, or what
+  // keeps these values from having one; null: no model has one. The vocabulary must be known.
   std::variant<TransformersModel, KeyProblem> (*as_transformers)(const ModelConfig&) = nullptr;
 
   // Returns the input with this role, or null.

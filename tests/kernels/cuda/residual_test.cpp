@@ -23,6 +23,7 @@ TEST_CASE("a linear with a residual adds it before the result is rounded") {
         for (size_t i = 0; i < expected.size(); ++i) expected[i] += add[i];
         parity::require_close(describe("residual", dtype, s), y.values(), expected,
                               tolerance(dtype, s.in));
+        if (dtype == DType::f32) continue;
         // In 16 bits the two ops round twice: the product by itself, then the sum.
         Values twice = product.values();
         for (size_t i = 0; i < twice.size(); ++i) twice[i] += add[i];

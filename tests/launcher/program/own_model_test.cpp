@@ -34,11 +34,7 @@ struct OwnFolder : RunFolder {
 
   // Runs a command of the program, which must end with `status`; returns what it said.
   std::string said(const std::string& words, int status = 0) const {
-    RunningProgram program = start(std::string(DSTRAIN_OWN_PROGRAM) + " " + words);
-    const int ended = program.wait();
-    CAPTURE(words, program.text());
-    CHECK(ended == status);
-    return program.text();
+    return output_of(std::string(DSTRAIN_OWN_PROGRAM) + " " + words, status);
   }
   // Trains into a directory; returns the weights.
   std::string weights_of(const std::string& output, const std::string& options) const {

@@ -56,6 +56,15 @@ RunningProgram RunFolder::start(const std::string& words, const Environment& add
   return RunningProgram({"/bin/sh", "-c", "cd " + root.string() + " && exec " + words}, all);
 }
 
+std::string RunFolder::output_of(const std::string& words, int status,
+                                 const Environment& added) const {
+  RunningProgram program = start(words, added);
+  const int ended = program.wait();
+  CAPTURE(words, program.text());
+  REQUIRE(ended == status);
+  return program.text();
+}
+
 RunningProgram RunFolder::train(const std::string& options, const Environment& added) const {
   return start(std::string(DSTRAIN_PROGRAM) + " --config c.json " + token() + " " + options, added);
 }

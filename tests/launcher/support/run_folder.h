@@ -19,6 +19,9 @@ struct RunFolder {
 
   // Starts a shell that runs `words` in the directory.
   RunningProgram start(const std::string& words, const Environment& added = {}) const;
+  // Returns what such a shell wrote, which must end with `status`.
+  std::string output_of(const std::string& words, int status = 0,
+                        const Environment& added = {}) const;
   // Starts dstrain in the directory, with c.json and the output directory `out`.
   RunningProgram train(const std::string& options, const Environment& added = {}) const;
   bool nothing_left() const;

@@ -35,11 +35,7 @@ struct TextFolder : RunFolder {
 
   // Returns what a command with this exit status wrote to standard output, and to standard error if `errors` is empty.
   std::string said(const std::string& words, int status = 0, const std::string& errors = "") const {
-    RunningProgram program = start(words + errors, kAsRoot);
-    const int ended = program.wait();
-    CAPTURE(words, program.text());
-    REQUIRE(ended == status);
-    return program.text();
+    return output_of(words + errors, status, kAsRoot);
   }
   // Returns what a run wrote.
   std::string run(const std::string& options, int status = 0) const {

@@ -67,7 +67,7 @@ VALUES = ("threads", "blocks", "shared", "loads")
 
 def claims_of(text, path):
     """Returns the claims of a source file. Raises ValueError if one is malformed or is above no kernel."""
-    claims, open_claims, parameters = [], [], ""
+    claims, open_claims, template = [], [], ""
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{path}:{number}"
         found = CLAIM.match(line)
@@ -82,14 +82,12 @@ def claims_of(text, path):
                 raise ValueError(f"{where}: blocks and shared need threads")
             open_claims.append((found["pattern"], values, where))
             continue
-        if not open_claims:
+        if not open_claims or re.match(r"\s*//|\s*$", line):
             continue
-        if parameters or re.match(r"\s*template", line):  # up to the line that ends the list
-            parameters += line
-            if parameters.count("<") == parameters.count(">"):
-                parameters = ""
-            continue
-        if re.match(r"\s*//|\s*$", line):
+        if template or re.match(r"\s*template\b", line):  # its parameters may take several lines
+            template += line
+            if template.count("<") == template.count(">"):
+                template = ""
             continue
         found = re.search(r"\b(?:struct|class) (\w+)", line)
         if not found:

@@ -97,10 +97,14 @@ class Claims(unittest.TestCase):
         self.assertEqual([(c.name, c.pattern, c.where) for c in claims_of(text, "a.cu")],
                          [("Add", None, "a.cu:1"), ("sum", "1", "a.cu:4")])
 
-    def test_a_list_of_template_parameters_may_have_several_lines(self):
-        text = ("// SASS: loads 4\ntemplate <class T, int kWidth,\n          bool kVector>\n"
-                "__global__ void __launch_bounds__(128) sum(T x) {\n")
+    def test_the_parameters_of_a_template_may_take_several_lines(self):
+        text = "// SASS: loads 4\ntemplate <class T,\n          bool kVector>\n__global__ void sum(int x) {\n"
         self.assertEqual([c.name for c in claims_of(text, "a.cu")], ["sum"])
+
+    def test_the_claims_of_all_kernels_can_be_read(self):
+        kernels = check_sass.ROOT / "kernels/cuda"
+        sources = [*kernels.rglob("*.cu"), *kernels.rglob("*.cuh")]
+        self.assertGreater(sum(len(claims_of(s.read_text(), str(s))) for s in sources), 20)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,7 @@ bool has(const std::string& text, const std::string& part) {
 
 // Returns what a command with this exit status wrote.
 std::string said(const RunFolder& folder, const std::string& words, int status = 0) {
-  RunningProgram program = folder.start(std::string(DSTRAIN_PROGRAM) + " " + words);
-  const int ended = program.wait();
-  CAPTURE(words, program.text());
-  REQUIRE(ended == status);
-  return program.text();
+  return folder.output_of(std::string(DSTRAIN_PROGRAM) + " " + words, status);
 }
 
 json eval(const RunFolder& folder, const std::string& options) {

@@ -35,11 +35,7 @@ struct ExportFolder : RunFolder {
 
   // Returns what a command with this exit status wrote.
   std::string said(const std::string& words, int status = 0) const {
-    RunningProgram program = start(std::string(DSTRAIN_PROGRAM) + " " + words);
-    const int ended = program.wait();
-    CAPTURE(words, program.text());
-    REQUIRE(ended == status);
-    return program.text();
+    return output_of(std::string(DSTRAIN_PROGRAM) + " " + words, status);
   }
   void train_on_ids(const std::string& output, const std::string& options) const {
     said("--config c.json --device cpu --data t.bin --output " + output +
