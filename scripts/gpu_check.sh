@@ -71,7 +71,7 @@ if [[ ! -x $nvcc ]]; then
 fi
 cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
 sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$nvcc")/compute-sanitizer")
-commit=$(git rev-parse HEAD 2>/dev/null || cat "$deps/commit" 2>/dev/null || echo unknown)
+commit=$(cat "$deps/commit" 2>/dev/null || git rev-parse HEAD 2>/dev/null || echo unknown)
 echo "part: $part, GPUs: $gpus, GPU: ${gpu:-none}, driver: ${driver:-none}, CUDA $cuda, $(nproc) cores, $seconds seconds"
 if [[ -z $output && -n $gpu ]]; then
   output=benchmarks/results/gpu_$(tr 'A-Z ' 'a-z_' <<<"$gpu" | tr -cd 'a-z0-9_')

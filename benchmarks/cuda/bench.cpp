@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "kernels/cuda/library.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -182,9 +183,22 @@ Probes Bench::probe(const Shapes& shapes) {
     const int64_t bytes = shapes.probe_bytes;
     const Operand o{.spec = {Shape{bytes / 2}, DType::bf16}};
     const Memory from = filled(o.spec, o, true, stream), to = filled(o.spec, o, true, stream);
-    const Timing t = time(stream, {[&] { stream.copy(to.data(), from.data(), bytes); },
-                                   [&] { stream.copy(from.data(), to.data(), bytes); }});
-    probes.bytes_per_second = 2 * static_cast<double>(bytes) / t.median;
+    // The better of CUDA's copy, which as a node of a graph reached 2.7 of 4.3 TB/s on an H200, and of the simplest kernel.
+    const Timing copy = time(stream, {[&] { stream.copy(to.data(), from.data(), bytes); },
+                                      [&] { stream.copy(from.data(), to.data(), bytes); }});
+    const std::vector<TensorSpec> x = {o.spec};
+    const std::unique_ptr<Kernel> relu =
+        lane->library->make({OpKind::activation, ActivationAttrs{Activation::relu}, x, x});
+    const std::vector<Tensor> ends = {{from.data(), o.spec.shape, DType::bf16},
+                                      {to.data(), o.spec.shape, DType::bf16}};
+    const auto run = [&](int64_t input) {
+      KernelCall call;
+      call.in = std::span(ends).subspan(static_cast<size_t>(input), 1);
+      call.out = std::span(ends).subspan(static_cast<size_t>(1 - input), 1);
+      relu->run(call);
+    };
+    const Timing pass = time(stream, {[&] { run(0); }, [&] { run(1); }});
+    probes.bytes_per_second = 2 * static_cast<double>(bytes) / std::min(copy.median, pass.median);
   }
   const int64_t n = shapes.probe_size;
   const Operand matrix{.spec = {Shape{n, n}, DType::bf16}};

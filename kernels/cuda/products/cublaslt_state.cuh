@@ -58,7 +58,7 @@ class ProductState {
   void note_unaligned(const Product& product);
 
  private:
-  using Key = std::tuple<OpKind, DType, int64_t, int64_t, int64_t, bool, bool, bool, bool>;
+  using Key = std::tuple<OpKind, DType, int64_t, int64_t, int64_t, bool, bool, bool, bool, bool>;
   cublasLtHandle_t handle_ = nullptr;
   bool noted_unaligned_ = false;
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> chosen_;
