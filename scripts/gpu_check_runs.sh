@@ -20,6 +20,9 @@ def write_tokens(name, count, of):
     open(f"{sys.argv[1]}/{name}", "wb").write(struct.pack(f"<{count}H", *tokens))
 write_tokens("tokens.bin", 400000, 50257)
 write_tokens("few_tokens.bin", 20000, 96)
+write_tokens("documents.bin", 20000, 96)
+begins = range(0, 20001, 25)
+open(sys.argv[1] + "/documents.bin.documents", "wb").write(struct.pack(f"<{len(begins)}Q", *begins))
 PY
 }
 
@@ -107,9 +110,9 @@ graphs() { # ranks
   done
 }
 # Small decoders of every family from fresh weights, with what their kernels differ in: heads of keys for several heads of
-# queries, norms of heads, scaled positions, a sliding window.
+# queries, norms of heads, scaled positions, a sliding window, samples of several documents.
 families() {
-  local family on
+  local family on data
   python3 - "$work" "$(sized 64 32)" <<'PY'
 import json, sys
 folder, width = sys.argv[1], int(sys.argv[2])
@@ -128,8 +131,10 @@ for name, members in families.items():
     json.dump({"model_type": name} | members, open(f"{folder}/{name}.json", "w"))
 PY
   for family in llama mistral qwen2 qwen3 gpt2; do
+    data=(--data "$work/few_tokens.bin")
+    if [[ $family != qwen* ]]; then data=(--data "$work/documents.bin" --set dstrain.data.packing=pack); fi
     for on in cpu "$device"; do
-      "$build/bin/dstrain" --config configs/finetune.json --model "$work/$family.json" --data "$work/few_tokens.bin" \
+      "$build/bin/dstrain" --config configs/finetune.json --model "$work/$family.json" "${data[@]}" \
         --device "$on" --num_gpus 1 --steps "$(sized 20 4)" --output "$work/${family}_$on" --set train_batch_size=8 \
         --set train_micro_batch_size_per_gpu=4 --set optimizer.params.lr=1e-3 --set dstrain.eval_interval=0 \
         --set dstrain.save_last=false
