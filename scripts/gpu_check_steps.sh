@@ -10,8 +10,8 @@ table() {
   row checks any 60 'trace of GPT-2 124M' gpt2_trace
   at_once=$jobs
   row checks any 120 'parity of products' suite products
-  row checks any 120 'parity of kernels' suite kernels
-  row checks any 120 'parity of attention' suite attention
+  row checks any 200 'parity of kernels' suite kernels
+  row checks any 200 'parity of attention' suite attention
   row checks any 90 'graph on and off' graphs 1
   row checks any 60 'loss curve, fp32' as_on_cpu fp32 "$(sized 10 4)" --within 1e-4
   row checks any 60 'loss curve, bf16' as_on_cpu bf16 "$(sized 50 6)" --within 2e-2 --first 5 1e-3 -- bf16.enabled=true

@@ -46,7 +46,7 @@ const std::vector<KeySpec>& common_keys() {
     for (auto section :
          {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler,
           keys::precision, keys::zero, keys::offload, keys::activation_checkpointing,
-          keys::pipeline, keys::monitoring, keys::others, keys::dstrain, keys::saving})
+          keys::pipeline, keys::monitoring, keys::others, keys::dstrain, keys::data, keys::saving})
       std::ranges::move(section(), std::back_inserter(all));
     limit_to_f32(all);
     return all;

@@ -20,6 +20,7 @@ std::vector<KeySpec> pipeline();
 std::vector<KeySpec> monitoring();
 std::vector<KeySpec> others();
 std::vector<KeySpec> dstrain();
+std::vector<KeySpec> data();
 std::vector<KeySpec> saving();
 
 }  // namespace dstrain::keys

@@ -71,6 +71,13 @@ bool has_dropout(const Instruction& op) {
   }
 }
 
+// Returns the weights that the forward pass reads: of an update's operands the copy in the run's dtype, which comes last and
+// may be absent, else the first.
+BufferId updated_weights(const Program& program, const Instruction& update) {
+  const BufferId last = update.writes.back();
+  return last != kNone && is_16bit(program.at(last).dtype) ? last : update.writes[0];
+}
+
 // Calls `change` with the operand's values as bytes on the host, and writes back what it makes of them if it returns
 // true. Returns what it returns.
 template <class Change>
@@ -171,10 +178,7 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
         keep(issue, op.writes[0]);
       return {};
     case Fault::stale_weight:
-      // The copy in the run's dtype, which the forward pass reads, comes last.
-      if (updates_weights(op))
-        keep(issue, is_16bit(issue.plan.program.at(op.writes.back()).dtype) ? op.writes.back()
-                                                                            : op.writes[0]);
+      if (updates_weights(op)) keep(issue, updated_weights(issue.plan.program, op));
       return {};
     case Fault::unclipped_unit:
       if (clips_gradient(op)) scale_gradient(issue);

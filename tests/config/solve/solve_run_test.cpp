@@ -46,7 +46,7 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
       ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,
       "activation": "gelu", "qkv_bias": true, "tied_head": true, "vocab_size": 99},
     "data": {"path": "a.txt", "format": "char", "order": "sequential", "val_fraction": 0.2,
-             "packing": "pad", "too_long": "drop", "loss_on": "completion", "skip_invalid": true},
+             "loss_on": "completion", "skip_invalid": true},
     "steps": 5e2, "seed": 7, "eval_interval": 10, "eval_samples": 3, "save_interval": 50,
     "weight_decay_exclude": ["*.bias"], "reduce": "micro_batch")"))
           .job();
@@ -57,8 +57,8 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
                                "",
                                false,
                                0.2,
-                               Packing::pad,
-                               TooLong::drop,
+                               Packing::none,
+                               TooLong::cut,
                                LossOn::completion,
                                true});
   CHECK(job.steps == 500);
@@ -335,54 +335,6 @@ TEST_CASE("run: recompute has two keys and an option, which has the last word") 
   CHECK(a.job().recompute == selective);
   a.request.recompute = "0";
   CHECK(a.job().recompute == none);
-}
-
-TEST_CASE("run: training without data is an error, a plan without data is none") {
-  Ask a = ask(trains_with(""));
-  CHECK(a.error() == "no error");
-  a.request.need_data = true;
-  CHECK(a.error() ==
-        "c.json:1:1: dstrain.data.path: missing: name a text or token file, here or with --data");
-  a.request.data = "x.txt";
-  CHECK(a.job().data.paths == std::vector<std::string>{"x.txt"});
-}
-
-TEST_CASE("run: seq_len is the tokens of a sample, at most those that the model is made for") {
-  const auto with = [](const std::string& data) {
-    return ask(ours(R"("model": {"block_size": 64}, "data": {)" + data + "}"));
-  };
-  CHECK(with("").job().model.seq_len() == 64);
-  CHECK(setting(with("").load(), "dstrain.data.seq_len").value.empty());
-  const Ask shorter = with(R"("seq_len": 24)");
-  CHECK(shorter.job().model.seq_len() == 24);
-  CHECK(shorter.job().model.context() == 64);
-  CHECK(setting(shorter.load(), "dstrain.data.seq_len").value == "24");
-  CHECK_THAT(with(R"("seq_len": 65)").error(),
-             Catch::Contains("dstrain.data.seq_len: 65 is more than dstrain.model.block_size 64"));
-}
-
-TEST_CASE("run: data are one path or several, and validation may have a file of its own") {
-  const auto with = [](const std::string& data) { return ask(ours(R"("data": {)" + data + "}")); };
-  CHECK(with(R"("path": ["a.bin", "b*.bin"])").job().data.paths ==
-        std::vector<std::string>{"a.bin", "b*.bin"});
-  CHECK_THAT(with(R"("path": ["a.bin", ""])").error(), Catch::Contains("has an empty name"));
-  CHECK_THAT(with(R"("path": "a", "val_path": "")").error(), Catch::Contains("val_path: is empty"));
-  const Ask own = with(R"("path": "a", "val_path": "v", "val_fraction": 0.3)");
-  CHECK(own.job().data.val_path == "v");
-  CHECK(own.job().data.val_fraction == 0);
-  CHECK(verdict(own.check(), "dstrain.data.val_fraction").starts_with("no_effect: "));
-}
-
-TEST_CASE("run: the tokens of lines that count in the loss are named, or depend on the line") {
-  const auto with = [](const std::string& data) { return ask(ours(R"("data": {)" + data + "}")); };
-  CHECK(with("").job().data.loss_on == LossOn::usual);
-  CHECK(setting(with("").load(), "dstrain.data.loss_on").value.empty());
-  CHECK(with(R"("loss_on": null)").job().data.loss_on == LossOn::usual);
-  CHECK(with(R"("loss_on": "assistant")").job().data.loss_on == LossOn::assistant);
-  CHECK(with(R"("loss_on": "all")").job().data.loss_on == LossOn::all);
-  CHECK_THAT(with(R"("loss_on": "answers")").error(),
-             Catch::Contains("dstrain.data.loss_on: expected one of \"assistant\", "
-                             "\"completion\", \"all\", found \"answers\""));
 }
 
 TEST_CASE("run: epochs and steps together are an error; epochs alone leave the steps open") {

@@ -160,7 +160,8 @@ TEST_CASE("layer_norm_weight_grad matches the formula and differences, written o
 
 // Sizes of one, two and more warps for a row; with packs of 8 elements and without.
 const NormShapes kJoinedShapes[] = {{1, 8},    {9, 97},    {70, 768},  {21, 1024},
-                                    {6, 1032}, {66, 1600}, {18, 2048}, {5, 2056}};
+                                    {6, 1032}, {66, 1536}, {21, 1600}, {18, 2048},
+                                    {5, 2056}, {21, 3072}, {5, 4104}};
 
 TEST_CASE("layer_norm_grad has the bits of the two ops that it joins") {
   Sample sample = Sample::if_sanitized(4);

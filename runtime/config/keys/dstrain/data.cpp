@@ -1,0 +1,107 @@
+// Section dstrain.data: the files of a run, and how samples are made of them.
+#include <fmt/core.h>
+
+#include "runtime/config/keys/key_table.h"
+#include "runtime/config/model/family.h"
+
+namespace dstrain::keys {
+namespace {
+
+constexpr Rule kTextData{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!facts.family->reads_tokens())
+        return {State::no_effect, fmt::format("the {} makes its own samples", facts.family->title)};
+      return {};
+    },
+    "honoured; no_effect for a model without tokens"};
+
+constexpr Rule kValFraction{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (facts.family->reads_tokens() && !facts.text("dstrain.data.val_path").empty())
+        return {State::no_effect, "dstrain.data.val_path is for validation, all else for training"};
+      return kTextData.judge(facts, spec, value);
+    },
+    "honoured; no_effect with dstrain.data.val_path, or for a model without tokens"};
+
+constexpr Rule kTooLong{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (facts.family->reads_tokens() && facts.text("dstrain.data.packing") == "none")
+        return {State::no_effect, "samples are parts of a stream of tokens"};
+      return kTextData.judge(facts, spec, value);
+    },
+    "honoured; no_effect without dstrain.data.packing, or for a model without tokens"};
+
+}  // namespace
+
+std::vector<KeySpec> data() {
+  return {
+      {.key = "dstrain.data", .type = Type::section},
+      {.key = "dstrain.data.path",
+       .type = Type::string_or_strings,
+       .note = "required to train: a file, or several of bytes or token ids, or of text for the "
+               "tokenizer of --model DIR, as a list or as a pattern such as data/*.bin; samples do "
+               "not cross files",
+       .rule = &kTextData},
+      {.key = "dstrain.data.val_path",
+       .type = Type::string,
+       .note = "a file for validation, of the data's format and vocabulary; unset: the end of the "
+               "data",
+       .rule = &kTextData},
+      {.key = "dstrain.data.seq_len",
+       .type = Type::integer,
+       .note = "tokens of a sample, at most those that the model is made for; unset: as many",
+       .rule = &kTextData,
+       .min = 1,
+       .max = 2147483647},
+      {.key = "dstrain.data.format",
+       .type = Type::choice,
+       .fallback = "\"auto\"",
+       .rule = &kTextData,
+       .choices = "auto|char|byte|bin"},
+      {.key = "dstrain.data.vocab",
+       .type = Type::string,
+       .note =
+           "the output directory of a run on text, or its vocab.json, whose characters the text "
+           "is read with; unset: the text's own",
+       .rule = &kTextData},
+      {.key = "dstrain.data.order",
+       .type = Type::choice,
+       .fallback = "\"random\"",
+       .rule = &kTextData,
+       .choices = "random|sequential"},
+      {.key = "dstrain.data.packing",
+       .type = Type::choice,
+       .fallback = "\"none\"",
+       .note = "samples are parts of the stream of all tokens (none); whole documents of token "
+               "files, as many as fit (pack), or one with padding (pad)",
+       .rule = &kTextData,
+       .choices = "none|pack|pad"},
+      {.key = "dstrain.data.too_long",
+       .type = Type::choice,
+       .fallback = "\"cut\"",
+       .note = "what becomes of a document that is longer than a sample: its first tokens (cut), "
+               "nothing (drop), or the end of the run (error)",
+       .rule = &kTooLong,
+       .choices = "cut|drop|error"},
+      {.key = "dstrain.data.val_fraction",
+       .type = Type::real,
+       .fallback = "0.1",
+       .note = "the end of the data, kept for validation",
+       .rule = &kValFraction,
+       .min = 0,
+       .max = 1,
+       .open = true},
+      {.key = "dstrain.data.loss_on",
+       .type = Type::choice,
+       .note =
+           "the tokens of FILE.jsonl that count in the loss: the assistant's of messages, those "
+           "of a completion, or all; unset: by the kind of line",
+       .rule = &kTextData,
+       .choices = "assistant|completion|all"},
+      {.key = "dstrain.data.skip_invalid",
+       .fallback = "false",
+       .note = "leave out invalid lines of FILE.jsonl; false: the first one is an error",
+       .rule = &kTextData}};
+}
+
+}  // namespace dstrain::keys
