@@ -21,6 +21,8 @@ constexpr int64_t kVocabulary = 50257, kPadded = 50304, kSequence = 1024;
 constexpr Occupancy kSquares{64, 2};
 // Ranges of parameters that one launch of adam updates (kernels/cuda/memory_bound/optimizers/adam.cu).
 constexpr double kAdamRanges = 60;
+// The columns up to which one kernel, with a warp for a row, makes all gradients of a layer norm.
+constexpr int64_t kJoinedColumns = 768;
 
 // What the source of a kernel states: a file of kernels/cuda/memory_bound.
 Occupancy stated(const std::string& file, const std::string& kernel) {
@@ -49,8 +51,14 @@ class Step {
     const std::string at = fmt::format(" C={}", c);
     const Occupancy sums = stated("norms/column_sums.cu", "sum_block");
     memory("layer_norm" + at, 2 * n + 1, 1, stated("norms/layer_norm.cu", "layer_norm_kernel"));
-    memory("layer_norm_grad" + at, 2 * n + 1, 2,
-           stated("norms/layer_norm_grad.cu", "all_grads_kernel"));
+    if (c <= kJoinedColumns) {
+      memory("layer_norm_grad" + at, 2 * n + 1, 2,
+             stated("norms/layer_norm_grad.cu", "all_grads_kernel"));
+    } else {
+      memory("layer_norm_input_grad" + at, 2 * n + 1, 1,
+             stated("norms/layer_norm_grad.cu", "input_grad_kernel"));
+      memory("layer_norm_weight_grad" + at, 2 * n + 1, 2, sums);
+    }
     // sum_rows at C=... has 4 C columns; the biases of a layer have 9 C.
     memory("sum_rows" + at, 9.0 / 4 * n, 2, sums);
     products(c, 3 * c, n);

@@ -145,7 +145,7 @@ class GpuCheck(unittest.TestCase):
     def command(self, *words, **environment):
         """Returns the words and the environment of a call; the last of equal words counts."""
         command = [ROOT / "scripts/gpu_check.sh", "--build", self.straw / "build", "--output", self.straw / "out",
-                   "--part", "checks", *words]
+                   "--part", "checks", "--jobs", "1", *words]
         path = f"{self.straw}/bin:{os.environ['PATH']}"
         return command, {**os.environ, "PATH": path, "STRAW": str(self.straw),
                          "PYTHONPATH": str(self.straw / "python"), **environment}
@@ -326,15 +326,16 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((step["name"], step["step_ms"]), ("GPT-2 124M", 10))
         self.assertEqual(step["torch"], {"skipped": "no PyTorch here"})
 
-    def test_steps_run_one_after_the_other_and_each_is_noted_as_it_ends(self):
-        nproc = self.straw / "bin/nproc"
-        nproc.write_text("#!/bin/sh\necho 16\n")
-        nproc.chmod(nproc.stat().st_mode | stat.S_IXUSR)
-        status, text, results = self.check("--only", "starts|curve|graph|two ranks|memory is", GPU="NVIDIA Straw")
+    def test_checks_run_at_once_as_jobs_says_and_each_is_noted_as_it_ends(self):
+        only = ("--only", "starts|curve|graph|two ranks|memory is")
+        status, text, results = self.check(*only, GPU="NVIDIA Straw")
         self.assertEqual(status, 0, text)
         passed = [step["name"] for step in results["steps"] if step["result"] == "passed"]
-        self.assertEqual(passed[:3], ["configure", "build", "starts without asking for a GPU"])
-        self.assertIn("graph on and off", passed)
+        self.assertEqual(passed[:4], ["configure", "build", "starts without asking for a GPU", "graph on and off"])
+        status, text, results = self.check(*only, "--jobs", "4", GPU="NVIDIA Straw")
+        self.assertEqual(status, 1, text)
+        reasons = {step.get("reason") for step in results["steps"] if step["result"] == "failed"}
+        self.assertEqual(reasons, {"another program runs on the GPU"})
 
     def test_all_parts_share_the_seconds_of_the_call(self):
         status, text, _ = self.check("--part", "all", "--seconds", "200", "--only", "no step")
