@@ -154,6 +154,7 @@ std::optional<CacheRecord> record_of(const std::string& file) {
                   .targets = json.at("targets").get<int64_t>()};
     if (json.at("version").get<int>() != kCacheVersion || size_of_file(file) != r.file_bytes)
       return std::nullopt;
+    if (!size_of_file(file + ".documents")) return std::nullopt;  // which packing reads
     const auto targets = size_of_file(file + ".targets");
     if (targets != (r.targets < r.tokens ? std::optional(r.tokens) : std::nullopt))
       return std::nullopt;

@@ -104,8 +104,9 @@ void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
                                        family.title));
   if (d.format == DataFormat::characters || d.format == DataFormat::bytes)
     diagnostics.error(key,
-                      "wants token files, whose documents `dstrain tokenize` writes beside them: "
-                      "use \"none\", or data of format bin",
+                      "wants token files, whose documents `dstrain tokenize` writes beside them, "
+                      "or texts for a model's tokenizer: use \"none\", data of format bin, or no "
+                      "format",
                       {"dstrain.data.format"});
 }
 

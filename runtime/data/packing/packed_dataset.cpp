@@ -12,6 +12,16 @@
 #include "runtime/data/file/data_files.h"
 
 namespace dstrain {
+namespace {
+
+// Returns whether one of the tokens [begin, end) counts in the loss.
+bool has_target(const TokenSource& tokens, int64_t begin, int64_t end) {
+  const DataFile* file = tokens.targets_file();
+  return !file || std::any_of(file->data() + begin, file->data() + end,
+                              [](unsigned char counts) { return counts != 0; });
+}
+
+}  // namespace
 
 PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
                              std::unique_ptr<TokenSource> validation)
@@ -36,15 +46,24 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
   parts_[0] = make_part(job, 0, trained, 0, all - held_out, job.data.random_order);
   parts_[1] = own_validation_ ? make_part(job, trained, trained + 1, 0, INT64_MAX, false)
                               : make_part(job, 0, trained, all - held_out, INT64_MAX, false);
-  const auto check_part = [&](Split split, std::string_view name, std::string_view advice) {
-    if (samples(split) == 0)
-      fail_user("the {} data have no document of two tokens or more: {}: give more documents{}",
-                name, names_of_files(this->files(own_validation_ ? split : Split::train).paths),
-                advice);
-  };
-  check_part(Split::train, "training", "");
+  for (const Source& source : sources_)
+    source.each_file([](const DataFile& file) { file.check_whole(); });
+  check_samples(Split::train, "training", "");
   if (own_validation_ || job.eval_interval > 0)
-    check_part(Split::validation, "validation", " or a larger val_fraction");
+    check_samples(Split::validation, "validation", " or a larger val_fraction");
+}
+
+void PackedDataset::check_samples(Split split, std::string_view name,
+                                  std::string_view advice) const {
+  if (samples(split) > 0) return;
+  const std::string paths = names_of_files(files(own_validation_ ? split : Split::train).paths);
+  if (part(split).counts.without_target > 0)
+    fail_user(
+        "the {} data have no document with a token that counts in the loss among its first {}, by "
+        "FILE.targets: {}: give a larger dstrain.data.seq_len, or other documents{}",
+        name, length_, paths, advice);
+  fail_user("the {} data have no document of two tokens or more: {}: give more documents{}", name,
+            paths, advice);
 }
 
 int32_t PackedDataset::training_sources() const {
@@ -72,24 +91,30 @@ PackedDataset::Part PackedDataset::make_part(const Job& job, int32_t first, int3
 
 void PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t end,
                         std::vector<DocumentPart>& parts, Counts& counts) const {
+  const TokenSource& of = *sources_[static_cast<size_t>(source)].tokens;
   int64_t tokens = end - begin;
   if (tokens < 2) {
-    ++counts.without_target;
+    ++counts.too_short;
     return;
   }
-  if (tokens > length_) {
+  const bool longer = tokens > length_;
+  if (longer) {
     if (job.data.too_long == TooLong::error)
       fail_user(
           "the document at token {} of {} has {} tokens, and a sample {}: give a larger "
           "dstrain.data.seq_len, or dstrain.data.too_long \"cut\" or \"drop\"",
-          begin, sources_[static_cast<size_t>(source)].tokens->file().path(), tokens, length_);
+          begin, of.file().path(), tokens, length_);
     if (job.data.too_long == TooLong::drop) {
       ++counts.dropped;
       return;
     }
-    ++counts.cut;
     tokens = length_;
   }
+  if (!has_target(of, begin + 1, begin + tokens)) {
+    ++counts.without_target;
+    return;
+  }
+  if (longer) ++counts.cut;
   parts.push_back({.source = source, .tokens = static_cast<int32_t>(tokens), .begin = begin});
 }
 
@@ -98,11 +123,12 @@ void PackedDataset::write(std::span<const DocumentPart> parts, int32_t* ids, int
   int32_t row = 0;
   for (const DocumentPart& part : parts) {
     // The last token has no target, and the file may end with it.
-    sources_[static_cast<size_t>(part.source)].tokens->read(part.begin, part.tokens - 1, ids + row,
-                                                            labels + row);
+    const TokenSource& source = *sources_[static_cast<size_t>(part.source)].tokens;
+    source.read(part.begin, part.tokens - 1, ids + row, labels + row);
     const int32_t begin = std::exchange(row, row + part.tokens);
     ids[row - 1] = labels[row - 2];
     labels[row - 1] = -1;
+    source.ignore(part.begin + 1, part.tokens - 1, labels + begin);
     if (documents) std::fill(documents + begin, documents + row, begin);
   }
   std::fill(ids + row, ids + length_, 0);
@@ -125,14 +151,16 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
     write(from.samples.sample(from.order->sample_at(first + i)), ids + at, labels + at,
           documents ? documents + at : nullptr);
   }
-  for (const Source& source : sources_) source.tokens->file().check_whole();
+  for (const Source& source : sources_)
+    source.each_file([](const DataFile& file) { file.check_whole(); });
 }
 
 uint64_t PackedDataset::checksum(size_t first, size_t end) const {
   std::vector<uint64_t> of_files;
   for (size_t s = first; s < end; ++s)
-    for (const DataFile* file : {&sources_[s].tokens->file(), &sources_[s].documents.file()})
-      of_files.push_back(checksum_of_many(file->data(), file->bytes()));
+    sources_[s].each_file([&of_files](const DataFile& file) {
+      of_files.push_back(checksum_of_many(file.data(), file.bytes()));
+    });
   return checksum_of(of_files.data(), static_cast<int64_t>(of_files.size() * sizeof(uint64_t)));
 }
 
@@ -158,10 +186,8 @@ SplitFiles PackedDataset::files(Split split) const {
 }
 
 void PackedDataset::check_unchanged() const {
-  for (const Source& source : sources_) {
-    source.tokens->file().check_unchanged();
-    source.documents.file().check_unchanged();
-  }
+  for (const Source& source : sources_)
+    source.each_file([](const DataFile& file) { file.check_unchanged(); });
 }
 
 std::string PackedDataset::summary() const {
@@ -179,9 +205,12 @@ std::string PackedDataset::summary() const {
   if (counts.cut > 0) text += fmt::format(", {} cut to it", counted(counts.cut, "longer one"));
   if (counts.dropped > 0)
     text += fmt::format(", {} left out", counted(counts.dropped, "longer one"));
+  if (counts.too_short > 0)
+    text +=
+        fmt::format(", {} of less than two tokens left out", counted(counts.too_short, "document"));
   if (counts.without_target > 0)
-    text += fmt::format(", {} of less than two tokens left out",
-                        counted(counts.without_target, "document"));
+    text += fmt::format(", {} without a target in the first {} tokens left out",
+                        counted(counts.without_target, "document"), length_);
   const int64_t validation = parts_[1].samples.samples();
   if (validation == 0) return text + ", none for validation";
   text += fmt::format(", {} for validation", validation);

@@ -1,10 +1,12 @@
 // PackedDataset: samples of whole documents of token files, several in a sample or one. A token's target is the one that
-// follows in its document; the last token of a document, and the padding behind the documents of a sample, have none.
+// follows in its document; the last token of a document, the padding behind the documents of a sample, and tokens whose
+// next one does not count by FILE.targets have none.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "runtime/data/dataset.h"
@@ -38,11 +40,19 @@ class PackedDataset : public Dataset {
   struct Source {
     std::unique_ptr<TokenSource> tokens;
     DocumentFile documents;
+    // Calls `visit` with each of its files.
+    template <class Visit>
+    void each_file(const Visit& visit) const {
+      visit(tokens->file());
+      visit(documents.file());
+      if (tokens->targets_file()) visit(*tokens->targets_file());
+    }
   };
   // Documents that are no part as they are.
   struct Counts {
     int64_t cut = 0, dropped = 0;
-    int64_t without_target = 0;  // of less than two tokens, which are left out
+    // Left out: of less than two tokens; and where no token of the part counts in the loss.
+    int64_t too_short = 0, without_target = 0;
   };
   struct Part {
     PackedSamples samples;
@@ -55,6 +65,8 @@ class PackedDataset : public Dataset {
   // Makes a part of the documents of sources [first, end) that begin at tokens [from, to) of them all.
   Part make_part(const Job& job, int32_t first, int32_t end, int64_t from, int64_t to,
                  bool random) const;
+  // Fails if a part has no sample. `advice`: for the message.
+  void check_samples(Split split, std::string_view name, std::string_view advice) const;
   void add(const Job& job, int32_t source, int64_t begin, int64_t end,
            std::vector<DocumentPart>& parts, Counts& counts) const;
   // Writes a sample. `documents` may be null.

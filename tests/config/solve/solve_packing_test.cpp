@@ -23,8 +23,8 @@ TEST_CASE("run: documents are packed where the data are token files and the mode
   CHECK(verdict(asked(R"("too_long": "drop")").load(), "dstrain.data.too_long") ==
         "no_effect: samples are parts of a stream of tokens");
   CHECK(verdict(asked(R"("packing": "pack", "format": "byte")").check(), "dstrain.data.packing") ==
-        "error: wants token files, whose documents `dstrain tokenize` writes beside them: use "
-        "\"none\", or data of format bin");
+        "error: wants token files, whose documents `dstrain tokenize` writes beside them, or texts "
+        "for a model's tokenizer: use \"none\", data of format bin, or no format");
   CHECK(verdict(asked(R"("packing": "pad", "seq_len": 1)").check(), "dstrain.data.packing") ==
         "error: no document of a sample of one token has a target: use \"none\"");
 }

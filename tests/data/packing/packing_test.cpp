@@ -85,6 +85,11 @@ class DocumentFolder {
     dir_.write(name + ".documents", begins);
     return path(name);
   }
+  // Writes which of a file's tokens count in the loss: a 0 or 1 for each.
+  void write_targets(const std::string& name, std::string counts) {
+    for (char& c : counts) c = static_cast<char>(c - '0');
+    dir_.write(name + ".targets", counts);
+  }
   std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
   void write_text(const std::string& name, const std::string& text) { dir_.write(name, text); }
 
@@ -144,6 +149,94 @@ TEST_CASE("a padded sample is one document") {
   data->read(Split::train, 1, 2, inputs);
   CHECK(ids == Ids{11, 12, 13, 14, 15, 0, 21, 22, 0, 0, 0, 0});
   CHECK(labels == Ids{12, 13, 14, 15, -1, -1, 22, -1, -1, -1, -1, -1});
+}
+
+// The tokens of kDocuments are 3, 5, 1, 2 and 4.
+TEST_CASE("packed and padded tokens that FILE.targets has 0 for are no targets") {
+  DocumentFolder folder;
+  Job job = folder.job(folder.write("a.bin", kDocuments), 8, Packing::pack);
+  const uint64_t all = open_dataset(job)->fingerprint();
+  folder.write_targets("a.bin",
+                       "101"
+                       "00110"
+                       "1"
+                       "01"
+                       "1110");
+  const auto data = open_dataset(job);
+  REQUIRE(data->samples(Split::train) == 2);
+  const DocumentBatch b = read_documents(*data, Split::train, 0, 2, 8);
+  CHECK(b.ids == Ids{11, 12, 13, 14, 15, 1, 2, 3, 31, 32, 33, 34, 21, 22, 0, 0});
+  CHECK(b.labels == Ids{-1, 13, 14, -1, -1, -1, 3, -1, 32, 33, -1, -1, 22, -1, -1, -1});
+  CHECK(data->fingerprint() != all);
+  job.data.packing = Packing::pad;
+  const auto padded = open_dataset(job);
+  REQUIRE(padded->samples(Split::train) == 4);
+  Ids ids(8), labels(8);
+  const std::array inputs{
+      InputTensor{"ids", InputRole::token_ids, {ids.data(), {1, 8}, DType::i32}},
+      InputTensor{"targets", InputRole::labels, {labels.data(), {1, 8}, DType::i32}}};
+  padded->read(Split::train, 1, 1, inputs);
+  CHECK(ids == Ids{11, 12, 13, 14, 15, 0, 0, 0});
+  CHECK(labels == Ids{-1, 13, 14, -1, -1, -1, -1, -1});
+}
+
+TEST_CASE("documents without a target are left out, also where a cut takes all targets") {
+  DocumentFolder folder;
+  Job job = folder.job(folder.write("a.bin", kDocuments), 4, Packing::pack);
+  // The first one's only token that counts has none before it; the second one's is behind the cut.
+  folder.write_targets("a.bin",
+                       "100"
+                       "00001"
+                       "1"
+                       "11"
+                       "1111");
+  auto data = open_dataset(job);
+  REQUIRE(data->samples(Split::train) == 2);
+  const DocumentBatch b = read_documents(*data, Split::train, 0, 2, 4);
+  CHECK(b.ids == Ids{31, 32, 33, 34, 21, 22, 0, 0});
+  CHECK(b.labels == Ids{32, 33, 34, -1, 22, -1, -1, -1});
+  CHECK(data->summary().ends_with(
+      "6 tokens, vocabulary 35; 2 documents in 2 training samples of 4, 75.0 % full, 1 document of "
+      "less than two tokens left out, 2 documents without a target in the first 4 tokens left out, "
+      "none for validation"));
+  job.model.set_seq_len(5);
+  CHECK(open_dataset(job)->summary().find(
+            "1 document without a target in the first 5 tokens left out") != std::string::npos);
+  folder.write_targets("a.bin", std::string(15, '0'));
+  CHECK(open_error(job) ==
+        "the training data have no document with a token that counts in the loss among its first "
+        "5, by FILE.targets: a.bin: give a larger dstrain.data.seq_len, or other documents");
+  folder.write_targets("a.bin", std::string(14, '1'));
+  CHECK(open_error(job).find("a.bin.targets has 14 bytes") != std::string::npos);
+}
+
+TEST_CASE("documents for validation have the targets that FILE.targets names") {
+  DocumentFolder folder;
+  Job job = folder.job(folder.write("a.bin", kDocuments), 8, Packing::pack);
+  job.data.val_fraction = 0.3;  // of 15 tokens the last 4
+  folder.write_targets("a.bin",
+                       "111"
+                       "11111"
+                       "1"
+                       "11"
+                       "0010");
+  CHECK(read_documents(*open_dataset(job), Split::validation, 0, 1, 8).labels ==
+        Ids{-1, 33, -1, -1, -1, -1, -1, -1});
+  job.data.val_fraction = 0;
+  job.data.val_path = folder.write("b.bin", {{41, 42}, {51, 52, 53}});
+  const uint64_t all = open_dataset(job)->validation_fingerprint();
+  folder.write_targets("b.bin",
+                       "00"
+                       "001");
+  const auto data = open_dataset(job);
+  const DocumentBatch b = read_documents(*data, Split::validation, 0, 1, 8);
+  CHECK(b.ids == Ids{51, 52, 53, 0, 0, 0, 0, 0});
+  CHECK(b.labels == Ids{-1, 53, -1, -1, -1, -1, -1, -1});
+  CHECK(data->validation_fingerprint() != all);
+  folder.write_targets("b.bin",
+                       "10"
+                       "100");
+  CHECK(open_error(job).starts_with("the validation data have no document with a token"));
 }
 
 TEST_CASE("a document that is longer than a sample is cut, dropped or an error") {

@@ -73,7 +73,8 @@ std::vector<KeySpec> data() {
        .type = Type::choice,
        .fallback = "\"none\"",
        .note = "samples are parts of the stream of all tokens (none); whole documents of token "
-               "files, as many as fit (pack), or one with padding (pad)",
+               "files, or of texts for a tokenizer, as many as fit (pack), or one with padding "
+               "(pad)",
        .rule = &kTextData,
        .choices = "none|pack|pad"},
       {.key = "dstrain.data.too_long",

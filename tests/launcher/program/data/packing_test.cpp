@@ -1,10 +1,12 @@
 // Runs on documents that are packed into samples, or padded, from the shell's side.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/launcher/support/run_folder.h"
+#include "tests/launcher/support/text_folder.h"
 
 namespace dstrain {
 namespace {
@@ -122,6 +124,108 @@ TEST_CASE("a resumed run keeps its packing, and verify and plan know it") {
   CHECK(said("plan " + more, 0).find("documents") == std::string::npos);
   const std::string text = said("--config c.json --output o dstrain.data.packing=pack", 1);
   CHECK(text.find("wants token files, and text.txt holds text") != std::string::npos);
+}
+
+// A folder with conversations and completions of different lengths, chats.jsonl, of which lines with even numbers have
+// no answer; and a model with a chat template.
+struct PackedChats : TextFolder {
+  PackedChats() {
+    write("m/tokenizer_config.json",
+          json{{"eos_token", "<|end_of_text|>"},
+               {"chat_template",
+                "{% for m in messages %}{{ m.role }}: {{ m.content }}<|eot_id|>{% endfor %}"}}
+              .dump());
+    write("chats.jsonl", lines(12));
+  }
+  static std::string lines(int count) {
+    const std::vector<std::string> words{"the", " quick", " brown", " fox", " jumps", " over"};
+    std::string all;
+    for (int i = 0; i < count; ++i) {
+      std::string answer;
+      for (int w = 0; w <= 1 + i * 3 % 5; ++w) answer += words[static_cast<size_t>(w + i) % 6];
+      json messages = json::array({{{"role", "user"}, {"content", "the fox?"}}});
+      if (i % 2 == 1) messages.push_back({{"role", "assistant"}, {"content", answer}});
+      all += json{{"messages", messages}}.dump() + "\n";
+      all += json{{"prompt", "the lazy"}, {"completion", answer}}.dump() + "\n";
+    }
+    return all;
+  }
+  std::string packed(const std::string& options, int status = 0, int length = 64) const {
+    return run("--overwrite --data chats.jsonl" +
+                   words_of(" dstrain.data.seq_len=" + std::to_string(length) + " " + options),
+               status);
+  }
+  // Returns the metrics of the only step, which takes all samples; their number is in front of " training samples".
+  json step_of_all(const std::string& packing, const std::string& options = "") const {
+    const std::string all =
+        "dstrain.data.packing=" + packing + " dstrain.data.val_fraction=0 " + options;
+    const std::string text = packed(all + " --steps 0");
+    const size_t end = text.find(" training samples of 64");
+    REQUIRE(end != std::string::npos);
+    const size_t begin = text.rfind(' ', end - 1) + 1;
+    packed(all + " dstrain.data.order=sequential --steps 1 train_batch_size=" +
+           text.substr(begin, end - begin));
+    return last_metrics(*this);
+  }
+};
+
+TEST_CASE("packed conversations train on the answers' tokens alone, as padded ones do") {
+  const PackedChats folder;
+  const std::string text =
+      folder.packed("dstrain.data.packing=pack dstrain.data.val_fraction=0 --steps 0");
+  INFO(text);
+  CHECK(has(text, "18 documents in "));
+  CHECK(has(text, " 6 documents without a target in the first 64 tokens left out"));
+  const json packed = folder.step_of_all("pack"), padded = folder.step_of_all("pad");
+  const std::string targets = folder.read("out/cache/chats.jsonl.bin.targets");
+  CHECK(packed["tokens"] == std::count(targets.begin(), targets.end(), '\1'));
+  CHECK(padded["tokens"] == packed["tokens"]);
+  CHECK(std::abs(double(packed["loss"]) - double(padded["loss"])) < 1e-5);
+  // All tokens of a document but its first.
+  const json all = folder.step_of_all("pack", "dstrain.data.loss_on=all");
+  CHECK(all["tokens"] > packed["tokens"]);
+  CHECK(std::abs(double(all["loss"]) - double(packed["loss"])) > 1e-5);
+}
+
+TEST_CASE("packed conversations have the same losses on 1, 2 and 4 ranks, in validation too") {
+  const PackedChats folder;
+  folder.write("others.jsonl", PackedChats::lines(5));
+  for (const std::string packing : {"pack", "pad"}) {
+    std::string first;
+    for (const std::string ranks : {"1", "2", "4"}) {
+      folder.packed("dstrain.data.packing=" + packing +
+                    " dstrain.data.val_path=others.jsonl --num_gpus " + ranks);
+      std::string losses;
+      std::istringstream lines(folder.read("out/metrics.jsonl"));
+      for (std::string line; std::getline(lines, line);) {
+        const json object = json::parse(line);
+        for (const std::string key : {"loss", "val_loss"})
+          if (object.contains(key)) losses += key + std::to_string(double(object[key])) + " ";
+      }
+      CHECK(has(losses, "val_loss"));
+      if (first.empty()) first = losses;
+      CHECK(losses == first);
+    }
+  }
+}
+
+TEST_CASE("packed conversations without any answer are an error") {
+  const PackedChats folder;
+  folder.write("val.jsonl", json{{"messages", {{{"role", "user"}, {"content", "a"}}}}}.dump());
+  CHECK(has(folder.packed("dstrain.data.packing=pack dstrain.data.val_path=val.jsonl", 1),
+            "none of the tokens of val.jsonl counts in the loss"));
+  // Samples so short that all answers are behind the cut.
+  CHECK(has(folder.packed("dstrain.data.packing=pack", 1, 2),
+            "the training data have no document with a token that counts in the loss among its "
+            "first 2, by FILE.targets: chats.jsonl.bin: give a larger dstrain.data.seq_len"));
+}
+
+TEST_CASE("where documents begin in a tokenized text is written again if it is gone") {
+  const PackedChats folder;
+  CHECK(has(folder.packed("dstrain.data.packing=pack --steps 0"), "tokenized into"));
+  std::filesystem::remove(folder.root / "out/cache/chats.jsonl.bin.documents");
+  CHECK(has(folder.packed("dstrain.data.packing=pack --steps 0"), "tokenized into"));
+  CHECK(has(folder.packed("dstrain.data.packing=pack --steps 0"), "tokenized before"));
 }
 
 }  // namespace
