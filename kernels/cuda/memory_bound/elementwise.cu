@@ -96,26 +96,24 @@ struct GatedGradOf {
 }  // namespace
 
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of(
-      [context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-       kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
-        with_type(dtype, [&](auto t) {
-          using T = decltype(t);
-          constexpr int kN = pack_of(sizeof(T));
-          const T* x = data<const T>(call.in, 0);
-          T* y = data<T>(call.out, 0);
-          if (kind == Activation::relu)
-            launch_flat<kN>(context, "relu", x, n, ActivationOf<T, Relu, kN>{x, y});
-          else
-            launch_flat<kN>(context, "gelu", x, n, ActivationOf<T, Gelu, kN>{x, y});
-        });
-      });
+  return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+                    kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      constexpr int kN = pack_of(sizeof(T));
+      const T* x = data<const T>(call.in, 0);
+      T* y = data<T>(call.out, 0);
+      if (kind == Activation::relu)
+        launch_flat<kN>(context, "relu", x, n, ActivationOf<T, Relu, kN>{x, y});
+      else
+        launch_flat<kN>(context, "gelu", x, n, ActivationOf<T, Gelu, kN>{x, y});
+    });
+  });
 }
 
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind =
-                        attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
+                    kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       constexpr int kN = pack_of(sizeof(T));
