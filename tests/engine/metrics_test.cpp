@@ -1,5 +1,3 @@
-#include "runtime/engine/run/metrics.h"
-
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,6 +13,9 @@
 #include <sstream>
 
 #include "runtime/core/error.h"
+#include "runtime/engine/metrics/metrics_file.h"
+#include "runtime/engine/metrics/metrics_log.h"
+#include "runtime/engine/metrics/metrics_text.h"
 
 namespace dstrain {
 namespace {
@@ -36,6 +37,10 @@ struct Scratch {
   }
   std::string path;
 };
+
+std::string validation_json(int64_t step, double loss, const NamedLosses& losses = {}) {
+  return to_json(ValidationMetrics{.step = step, .loss = loss, .losses = losses});
+}
 
 StepMetrics example() {
   return {.step = 7,
@@ -152,13 +157,13 @@ TEST_CASE("the median of step times ignores an outlier and forgets old steps") {
 TEST_CASE("a fresh run replaces the file and appends line by line") {
   const Scratch scratch;
   std::ofstream(scratch.file()) << "old\n";
-  MetricsWriter writer({.path = scratch.file(), .steps = 2, .steps_per_print = 0});
+  MetricsFile writer(scratch.file());
   CHECK(scratch.text().empty());
   StepMetrics m = example();
   m.step = 1;
   writer.step(m);
   CHECK(scratch.text() == to_json(m));  // seen while the writer is open: nothing is held back
-  writer.validation(1, 2.5);
+  writer.validation({.step = 1, .loss = 2.5});
   CHECK(scratch.text() == to_json(m) + validation_json(1, 2.5));
 }
 
@@ -175,8 +180,7 @@ TEST_CASE("a resumed run keeps the lines up to its checkpoint, and drops later a
   SECTION("something else") {
     std::ofstream(scratch.file()) << kept << "not json\n" << kept;
   }
-  const MetricsWriter writer(
-      {.path = scratch.file(), .steps = 4, .steps_per_print = 0, .resumed_step = 2});
+  const MetricsFile writer(scratch.file(), 2);
   CHECK(scratch.text() == kept);
 }
 
@@ -209,43 +213,61 @@ class Terminal {
 };
 
 TEST_CASE("the bar is there before the first step, and during a validation") {
-  const Scratch scratch;
   const Terminal terminal;
-  MetricsWriter writer({.path = scratch.file(), .steps = 9, .steps_per_print = 0});
+  MetricsLog writer({.steps = 9, .steps_per_print = 0});
   writer.begin();
   CHECK_THAT(terminal.text(), Catch::Contains("] 0/9 first step"));
-  writer.validation(4, 2.5);  // takes the bar away for its line
+  writer.validation({.step = 4, .loss = 2.5});  // takes the bar away for its line
   CHECK_THAT(terminal.text(), Catch::Contains("\x1b[K") && !Catch::Contains("0/9"));
   writer.validating(4, 3, 20);
   CHECK_THAT(terminal.text(), Catch::Contains("] 4/9 validation 3/20"));
 }
 
+TEST_CASE("a sink that takes steps and validations alone ignores the rest") {
+  const Scratch scratch;
+  MetricsFile file(scratch.file());
+  MetricsSink& sink = file;
+  sink.begin();
+  sink.validating(0, 1, 2);
+  CHECK(scratch.text().empty());
+  sink.validation({.step = 0, .loss = 2.5});
+  sink.end({.steps = 1, .loss = 2});
+  CHECK(scratch.text() == validation_json(0, 2.5));
+}
+
+TEST_CASE("the end of a run takes the bar away, and is a line") {
+  const Terminal terminal;
+  MetricsLog writer({.steps = 9, .steps_per_print = 0, .output = "runs/c"});
+  writer.begin();
+  CHECK_THAT(terminal.text(), Catch::Contains("] 0/9 first step"));
+  writer.end({.steps = 9, .seconds = 1, .loss = 2});
+  CHECK_THAT(terminal.text(), Catch::Contains("\x1b[K"));
+}
+
 TEST_CASE("a directory that is not there is an error that names the file") {
   const Scratch scratch;
   const std::string path = scratch.file() + ".none/metrics.jsonl";
-  CHECK_THROWS_AS(MetricsWriter({.path = path}), RunError);
-  CHECK_THROWS_WITH(MetricsWriter({.path = path}),
-                    "cannot write " + path + ": No such file or directory");
+  CHECK_THROWS_AS(MetricsFile(path), RunError);
+  CHECK_THROWS_WITH(MetricsFile(path), "cannot write " + path + ": No such file or directory");
 }
 
 TEST_CASE("a resumed file is read as far as it has lines, and is not what its name leads to") {
   const Scratch scratch;
-  const MetricsOptions resumed{.path = scratch.file(), .steps = 9, .resumed_step = 3};
   const std::string begin = "{\"step\":1}\n{\"step\":2}\n";
   std::ofstream(scratch.file()) << begin;
   std::filesystem::resize_file(scratch.file(),
                                uintmax_t{1} << 38);  // a line that memory cannot hold
-  { const MetricsWriter writer(resumed); }
+  { const MetricsFile writer(scratch.file(), 3); }
   CHECK(std::filesystem::file_size(scratch.file()) == begin.size());
   std::filesystem::rename(scratch.file(), scratch.path + "/other");
   std::filesystem::create_symlink("other", scratch.file());
-  CHECK_THROWS_WITH(MetricsWriter(resumed), Catch::Contains("it is a symbolic link"));
+  CHECK_THROWS_WITH(MetricsFile(scratch.file(), 3), Catch::Contains("it is a symbolic link"));
   CHECK(std::filesystem::file_size(scratch.path + "/other") == begin.size());
 }
 
 TEST_CASE("a full disk costs the lines that it has no room for, and leaves no half line") {
   const Scratch scratch;
-  MetricsWriter writer({.path = scratch.file(), .steps = 9, .steps_per_print = 0});
+  MetricsFile writer(scratch.file());
   writer.step(example());
   const std::string before = scratch.text();
 
@@ -256,23 +278,22 @@ TEST_CASE("a full disk costs the lines that it has no room for, and leaves no ha
   const rlimit tight{before.size() + 20, old.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
   writer.step(example());
-  writer.validation(example().step, 2.5);
+  writer.validation({.step = example().step, .loss = 2.5});
   const std::string full = scratch.text();
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &old) == 0);
   std::signal(SIGXFSZ, old_handler);
   CHECK(full == before);
-  writer.validation(9, 3.5);
+  writer.validation({.step = 9, .loss = 3.5});
   CHECK(scratch.text() == before + validation_json(9, 3.5));
 }
 
 TEST_CASE("a resumed run without a step left does not repeat the validation of its step") {
   const Scratch scratch;
   std::ofstream(scratch.file()) << validation_json(2, 3);
-  MetricsWriter writer(
-      {.path = scratch.file(), .steps = 2, .steps_per_print = 0, .resumed_step = 2});
-  writer.validation(2, 3);
+  MetricsFile writer(scratch.file(), 2);
+  writer.validation({.step = 2, .loss = 3});
   CHECK(scratch.text() == validation_json(2, 3));
-  writer.validation(4, 2);
+  writer.validation({.step = 4, .loss = 2});
   CHECK(scratch.text() == validation_json(2, 3) + validation_json(4, 2));
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "runtime/core/rank_board.h"
+#include "runtime/engine/metrics/metrics_text.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/engine/step/backend.h"
 #include "tests/engine/test_rank.h"
@@ -77,14 +78,17 @@ TEST_CASE("the first line of a run whose steps are long says how long") {
 
 TEST_CASE("the last line of a run says how far it came, its losses and where its results are") {
   const Job job = small_job();
-  CHECK(last_line(job, {.first_step = 12, .steps = 28, .seconds = 187, .loss = 1.23456}) ==
+  CHECK(last_line(job.steps, job.output,
+                  {.first_step = 12, .steps = 28, .seconds = 187, .loss = 1.23456}) ==
         "done: step 40 of 40, 3m07s; loss 1.2346; results in runs/c");
-  CHECK(last_line(job, {.steps = 40, .seconds = 1, .loss = 2, .validation_loss = 3}) ==
+  CHECK(last_line(job.steps, job.output,
+                  {.steps = 40, .seconds = 1, .loss = 2, .validation_loss = 3}) ==
         "done: step 40 of 40, 1s; loss 2.0000; validation loss 3.0000; results in runs/c");
-  CHECK(last_line(job, {.steps = 3, .stopped = true, .seconds = 1, .loss = 2}) ==
+  CHECK(last_line(job.steps, job.output, {.steps = 3, .stopped = true, .seconds = 1, .loss = 2}) ==
         "stopped after step 3 of 40, 1s; loss 2.0000; results in runs/c; --resume runs/c goes on");
-  CHECK(last_line(job, {}) == "done: no step, 0s; results in runs/c");
-  CHECK(last_line(job, {.steps = 40, .loss = -std::numeric_limits<double>::quiet_NaN()}) ==
+  CHECK(last_line(job.steps, job.output, {}) == "done: no step, 0s; results in runs/c");
+  CHECK(last_line(job.steps, job.output,
+                  {.steps = 40, .loss = -std::numeric_limits<double>::quiet_NaN()}) ==
         "done: step 40 of 40, 0s; loss not a finite number; results in runs/c");
 }
 

@@ -12,8 +12,9 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/files/model_directory.h"
+#include "runtime/engine/metrics/metrics_file.h"
+#include "runtime/engine/metrics/metrics_log.h"
 #include "runtime/engine/run/resume.h"
-#include "runtime/engine/run/run_text.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
@@ -74,13 +75,9 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     if (!ctx_.config_json.empty()) saved_dtypes_ = begin_model_directory(job_, ctx_.config_json);
     if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
-    metrics_.emplace(MetricsOptions{.path = job_.output + "/metrics.jsonl",
-                                    .steps = job_.steps,
-                                    .steps_per_print = job_.steps_per_print,
-                                    .resumed_step = resumed_here() ? step : 0,
-                                    .perplexity = job_.model.family().predicts_tokens()});
+    open_sinks(resumed_here() ? step : 0);
   });
-  if (metrics_) metrics_->begin();
+  for (const auto& sink : sinks_) sink->begin();
   if (resumed_here()) saved_step_ = step;
 }
 
@@ -88,16 +85,16 @@ void RunOutput::add_step(const StepMetrics& metrics) {
   directory_->require();
   if (metrics.skipped) ++skipped_;
   loss_ = metrics.loss;
-  metrics_->step(metrics);
+  for (const auto& sink : sinks_) sink->step(metrics);
 }
 
-void RunOutput::add_validation(int64_t step, double loss, const NamedLosses& losses) {
-  validation_loss_ = loss;
-  if (metrics_) metrics_->validation(step, loss, losses);
+void RunOutput::add_validation(const ValidationMetrics& metrics) {
+  validation_loss_ = metrics.loss;
+  for (const auto& sink : sinks_) sink->validation(metrics);
 }
 
 void RunOutput::show_validation(int64_t step, int64_t done, int64_t all) {
-  if (metrics_) metrics_->validating(step, done, all);
+  for (const auto& sink : sinks_) sink->validating(step, done, all);
 }
 
 void RunOutput::add_collective(const CommRecord& record, const std::string& group, int64_t step) {
@@ -112,6 +109,17 @@ StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
   trace.step = step;
   trace.prepare(plan);
   return &trace;
+}
+
+// Opens what takes the metrics. `step`: the steps before this run that the output directory has.
+void RunOutput::open_sinks(int64_t step) {
+  sinks_.push_back(std::make_unique<MetricsFile>(job_.output + "/metrics.jsonl", step));
+  sinks_.push_back(std::make_unique<MetricsLog>(
+      MetricsLogOptions{.steps = job_.steps,
+                        .steps_per_print = job_.steps_per_print,
+                        .resumed_step = step,
+                        .perplexity = job_.model.family().predicts_tokens(),
+                        .output = job_.output}));
 }
 
 int64_t RunOutput::weight_bytes() const {
@@ -291,19 +299,20 @@ void RunOutput::finish(const RunProgress& progress) {
   if (!job_.trace.empty()) write_traces();
 }
 
-void RunOutput::log_end(const RunProgress& progress, int64_t first_step, double seconds) const {
+void RunOutput::log_end(const RunProgress& progress, int64_t first_step, double seconds) {
   if (!root()) return;
   const int64_t steps = progress.state.step - first_step;
   if (const std::string table = comm_log_.table(); !table.empty())
     log::info("collectives of rank 0, in {}:\n{}", counted(steps, "step"), table);
-  log::info("{}", last_line(job_, {.first_step = first_step,
-                                   .steps = steps,
-                                   .stopped = progress.has_stopped,
-                                   .saved = saved_step_ == progress.state.step,
-                                   .skipped = skipped_,
-                                   .seconds = seconds,
-                                   .loss = loss_,
-                                   .validation_loss = validation_loss_}));
+  const RunEnd end{.first_step = first_step,
+                   .steps = steps,
+                   .stopped = progress.has_stopped,
+                   .saved = saved_step_ == progress.state.step,
+                   .skipped = skipped_,
+                   .seconds = seconds,
+                   .loss = loss_,
+                   .validation_loss = validation_loss_};
+  for (const auto& sink : sinks_) sink->end(end);
 }
 
 void RunOutput::write_traces() {

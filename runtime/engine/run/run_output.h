@@ -3,11 +3,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/engine/run/metrics.h"
+#include "runtime/engine/metrics/metrics.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/run_facts.h"
@@ -42,11 +43,11 @@ class RunOutput {
   const RunFacts& facts();
 
   // Whether steps are written: on rank 0, once the output is open.
-  bool has_metrics() const { return metrics_.has_value(); }
+  bool has_metrics() const { return !sinks_.empty(); }
   // Adds a step to the metrics. The caller must have asked has_metrics(). Throws RunError if the directory is gone.
   void add_step(const StepMetrics& metrics);
   // Adds a validation to the metrics, if there are any.
-  void add_validation(int64_t step, double loss, const NamedLosses& losses);
+  void add_validation(const ValidationMetrics& metrics);
   void show_validation(int64_t step, int64_t done, int64_t all);  // in the progress bar
   // Takes a collective of rank 0.
   void add_collective(const CommRecord& record, const std::string& group, int64_t step);
@@ -60,7 +61,7 @@ class RunOutput {
   // too, and the traces. Throws what kept the weights from being written. Collective.
   void finish(const RunProgress& progress);
   // Logs the end of the run. `first_step`: steps that were done before it.
-  void log_end(const RunProgress& progress, int64_t first_step, double seconds) const;
+  void log_end(const RunProgress& progress, int64_t first_step, double seconds);
 
  private:
   bool root() const { return ctx_.comm->rank() == 0; }
@@ -68,6 +69,7 @@ class RunOutput {
   bool writes_vocabulary() const;
   WeightsFormat weights_format() const;
   int64_t weight_bytes() const;  // of the file of weights
+  void open_sinks(int64_t step);
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;
   bool resumed_here() const;                    // from a checkpoint in the output directory itself
@@ -84,7 +86,8 @@ class RunOutput {
   ModelState& model_;
   MeshComm& mesh_;
   std::optional<OutputDirectory> directory_;  // on rank 0, once it is open
-  std::optional<MetricsWriter> metrics_;      // on rank 0, once the directory is open
+  // On rank 0, once the directory is open: what takes the metrics, in this order.
+  std::vector<std::unique_ptr<MetricsSink>> sinks_;
   std::optional<CheckpointInfo> resumed_;
   Lineage lineage_;   // on rank 0: of this run's checkpoints
   RunFacts facts_;    // on rank 0: empty until facts() is called

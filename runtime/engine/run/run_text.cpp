@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
-#include "runtime/engine/run/metrics.h"
+#include "runtime/engine/metrics/metrics_text.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
@@ -56,10 +54,6 @@ std::string beginning(const Job& job, int64_t done) {
       job.init_weights.empty() ? "fresh weights" : "the weights in " + job.init_weights;
   if (job.steps == 0) return "no step: writes " + weights;
   return fmt::format("{} from {}", counted(job.steps, "step"), weights);
-}
-
-std::string loss_text(double loss) {
-  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "not a finite number";
 }
 
 }  // namespace
@@ -114,22 +108,6 @@ std::string memory_line(const MemoryTable& memory) {
 std::string graph_line(int64_t graphs, int64_t nodes, int64_t launches) {
   return fmt::format("a step is {} with {} nodes, launched {}", counted(graphs, "graph"), nodes,
                      counted(launches, "time"));
-}
-
-std::string last_line(const Job& job, const RunEnd& end) {
-  const int64_t now = end.first_step + end.steps;
-  std::string line = end.stopped      ? fmt::format("stopped after step {} of {}", now, job.steps)
-                     : end.steps == 0 ? "done: no step"
-                                      : fmt::format("done: step {} of {}", now, job.steps);
-  line += fmt::format(", {}", duration_text(end.seconds));
-  if (end.skipped > 0)
-    line += fmt::format("; {} of {} skipped (overflow)", end.skipped, counted(end.steps, "update"));
-  if (end.loss) line += fmt::format("; loss {}", loss_text(*end.loss));
-  if (end.validation_loss)
-    line += fmt::format("; validation loss {}", loss_text(*end.validation_loss));
-  line += fmt::format("; results in {}", job.output);
-  if (end.stopped && end.saved) line += fmt::format("; --resume {} goes on", job.output);
-  return line;
 }
 
 }  // namespace dstrain

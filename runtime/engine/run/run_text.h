@@ -1,7 +1,6 @@
-// The first and the last log line of a run. Pure.
+// The first log lines of a run. Pure.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "runtime/config/job.h"
@@ -22,18 +21,5 @@ std::string memory_line(const MemoryTable& memory);
 
 // Returns the line about the graphs of a step, `launches` launches of `graphs` graphs that have `nodes` nodes together.
 std::string graph_line(int64_t graphs, int64_t nodes, int64_t launches);
-
-// The values that the last log line of a run reports.
-struct RunEnd {
-  int64_t first_step = 0, steps = 0;  // steps done before this run, and by it
-  bool stopped = false;               // a signal stopped the run
-  bool saved = true;                  // there is a checkpoint of the last step
-  int64_t skipped = 0;                // of these steps, those whose update was not applied
-  double seconds = 0;
-  std::optional<double> loss = {}, validation_loss = {};  // the newest
-};
-
-// Returns the last line: the last step, skipped updates, the newest losses, the output directory.
-std::string last_line(const Job& job, const RunEnd& end);
 
 }  // namespace dstrain

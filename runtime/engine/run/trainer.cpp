@@ -366,7 +366,9 @@ void Trainer::validate() {
   if (average) model_.restore_own_weights();
   double loss = 0;
   for (size_t l = 0; l < sums.size(); ++l) loss += static_cast<double>(losses[l].weight) * sums[l];
-  output_.add_validation(state_.step, loss / targets, mean_losses(plan.program, sums, targets));
+  output_.add_validation({.step = state_.step,
+                          .loss = loss / targets,
+                          .losses = mean_losses(plan.program, sums, targets)});
 }
 
 }  // namespace dstrain

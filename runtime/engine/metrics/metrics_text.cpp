@@ -1,0 +1,68 @@
+#include "runtime/engine/metrics/metrics_text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "runtime/config/text.h"
+#include "runtime/core/text.h"
+
+namespace dstrain {
+namespace {
+
+std::string memory_text(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return value < 1e9 ? fmt::format("{:.3g}MB", value / 1e6) : fmt::format("{:.2f}GB", value / 1e9);
+}
+
+std::string loss_text(double loss) {
+  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "not a finite number";
+}
+
+}  // namespace
+
+std::string log_line(const StepMetrics& m) {
+  std::string line =
+      fmt::format("step={} loss={} lr={:.4g} grad_norm={} samples/s={:.4g} mem={}", m.step,
+                  number_text(m.loss, ".4f"), m.lr, number_text(m.grad_norm, ".4g"),
+                  m.samples_per_second, memory_text(m.peak_bytes));
+  if (m.loss_scale != 1) line += fmt::format(" loss_scale={:g}", m.loss_scale);
+  for (const auto& [of, error] : m.codec_error)
+    line += fmt::format("{}{}={}", of == m.codec_error.front().first ? " codec_error " : " ", of,
+                        number_text(error, ".2g"));
+  if (m.skipped) line += " (overflow: update skipped)";
+  return line;
+}
+
+std::string validation_text(double val_loss, bool perplexity) {
+  std::string text = "validation loss " + number_text(val_loss, ".4f");
+  if (perplexity) text += ", perplexity " + number_text(std::exp(val_loss), ".4g");
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e9) return "?";
+  const auto s = std::llround(seconds);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+  return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
+}
+
+std::string last_line(int64_t all_steps, const std::string& output, const RunEnd& end) {
+  const int64_t now = end.first_step + end.steps;
+  std::string line = end.stopped      ? fmt::format("stopped after step {} of {}", now, all_steps)
+                     : end.steps == 0 ? "done: no step"
+                                      : fmt::format("done: step {} of {}", now, all_steps);
+  line += fmt::format(", {}", duration_text(end.seconds));
+  if (end.skipped > 0)
+    line += fmt::format("; {} of {} skipped (overflow)", end.skipped, counted(end.steps, "update"));
+  if (end.loss) line += fmt::format("; loss {}", loss_text(*end.loss));
+  if (end.validation_loss)
+    line += fmt::format("; validation loss {}", loss_text(*end.validation_loss));
+  line += fmt::format("; results in {}", output);
+  if (end.stopped && end.saved) line += fmt::format("; --resume {} goes on", output);
+  return line;
+}
+
+}  // namespace dstrain

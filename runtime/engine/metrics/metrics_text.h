@@ -1,0 +1,22 @@
+// What the log says of the metrics of a run. Pure.
+#pragma once
+
+#include <string>
+
+#include "runtime/engine/metrics/metrics.h"
+
+namespace dstrain {
+
+// Returns the log line of a step, with step=, loss=, lr=, grad_norm=, samples/s= and mem=.
+std::string log_line(const StepMetrics& metrics);
+
+// Returns "validation loss 3.0311", and where `perplexity` says so ", perplexity 20.72" behind it.
+std::string validation_text(double val_loss, bool perplexity);
+
+// Returns "42s", "3m07s", "2h05m", "5d03h"; "?" for a negative, huge or non-finite number.
+std::string duration_text(double seconds);
+
+// Returns the last line of a run of so many steps: the last step, skipped updates, the newest losses, the output directory.
+std::string last_line(int64_t all_steps, const std::string& output, const RunEnd& end);
+
+}  // namespace dstrain
