@@ -228,6 +228,13 @@ struct CommsLoggerConfig {
   bool operator==(const CommsLoggerConfig&) const = default;
 };
 
+// Where a monitor writes the metrics of a run (sections tensorboard and csv_monitor).
+struct MonitorConfig {
+  bool enabled = false;
+  std::string directory{};  // output_path/job_name
+  bool operator==(const MonitorConfig&) const = default;
+};
+
 // Where tensors are kept that are not on the device.
 enum class OffloadTo { none, cpu, nvme };
 // Who updates weights whose optimizer state is offloaded: the host, beside the state, or the device, which the state
@@ -317,6 +324,7 @@ struct Job {
   int64_t max_skipped_steps = 50;  // in a row, until the run fails
   int64_t steps_per_print = 10;
   CommsLoggerConfig comms_logger;
+  MonitorConfig tensorboard, csv_monitor;
   int64_t timeout_s = 600;  // limit of one instruction, and of a wait for another rank
   int64_t silence_s = 5;    // without a message from a host, until it counts as lost
   std::vector<std::string> weight_decay_exclude;

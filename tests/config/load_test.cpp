@@ -202,8 +202,6 @@ TEST_CASE("load: what only watches a run is missed with one warning, and stops n
           .load();
   CHECK(loaded.warnings ==
         std::vector<std::string>{
-            "c.json:1:18: tensorboard.enabled: tensorboard is not available yet: the run goes on "
-            "without it",
             "c.json:1:52: tensorboard.colour: unknown key",
             "c.json:2:31: wall_clock_breakdown: not available yet: the run goes on without it "
             "(metrics.jsonl has step_ms)"});

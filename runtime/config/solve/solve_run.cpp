@@ -206,6 +206,16 @@ CommsLoggerConfig solve_comms_logger(Values& v) {
   return config;
 }
 
+// Reads the section of a monitor. One that is off is not in the resolved configuration.
+MonitorConfig solve_monitor(const std::string& section, Values& v, const Facts& facts) {
+  if (!facts.on(section + ".enabled")) return {};
+  MonitorConfig config;
+  config.enabled = v.flag(section + ".enabled");
+  const std::string path = v.text(section + ".output_path"), name = v.text(section + ".job_name");
+  config.directory = path.empty() ? name : path.ends_with('/') ? path + name : path + "/" + name;
+  return config;
+}
+
 OffloadTo offload_to(const std::string& device) {
   return device == "cpu" ? OffloadTo::cpu : device == "nvme" ? OffloadTo::nvme : OffloadTo::none;
 }
@@ -285,6 +295,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.loss_chunks = solve_loss_chunks(job.model, values, diagnostics);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
+  job.tensorboard = solve_monitor("tensorboard", values, facts);
+  job.csv_monitor = solve_monitor("csv_monitor", values, facts);
   job.offload = solve_offload(values, facts);
   solve_activations(job.offload, values, facts);
   job.device_memory = values.integer("dstrain.device_memory");

@@ -16,7 +16,8 @@ using NamedLosses = std::vector<std::pair<std::string, double>>;
 // The metrics of one step: the members of an object in metrics.jsonl, in the order of the file
 // (docs/formats.md).
 struct StepMetrics {
-  int64_t step = 0;  // from 1
+  int64_t step = 0;     // from 1
+  int64_t samples = 0;  // that have been seen since the first step, not in the file
   double loss = 0;
   float lr = 0;
   float grad_norm = 0;
@@ -37,7 +38,8 @@ struct StepMetrics {
 
 // The metrics of a validation.
 struct ValidationMetrics {
-  int64_t step = 0;  // the step that it follows; 0: before the first
+  int64_t step = 0;     // the step that it follows; 0: before the first
+  int64_t samples = 0;  // like that of a step
   double loss = 0;
   NamedLosses losses{};  // like that of a step
 };

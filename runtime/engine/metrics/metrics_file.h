@@ -32,6 +32,9 @@ class MetricsFile : public MetricsSink {
   void step(const StepMetrics& metrics) override;
   void validation(const ValidationMetrics& metrics) override;
 
+  // Returns whether the file has a validation of the resumed step from before this run.
+  bool resumed_validated() const { return resumed_validated_; }
+
  private:
   void append(int64_t step, std::string_view line);
 

@@ -12,6 +12,8 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/files/model_directory.h"
+#include "runtime/engine/metrics/csv_monitor.h"
+#include "runtime/engine/metrics/event_file.h"
 #include "runtime/engine/metrics/metrics_file.h"
 #include "runtime/engine/metrics/metrics_log.h"
 #include "runtime/engine/run/resume.h"
@@ -75,7 +77,7 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     if (!ctx_.config_json.empty()) saved_dtypes_ = begin_model_directory(job_, ctx_.config_json);
     if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
-    open_sinks(resumed_here() ? step : 0);
+    open_sinks(progress);
   });
   for (const auto& sink : sinks_) sink->begin();
   if (resumed_here()) saved_step_ = step;
@@ -111,15 +113,24 @@ StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
   return &trace;
 }
 
-// Opens what takes the metrics. `step`: the steps before this run that the output directory has.
-void RunOutput::open_sinks(int64_t step) {
-  sinks_.push_back(std::make_unique<MetricsFile>(job_.output + "/metrics.jsonl", step));
+// Opens what takes the metrics.
+void RunOutput::open_sinks(const RunProgress& progress) {
+  const int64_t step = resumed_here() ? progress.state.step : 0;  // what the directory has
+  auto file = std::make_unique<MetricsFile>(job_.output + "/metrics.jsonl", step);
+  const MonitorOptions options{.resumed_samples = step > 0 ? progress.next_sample : 0,
+                               .resumed_validated = file->resumed_validated(),
+                               .loss_scale = job_.dtype == DType::f16};
+  sinks_.push_back(std::move(file));
   sinks_.push_back(std::make_unique<MetricsLog>(
       MetricsLogOptions{.steps = job_.steps,
                         .steps_per_print = job_.steps_per_print,
                         .resumed_step = step,
                         .perplexity = job_.model.family().predicts_tokens(),
                         .output = job_.output}));
+  if (job_.csv_monitor.enabled)
+    sinks_.push_back(std::make_unique<CsvMonitor>(job_.csv_monitor.directory, options));
+  if (job_.tensorboard.enabled)
+    sinks_.push_back(std::make_unique<EventFile>(job_.tensorboard.directory, options));
 }
 
 int64_t RunOutput::weight_bytes() const {

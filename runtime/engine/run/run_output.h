@@ -69,7 +69,7 @@ class RunOutput {
   bool writes_vocabulary() const;
   WeightsFormat weights_format() const;
   int64_t weight_bytes() const;  // of the file of weights
-  void open_sinks(int64_t step);
+  void open_sinks(const RunProgress& progress);
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;
   bool resumed_here() const;                    // from a checkpoint in the output directory itself

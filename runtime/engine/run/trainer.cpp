@@ -312,6 +312,7 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
     errors = codec_errors(plan, arenas_, *backend_.device, *ctx_.comm);
   if (!output_.has_metrics()) return;
   output_.add_step({.step = s.step,
+                    .samples = next_sample_,
                     .loss = s.loss_sum / static_cast<double>(s.targets),
                     .lr = s.lr,
                     .grad_norm = s.grad_norm,
@@ -367,6 +368,7 @@ void Trainer::validate() {
   double loss = 0;
   for (size_t l = 0; l < sums.size(); ++l) loss += static_cast<double>(losses[l].weight) * sums[l];
   output_.add_validation({.step = state_.step,
+                          .samples = next_sample_,
                           .loss = loss / targets,
                           .losses = mean_losses(plan.program, sums, targets)});
 }
