@@ -156,8 +156,7 @@ TEST_CASE("verdicts: sections that have a switch") {
   check_all({
       {R"("tensorboard": {"enabled": false, "job_name": "x"})", "tensorboard.job_name",
        "no_effect: tensorboard is off"},
-      {R"("tensorboard": {"enabled": true, "job_name": "x"})", "tensorboard.enabled",
-       "honoured"},
+      {R"("tensorboard": {"enabled": true, "job_name": "x"})", "tensorboard.enabled", "honoured"},
       {R"("csv_monitor": {"enabled": true, "output_path": "x"})", "csv_monitor.output_path",
        "honoured"},
       {R"("comms_logger": {"enabled": "true"})", "comms_logger.enabled", "honoured"},

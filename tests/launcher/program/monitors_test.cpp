@@ -18,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr int64_t kBatch = 4;  // samples of a step of RunFolder's configuration
+
 constexpr const char* kBoth =
     " --save_interval 2 --set tensorboard.enabled=true --set tensorboard.output_path=tb"
     " --set tensorboard.job_name=one --set csv_monitor.enabled=true"
@@ -32,19 +34,14 @@ void run(const RunFolder& folder, const std::string& options) {
 
 using Series = std::vector<std::pair<int64_t, double>>;  // by samples
 
-// Returns what metrics.jsonl has under a key; each step has `batch` samples.
-Series metrics_of(const RunFolder& folder, const std::string& key, int64_t batch) {
+// Returns what metrics.jsonl has under a key.
+Series metrics_of(const RunFolder& folder, const std::string& key) {
   Series series;
   std::istringstream lines(folder.read("out/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);)
     if (const json object = json::parse(line); object.contains(key))
-      series.emplace_back(object["step"].get<int64_t>() * batch, object[key].get<double>());
+      series.emplace_back(object["step"].get<int64_t>() * kBatch, object[key].get<double>());
   return series;
-}
-
-int64_t batch_of(const RunFolder& folder) {
-  const json config = json::parse(folder.read("out/resolved_config.json"));
-  return config.at("train_batch_size").at("value").get<int64_t>();
 }
 
 // Returns a csv file's values; its first line must be the only header.
@@ -74,11 +71,10 @@ void check_events(const json& events, const std::string& tag, const Series& expe
 }
 
 void check_all(const RunFolder& folder, const json& events) {
-  const int64_t batch = batch_of(folder);
-  check_events(events, "Train/Samples/train_loss", metrics_of(folder, "loss", batch));
-  check_events(events, "Train/Samples/lr", metrics_of(folder, "lr", batch));
-  check_events(events, "Train/Samples/eval_loss", metrics_of(folder, "val_loss", batch));
-  check_events(events, "dstrain/grad_norm", metrics_of(folder, "grad_norm", batch));
+  check_events(events, "Train/Samples/train_loss", metrics_of(folder, "loss"));
+  check_events(events, "Train/Samples/lr", metrics_of(folder, "lr"));
+  check_events(events, "Train/Samples/eval_loss", metrics_of(folder, "val_loss"));
+  check_events(events, "dstrain/grad_norm", metrics_of(folder, "grad_norm"));
   CHECK_FALSE(events.contains("Train/Samples/loss_scale"));  // the run has none
   CHECK(events.contains("dstrain/tokens_per_second"));
 }
@@ -96,14 +92,12 @@ TEST_CASE("monitors have every step once across a resume, with DeepSpeed's tags 
   run(folder, std::string("--steps 7 --set dstrain.eval_interval=2 --resume "
                           "out/checkpoints/step_2") +
                   kBoth + ranks);
-  const int64_t batch = batch_of(folder);
-  const Series losses = metrics_of(folder, "loss", batch);
+  const Series losses = metrics_of(folder, "loss");
   CHECK(losses.size() == 7);
   CHECK(csv_of(folder, "Train_Samples_train_loss", "train_loss") == losses);
-  CHECK(csv_of(folder, "Train_Samples_eval_loss", "eval_loss") ==
-        metrics_of(folder, "val_loss", batch));
-  CHECK(csv_of(folder, "Train_Samples_lr", "lr") == metrics_of(folder, "lr", batch));
-  CHECK(csv_of(folder, "dstrain_grad_norm", "grad_norm") == metrics_of(folder, "grad_norm", batch));
+  CHECK(csv_of(folder, "Train_Samples_eval_loss", "eval_loss") == metrics_of(folder, "val_loss"));
+  CHECK(csv_of(folder, "Train_Samples_lr", "lr") == metrics_of(folder, "lr"));
+  CHECK(csv_of(folder, "dstrain_grad_norm", "grad_norm") == metrics_of(folder, "grad_norm"));
   int files = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder.path("tb/one"))) ++files;
   CHECK(files == 2);
