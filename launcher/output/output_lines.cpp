@@ -17,9 +17,9 @@ constexpr size_t kMostHostsNamed = 4;  // more are counted
 
 const std::string kClearLine = "\r\x1b[K";
 
-// Returns whether a line of rank 0 only reports progress, which the next such line replaces.
+// Returns whether a line of rank 0 only reports progress, which later lines make dispensable.
 bool is_progress(std::string_view line) {
-  return line.starts_with("step=");
+  return line.starts_with("step=") || line.starts_with("time (ms) | ");
 }
 
 struct MarkedLine {

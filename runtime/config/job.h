@@ -325,8 +325,9 @@ struct Job {
   int64_t steps_per_print = 10;
   CommsLoggerConfig comms_logger;
   MonitorConfig tensorboard, csv_monitor;
-  int64_t timeout_s = 600;  // limit of one instruction, and of a wait for another rank
-  int64_t silence_s = 5;    // without a message from a host, until it counts as lost
+  bool wall_clock_breakdown = false;  // the times of a step's phases are measured
+  int64_t timeout_s = 600;            // limit of one instruction, and of a wait for another rank
+  int64_t silence_s = 5;              // without a message from a host, until it counts as lost
   std::vector<std::string> weight_decay_exclude;
   std::string output;                // directory
   std::string trace;                 // trace file; empty: none

@@ -189,9 +189,15 @@ TEST_CASE("verdicts: sections that have a switch") {
       {R"("data_efficiency": {"enabled": true, "data_routing": {"enabled": true}})",
        "data_efficiency.enabled",
        "not_yet: data_efficiency is not available yet: set enabled to false"},
-      {R"("wall_clock_breakdown": false)", "wall_clock_breakdown", "no_effect: off"},
-      {R"("wall_clock_breakdown": true)", "wall_clock_breakdown",
-       "no_effect: not available yet: the run goes on without it (metrics.jsonl has step_ms)"},
+      {R"("wall_clock_breakdown": true)", "wall_clock_breakdown", "honoured"},
+      {R"("memory_breakdown": false)", "memory_breakdown", "no_effect: off"},
+      {R"("memory_breakdown": true)", "memory_breakdown",
+       "no_effect: not available yet: the run goes on without it (dstrain plan prints the memory)"},
+      {R"("comet": {"enabled": true})", "comet.enabled",
+       "no_effect: comet is not available: the run goes on without it (turn on tensorboard, and "
+       "`cometx "
+       "log WORKSPACE/PROJECT/EXPERIMENT OUTPUT_PATH/JOB_NAME --type=tensorflow-file` imports its "
+       "files)"},
       {R"("compression_training": {"layer_reduction": {}})", "compression_training",
        "refused: removed from DeepSpeed (0.19.8), and compression is not part of dstrain: remove "
        "the "

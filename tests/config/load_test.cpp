@@ -198,13 +198,13 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
 TEST_CASE("load: what only watches a run is missed with one warning, and stops nothing") {
   const LoadedConfig loaded =
       ask(trains_with(R"("tensorboard": {"enabled": true, "job_name": "x", "colour": 1},
- "wandb": {"enabled": false}, "wall_clock_breakdown": true)"))
+ "wandb": {"enabled": false}, "memory_breakdown": true)"))
           .load();
   CHECK(loaded.warnings ==
         std::vector<std::string>{
             "c.json:1:52: tensorboard.colour: unknown key",
-            "c.json:2:31: wall_clock_breakdown: not available yet: the run goes on without it "
-            "(metrics.jsonl has step_ms)"});
+            "c.json:2:31: memory_breakdown: not available yet: the run goes on without it "
+            "(dstrain plan prints the memory)"});
 }
 
 TEST_CASE("load: an ignored key counts as not written, with one line") {

@@ -4,7 +4,6 @@
 namespace dstrain::keys {
 
 std::vector<KeySpec> monitoring() {
-  constexpr std::string_view breakdown = "metrics.jsonl has step_ms";
   constexpr std::string_view timers = "samples_per_second is always measured";
   const Rule* gated = &rules::kWarnsIfEnabled;
   const Rule* logged = &rules::kIfEnabled;
@@ -25,8 +24,8 @@ std::vector<KeySpec> monitoring() {
   return {
       {.key = "wall_clock_breakdown",
        .fallback = "false",
-       .note = breakdown,
-       .rule = &rules::kWarns},
+       .note = "lines with the times of forward, backward and update; with a pipeline every "
+               "steps_per_print steps"},
       {.key = "memory_breakdown",
        .fallback = "false",
        .note = "dstrain plan prints the memory",
@@ -62,7 +61,12 @@ std::vector<KeySpec> monitoring() {
       text("wandb.group"),
       text("wandb.team"),
       text("wandb.project", "\"deepspeed\""),
-      section("comet"),
+      {.key = "comet",
+       .type = Type::section,
+       .note = "is not available: the run goes on without it (turn on tensorboard, and `cometx log "
+               "WORKSPACE/PROJECT/EXPERIMENT OUTPUT_PATH/JOB_NAME --type=tensorflow-file` imports "
+               "its files)",
+       .rule = gated},
       flag("comet.enabled"),
       count("comet.samples_log_interval", "100", 1),
       text("comet.project"),

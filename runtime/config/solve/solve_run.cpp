@@ -295,6 +295,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.loss_chunks = solve_loss_chunks(job.model, values, diagnostics);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
+  job.wall_clock_breakdown =
+      facts.on("wall_clock_breakdown") && values.flag("wall_clock_breakdown");
   job.tensorboard = solve_monitor("tensorboard", values, facts);
   job.csv_monitor = solve_monitor("csv_monitor", values, facts);
   job.offload = solve_offload(values, facts);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/engine/metrics/phase_times.h"
+
 namespace dstrain {
 
 // Means of losses, by name.
@@ -34,6 +36,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> codec_error{};
   // The mean of each loss of a model that has several, by name; empty: it has one, not in the file.
   NamedLosses losses{};
+  std::optional<StepPhases> phases{};  // with wall_clock_breakdown, not in the file
 };
 
 // The metrics of a validation.

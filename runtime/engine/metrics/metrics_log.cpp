@@ -39,14 +39,23 @@ void MetricsLog::begin() {
 
 void MetricsLog::step(const StepMetrics& metrics) {
   times_.add(metrics.step_ms);
-  if (options_.steps_per_print > 0 && metrics.step % options_.steps_per_print == 0) {
+  const bool prints = options_.steps_per_print > 0 && metrics.step % options_.steps_per_print == 0;
+  if (prints) {
     clear_progress();
     log::info("{}", log_line(metrics));
   }
+  if (metrics.phases && (options_.all_phases || prints)) log_phases(*metrics.phases);
   const int64_t left = std::max<int64_t>(options_.steps - metrics.step, 0);
   draw_progress(metrics.step,
                 fmt::format("loss {} eta {}", number_text(metrics.loss, ".4f"),
                             duration_text(static_cast<double>(left) * times_.median() / 1e3)));
+}
+
+void MetricsLog::log_phases(const StepPhases& phases) {
+  clear_progress();
+  for (const PhaseTimes& times : phases.micro_batches) log::info("{}", micro_batch_line(times));
+  log::info("{}", phases_line(phases.all()));
+  if (phases.messages) log::info("{}", messages_line(*phases.messages));
 }
 
 void MetricsLog::validation(const ValidationMetrics& metrics) {

@@ -28,8 +28,10 @@ struct MetricsLogOptions {
   int64_t steps = 0;  // the last step of the run
   int64_t steps_per_print = 10;
   int64_t resumed_step = 0;  // steps that were done before this run, on resume
-  bool perplexity = false;   // the line of a validation has it
-  std::string output{};      // the output directory, which the last line names
+  // The lines of phases are printed for every step, not only every steps_per_print steps.
+  bool all_phases = true;
+  bool perplexity = false;  // the line of a validation has it
+  std::string output{};     // the output directory, which the last line names
 };
 
 // Logs a line every steps_per_print steps, for each validation and at the end of the run, and draws the progress bar
@@ -48,6 +50,7 @@ class MetricsLog : public MetricsSink {
   void end(const RunEnd& end) override;
 
  private:
+  void log_phases(const StepPhases& phases);
   void draw_progress(int64_t step, const std::string& what);
   void clear_progress();
 

@@ -34,6 +34,27 @@ std::string log_line(const StepMetrics& m) {
   return line;
 }
 
+std::string micro_batch_line(const PhaseTimes& t) {
+  return fmt::format(
+      "time (ms) | fwd_microstep: {:.2f} | bwd_microstep: {:.2f} | bwd_inner_microstep: {:.2f} | "
+      "bwd_allreduce_microstep: {:.2f} | step_microstep: {:.2f}",
+      t.forward, t.backward(), t.backward_inner, t.backward_allreduce, t.step);
+}
+
+std::string phases_line(const PhaseTimes& t) {
+  return fmt::format(
+      "time (ms) | fwd: {:.2f} | bwd: {:.2f} | bwd_inner: {:.2f} | bwd_allreduce: {:.2f} | "
+      "step: {:.2f}",
+      t.forward, t.backward(), t.backward_inner, t.backward_allreduce, t.step);
+}
+
+std::string messages_line(const MessageTimes& t) {
+  return fmt::format(
+      "time (ms) | pipe_send_output: {:.2f} | pipe_send_grad: {:.2f} | pipe_recv_input: {:.2f} | "
+      "pipe_recv_grad: {:.2f}",
+      t.send_output, t.send_grad, t.recv_input, t.recv_grad);
+}
+
 std::string validation_text(double val_loss, bool perplexity) {
   std::string text = "validation loss " + number_text(val_loss, ".4f");
   if (perplexity) text += ", perplexity " + number_text(std::exp(val_loss), ".4g");

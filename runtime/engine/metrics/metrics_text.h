@@ -10,6 +10,12 @@ namespace dstrain {
 // Returns the log line of a step, with step=, loss=, lr=, grad_norm=, samples/s= and mem=.
 std::string log_line(const StepMetrics& metrics);
 
+// Return the lines of wall_clock_breakdown, which have DeepSpeed's form: of a micro-batch, of the whole step, and of the
+// messages between the stages of a pipeline.
+std::string micro_batch_line(const PhaseTimes& times);
+std::string phases_line(const PhaseTimes& times);
+std::string messages_line(const MessageTimes& times);
+
 // Returns "validation loss 3.0311", and where `perplexity` says so ", perplexity 20.72" behind it.
 std::string validation_text(double val_loss, bool perplexity);
 

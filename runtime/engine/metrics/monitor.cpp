@@ -5,6 +5,15 @@ namespace dstrain {
 std::vector<TaggedValue> tagged_values(const StepMetrics& m, bool loss_scale) {
   std::vector<TaggedValue> values{{"Train/Samples/train_loss", m.loss}, {"Train/Samples/lr", m.lr}};
   if (loss_scale) values.push_back({"Train/Samples/loss_scale", m.loss_scale});
+  if (m.phases) {
+    const PhaseTimes times = m.phases->all();
+    const std::string prefix = "Train/Samples/elapsed_time_ms_";
+    values.push_back({prefix + "forward", times.forward});
+    values.push_back({prefix + "backward", times.backward()});
+    values.push_back({prefix + "backward_inner", times.backward_inner});
+    values.push_back({prefix + "backward_allreduce", times.backward_allreduce});
+    values.push_back({prefix + "step", times.step});
+  }
   values.push_back({"dstrain/grad_norm", m.grad_norm});
   const double seconds = m.step_ms / 1e3;
   if (seconds > 0)
@@ -12,6 +21,7 @@ std::vector<TaggedValue> tagged_values(const StepMetrics& m, bool loss_scale) {
   values.push_back({"dstrain/samples_per_second", m.samples_per_second});
   values.push_back({"dstrain/step_ms", m.step_ms});
   values.push_back({"dstrain/peak_bytes", static_cast<double>(m.peak_bytes)});
+  values.push_back({"dstrain/comm_bytes", static_cast<double>(m.comm_bytes)});
   if (m.host_bytes != 0)
     values.push_back({"dstrain/host_bytes", static_cast<double>(m.host_bytes)});
   if (m.disk_bytes != 0)

@@ -17,6 +17,7 @@
 #include "runtime/engine/metrics/metrics_file.h"
 #include "runtime/engine/metrics/metrics_log.h"
 #include "runtime/engine/run/resume.h"
+#include "runtime/engine/run/step_phases.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
@@ -106,11 +107,18 @@ void RunOutput::add_collective(const CommRecord& record, const std::string& grou
 }
 
 StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
-  if (job_.trace.empty() || traces_.size() == kTracedSteps) return nullptr;
-  StepTrace& trace = traces_.emplace_back();
+  const bool kept = !job_.trace.empty() && traces_.size() < kTracedSteps;
+  if (!kept && !job_.wall_clock_breakdown) return nullptr;
+  StepTrace& trace = kept ? traces_.emplace_back() : newest_trace_;
   trace.step = step;
   trace.prepare(plan);
+  newest_ = &trace;
   return &trace;
+}
+
+std::optional<StepPhases> RunOutput::newest_phases() const {
+  if (!job_.wall_clock_breakdown || !newest_) return std::nullopt;
+  return phases_of(*newest_);
 }
 
 // Opens what takes the metrics.
@@ -125,6 +133,7 @@ void RunOutput::open_sinks(const RunProgress& progress) {
       MetricsLogOptions{.steps = job_.steps,
                         .steps_per_print = job_.steps_per_print,
                         .resumed_step = step,
+                        .all_phases = job_.pipeline.stages == 1,
                         .perplexity = job_.model.family().predicts_tokens(),
                         .output = job_.output}));
   if (job_.csv_monitor.enabled)

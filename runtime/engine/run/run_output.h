@@ -53,6 +53,8 @@ class RunOutput {
   void add_collective(const CommRecord& record, const std::string& group, int64_t step);
   // Returns the trace that the step is to fill, or null if it needs none.
   StepTrace* new_trace(int64_t step, const Plan& plan);
+  // Returns the phases of the newest step, which has run with its trace, if the job asks for them.
+  std::optional<StepPhases> newest_phases() const;
 
   // Saves a checkpoint of this step. One that cannot be saved is left out with a warning, unless the job requires it.
   // Collective.
@@ -95,6 +97,8 @@ class RunOutput {
   // On rank 0: the dtypes of the tensors that keep that of the model's directory.
   std::map<std::string, DType> saved_dtypes_;
   std::vector<StepTrace> traces_;  // of the first steps, if the job asks for a trace
+  StepTrace newest_trace_;         // if the job asks for phases, and the step's trace is not kept
+  const StepTrace* newest_ = nullptr;  // of the newest step
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
   int64_t skipped_ = 0;                           // steps of this run whose update was not applied

@@ -311,23 +311,24 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
   if (measured && job_.steps_per_print > 0 && s.step % job_.steps_per_print == 0)
     errors = codec_errors(plan, arenas_, *backend_.device, *ctx_.comm);
   if (!output_.has_metrics()) return;
-  output_.add_step({.step = s.step,
-                    .samples = next_sample_,
-                    .loss = s.loss_sum / static_cast<double>(s.targets),
-                    .lr = s.lr,
-                    .grad_norm = s.grad_norm,
-                    .loss_scale = s.loss_scale,
-                    .skipped = s.skip != 0,
-                    .tokens = s.targets,
-                    .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
-                    .step_ms = seconds * 1e3,
-                    .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
-                    .comm_bytes = comm_bytes,
-                    .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
-                    .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
-                    .codec_error = std::move(errors),
-                    .losses = mean_losses(plan.program, train_[ran_]->losses(),
-                                          static_cast<double>(s.targets))});
+  output_.add_step(
+      {.step = s.step,
+       .samples = next_sample_,
+       .loss = s.loss_sum / static_cast<double>(s.targets),
+       .lr = s.lr,
+       .grad_norm = s.grad_norm,
+       .loss_scale = s.loss_scale,
+       .skipped = s.skip != 0,
+       .tokens = s.targets,
+       .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
+       .step_ms = seconds * 1e3,
+       .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
+       .comm_bytes = comm_bytes,
+       .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
+       .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
+       .codec_error = std::move(errors),
+       .losses = mean_losses(plan.program, train_[ran_]->losses(), static_cast<double>(s.targets)),
+       .phases = output_.newest_phases()});
 }
 
 void Trainer::validate() {

@@ -189,6 +189,7 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
     const int64_t start = context.trace ? monotonic_ns() : 0;
     wait_for(std::span(plan_.waits).subspan(i * posts_.size(), posts_.size()),
              bound_[index].on_host);
+    if (context.trace) backend_.compute->synchronize();  // on a device its stream is what waits
     const int64_t before = timed ? monotonic_ns() : 0;
     if (context.trace) context.trace->waits[i] = {start, before};
     if (observed_)

@@ -125,6 +125,19 @@ TEST_CASE("the log line holds what the contract names") {
   }
 }
 
+TEST_CASE("the lines of a step's phases have DeepSpeed's names") {
+  const PhaseTimes times{
+      .forward = 1.234, .backward_inner = 2, .backward_allreduce = 0.5, .step = 0.25};
+  CHECK(micro_batch_line(times) ==
+        "time (ms) | fwd_microstep: 1.23 | bwd_microstep: 2.50 | bwd_inner_microstep: 2.00 | "
+        "bwd_allreduce_microstep: 0.50 | step_microstep: 0.25");
+  CHECK(phases_line(times) ==
+        "time (ms) | fwd: 1.23 | bwd: 2.50 | bwd_inner: 2.00 | bwd_allreduce: 0.50 | step: 0.25");
+  CHECK(messages_line({.send_output = 1, .send_grad = 2, .recv_input = 3, .recv_grad = 4}) ==
+        "time (ms) | pipe_send_output: 1.00 | pipe_send_grad: 2.00 | pipe_recv_input: 3.00 | "
+        "pipe_recv_grad: 4.00");
+}
+
 TEST_CASE("small runs tell their memory in megabytes") {
   StepMetrics m = example();
   m.peak_bytes = 2'813'504;

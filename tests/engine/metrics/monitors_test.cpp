@@ -30,6 +30,21 @@ TEST_CASE("tags of a step are DeepSpeed's, with the loss scale where there is on
   CHECK_FALSE(has_scale(tagged_values(step_at(8, 1), false)));
 }
 
+TEST_CASE("tags of a step have the times of its phases where they are measured") {
+  StepMetrics metrics = step_at(8, 1);
+  const auto times_of = [&] {
+    std::vector<double> times;
+    for (const TaggedValue& v : tagged_values(metrics, false))
+      if (v.tag.starts_with("Train/Samples/elapsed_time_ms_")) times.push_back(v.value);
+    return times;
+  };
+  CHECK(times_of().empty());
+  metrics.phases = StepPhases{
+      .micro_batches = {{.forward = 1, .backward_inner = 2},
+                        {.forward = 3, .backward_inner = 4, .backward_allreduce = 5, .step = 6}}};
+  CHECK(times_of() == std::vector<double>{4, 11, 6, 5, 6});
+}
+
 TEST_CASE(
     "csv monitor: a new run appends without a second header, a resumed one cuts later lines") {
   const TempDir scratch;

@@ -109,6 +109,58 @@ TEST_CASE("monitors have every step once across a resume, with DeepSpeed's tags 
   check_all(folder, json::parse(other.text()));
 }
 
+// Returns how many lines of a text begin with `start`.
+int64_t lines_with(const std::string& text, const std::string& start) {
+  int64_t count = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) count += line.starts_with(start) ? 1 : 0;
+  return count;
+}
+
+TEST_CASE("wall_clock_breakdown: DeepSpeed's lines and tags of every step, and the same weights") {
+  // With one rank a step has four micro-batches, with two it has two.
+  const auto* options = GENERATE("1", "2", "2 --set zero_optimization.stage=3");
+  CAPTURE(options);
+  const RunFolder folder, plain;
+  const std::string all = std::string("--steps 3 --num_gpus ") + options;
+  run(plain, all);
+  RunningProgram program = folder.train(all + kBoth + " --set wall_clock_breakdown=true");
+  const int status = program.wait(120);
+  const std::string text = program.text();
+  CAPTURE(text);
+  REQUIRE(status == 0);
+  CHECK(lines_with(text, "time (ms) | fwd_microstep: ") == (options[0] == '1' ? 12 : 6));
+  CHECK(lines_with(text, "time (ms) | fwd: ") == 3);
+  CHECK(lines_with(text, "time (ms) | pipe_") == 0);
+  CHECK(plain.read("out/model.safetensors") == folder.read("out/model.safetensors"));
+  const Series steps = metrics_of(folder, "step_ms");
+  std::vector<double> sums(steps.size());
+  for (const char* part : {"forward", "backward", "step"}) {
+    const std::string name = std::string("elapsed_time_ms_") + part;
+    const Series times = csv_of(folder, "Train_Samples_" + name, name);
+    REQUIRE(times.size() == 3);
+    for (size_t i = 0; i < times.size(); ++i) {
+      CHECK(times[i].second > 0);
+      sums[i] += times[i].second;
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) CHECK(sums[i] <= steps[i].second);
+}
+
+TEST_CASE("wall_clock_breakdown of a pipeline: lines every steps_per_print steps, with messages") {
+  const RunFolder folder;
+  RunningProgram program = folder.train(
+      "--num_gpus 2 --pipeline_num_stages 2 --steps 4 "
+      "--set steps_per_print=2 --set dstrain.model.n_layer=2 --set wall_clock_breakdown=true");
+  const int status = program.wait(120);
+  const std::string text = program.text();
+  CAPTURE(text);
+  REQUIRE(status == 0);
+  CHECK(lines_with(text, "time (ms) | fwd_microstep: ") == 8);
+  CHECK(lines_with(text, "time (ms) | fwd: ") == 2);
+  CHECK(lines_with(text, "time (ms) | pipe_send_output: ") == 2);
+}
+
 TEST_CASE("a monitor whose directory cannot be made ends the run before its first step") {
   const RunFolder folder;
   folder.write("file", "");
