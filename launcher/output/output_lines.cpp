@@ -46,16 +46,16 @@ OutputLines::OutputLines(Options options, Write write)
     : options_(std::move(options)), write_(std::move(write)) {}
 
 void OutputLines::add(int rank, StandardStream stream, std::string_view bytes, int64_t now_ns) {
-  const bool has_bar = options_.bar && rank == 0 && stream == StandardStream::error;
+  const bool has_live_line = options_.live_line && rank == 0 && stream == StandardStream::error;
   Unfinished& from = sources_[{rank, stream}];
   for (size_t begin = 0; begin < bytes.size();) {
-    const size_t end = bytes.find_first_of(has_bar ? "\n\r" : "\n", begin);
+    const size_t end = bytes.find_first_of(has_live_line ? "\n\r" : "\n", begin);
     if (from.text.empty()) from.since_ns = now_ns;
     from.text += bytes.substr(begin, end == std::string_view::npos ? end : end - begin);
     if (end == std::string_view::npos && from.text.size() < kLongestLine) break;
     const std::string line = std::exchange(from.text, {});
     if (end != std::string_view::npos && bytes[end] == '\r')
-      draw_bar(line);
+      draw_live_line(line);
     else
       add_line({rank, stream}, line, now_ns);
     begin = end == std::string_view::npos ? bytes.size() : end + 1;
@@ -125,7 +125,7 @@ void OutputLines::flush_due(int64_t now_ns) {
     if (source.first > 0 || from.text.empty() || now_ns - from.since_ns < options_.window_ns)
       continue;
     if (open_ != source) close_line();
-    clear_bar();
+    clear_live_line();
     write_(source.second, TextKind::event, std::exchange(from.text, {}));
     open_ = source;
   }
@@ -136,7 +136,7 @@ void OutputLines::finish() {
     if (!from.text.empty()) add_line(source, std::exchange(from.text, {}), 0);
   while (!waiting_.empty()) write_front();
   close_line();
-  clear_bar();
+  clear_live_line();
 }
 
 void OutputLines::write_front() {
@@ -147,11 +147,11 @@ void OutputLines::write_front() {
 
 void OutputLines::write_line(StandardStream stream, std::string_view mark, std::string_view text) {
   close_line();
-  clear_bar();
+  clear_live_line();
   const TextKind kind = mark.empty() && is_progress(text) ? TextKind::progress : TextKind::event;
   const std::string time = options_.time_stamp ? options_.time_stamp() : "";
   write_(stream, kind, fmt::format("{}{}{}\n", time, mark, text));
-  if (!bar_.empty()) draw_bar(std::exchange(bar_, {}));
+  if (!live_line_.empty()) draw_live_line(std::exchange(live_line_, {}));
 }
 
 void OutputLines::close_line() {
@@ -160,19 +160,19 @@ void OutputLines::close_line() {
   open_.reset();
 }
 
-void OutputLines::draw_bar(std::string_view text) {
-  clear_bar();
-  bar_ = text;
+void OutputLines::draw_live_line(std::string_view text) {
+  clear_live_line();
+  live_line_ = text;
   if (text.empty() || open_) return;
   // The terminal may have become narrower than rank 0 knows, and what goes on in a second line is not erased.
-  const size_t most =
-      options_.columns ? static_cast<size_t>(std::max(options_.columns() - 1, 0)) : bar_.size();
-  write_(StandardStream::error, TextKind::progress, kClearLine + bar_.substr(0, most));
-  bar_is_drawn_ = true;
+  const size_t most = options_.columns ? static_cast<size_t>(std::max(options_.columns() - 1, 0))
+                                       : live_line_.size();
+  write_(StandardStream::error, TextKind::progress, kClearLine + live_line_.substr(0, most));
+  live_line_is_drawn_ = true;
 }
 
-void OutputLines::clear_bar() {
-  if (std::exchange(bar_is_drawn_, false))
+void OutputLines::clear_live_line() {
+  if (std::exchange(live_line_is_drawn_, false))
     write_(StandardStream::error, TextKind::progress, kClearLine);
 }
 

@@ -1,7 +1,7 @@
 // OutputLines: merges what the ranks of a run write into one text. It cuts each rank's bytes into lines, marks each
 // line with its rank, and joins equal lines that several ranks write at about the same time:
 //   [rank 3 node2] warning: ...      [ranks 1-3 node1 node2] warning: ...
-// Rank 0's lines are written at once and unmarked; its progress bar (runtime/core/log/progress_bar.h) stays below all
+// Rank 0's lines are written at once and unmarked; its live line (runtime/core/log/live_line.h) stays below all
 // lines. Pure: the caller does input and output and passes the time. Invariant: the lines that a rank writes to one
 // stream keep their order, and every byte is written.
 #pragma once
@@ -27,8 +27,8 @@ class OutputLines {
     int ranks = 1;
     std::vector<std::string> hosts;   // the host of each rank; empty: all are on one machine
     int64_t window_ns = 200'000'000;  // how long a line waits for equal ones
-    bool bar = false;                 // standard error is a terminal, so that rank 0's bar is drawn
-    std::function<int()> columns;     // of that terminal now; null: enough for the bar
+    bool live_line = false;  // standard error is a terminal, so that rank 0's live line is drawn
+    std::function<int()> columns;  // of that terminal now; null: enough for the live line
     std::function<std::string()> time_stamp;  // put before each line; null: nothing
   };
   using Write = std::function<void(StandardStream, TextKind, std::string)>;
@@ -63,16 +63,16 @@ class OutputLines {
   void write_front();
   void write_line(StandardStream stream, std::string_view mark, std::string_view text);
   void close_line();
-  void draw_bar(std::string_view text);
-  void clear_bar();
+  void draw_live_line(std::string_view text);
+  void clear_live_line();
 
   Options options_;
   Write write_;
   std::map<Source, Unfinished> sources_;
   std::deque<Waiting> waiting_;
   std::optional<Source> open_;  // the source of the unfinished line that was written last
-  std::string bar_;             // rank 0's progress bar; empty: none
-  bool bar_is_drawn_ = false;
+  std::string live_line_;       // rank 0's live line; empty: none
+  bool live_line_is_drawn_ = false;
 };
 
 }  // namespace dstrain

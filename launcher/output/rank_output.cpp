@@ -11,8 +11,9 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"
+#include "runtime/core/log/live_line.h"
 #include "runtime/core/log/log.h"
-#include "runtime/core/log/progress_bar.h"
+#include "runtime/core/log/terminal.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
@@ -26,7 +27,7 @@ OutputLines::Options line_options(const RankOutputOptions& options) {
   OutputLines::Options lines;
   lines.ranks = options.ranks;
   lines.hosts = options.hosts;
-  lines.bar = can_draw_bar(options.error);
+  lines.live_line = can_erase_lines(options.error);
   lines.columns = [error = options.error] { return terminal_columns(error); };
   if (options.time_stamps) lines.time_stamp = log::time_stamp;
   return lines;
@@ -70,8 +71,8 @@ void open_rank_output(const std::string& address, int rank) {
 }
 
 Environment progress_environment(int error) {
-  if (!can_draw_bar(error)) return {};
-  return {{kProgressVariable, std::to_string(terminal_columns(error))}};
+  if (!can_erase_lines(error)) return {};
+  return {{kLiveLineVariable, "1"}};
 }
 
 RankOutput::RankOutput(RankOutputOptions options)

@@ -34,7 +34,7 @@ std::string output_address(const std::vector<std::string>& pipes);
 // be opened.
 void open_rank_output(const std::string& address, int rank);
 
-// Returns the variables with which rank 0 draws a progress bar for a launching process whose standard error is the
+// Returns the variables with which rank 0 draws a live line for a launching process whose standard error is the
 // descriptor `error`; none if that is not a terminal.
 Environment progress_environment(int error);
 

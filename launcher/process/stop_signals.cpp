@@ -94,7 +94,7 @@ class SignalReceiver {
     if (count > 1) handle_second(number, now);
     if (!first || !note_) return;
     lock.unlock();  // the terminal may be stopped, and the write below then blocks
-    // On a terminal the text begins a new line, because a progress bar may be there.
+    // On a terminal the text begins a new line, because a live line may be there.
     std::string_view text =
         "\nstopping after this step, then writing the weights; again to stop at once\n";
     if (::isatty(STDERR_FILENO) != 1) text.remove_prefix(1);

@@ -7,7 +7,7 @@
 
 #include "launcher/tokens/token_file.h"
 #include "runtime/core/error.h"
-#include "runtime/core/log/progress_bar.h"
+#include "runtime/core/log/live_line.h"
 #include "runtime/core/text.h"
 #include "runtime/storage/atomic_file.h"
 
@@ -41,17 +41,17 @@ DocumentCounts tokenize_files(const Tokenizer& tokenizer, const std::vector<std:
   TokenFile tokens({place(output), place(output + ".documents"), place(output + ".targets")},
                    tokenizer.vocabulary_size());
   DocumentCounts counts;
-  std::optional<ProgressBar> bar = ProgressBar::where_shown();
+  std::optional<LiveLine> line = LiveLine::where_shown();
   for (const std::string& file : files)
     encode_file(tokenizer, file, options, counts, [&](const EncodedPart& part, int64_t done) {
       tokens.append(part.ids, part.starts, part.counts);
-      if (!bar || !bar->due()) return;
+      if (!line || !line->due()) return;
       const auto read = static_cast<double>(counts.bytes + done);
-      bar->draw(all > 0 ? read / static_cast<double>(all) : 1,
-                fmt::format("{} of {} {} tokens", bytes_text(read),
-                            bytes_text(static_cast<double>(all)), counts.tokens));
+      const auto most = static_cast<double>(all);
+      line->draw(fmt::format("{:.0f}% | {} of {} | {} tokens", all > 0 ? 100 * read / most : 100,
+                             bytes_text(read), bytes_text(most), counts.tokens));
     });
-  if (bar) bar->clear();
+  if (line) line->clear();
   tokens.commit();
   return counts;
 }

@@ -13,7 +13,7 @@ namespace dstrain {
 enum class Links { followed, replaced };
 
 // Writes the ids of the files, one after another, to the token file `output`, its FILE.documents and, where some tokens do
-// not count in the loss, FILE.targets, which appear when all is written. Draws the progress bar. `options`: of JSON lines.
+// not count in the loss, FILE.targets, which appear when all is written. Draws the live line. `options`: of JSON lines.
 // Throws UserError for the input, RunError for the output.
 DocumentCounts tokenize_files(const Tokenizer& tokenizer, const std::vector<std::string>& files,
                               const LineOptions& options, const std::string& output, Links links);

@@ -53,11 +53,11 @@ status=0
 wait "$run" || status=$?
 ((status == 143)) && [[ -e stopped/model.safetensors ]] || fail "SIGTERM: status $status" stopped.log
 
-# A run on several hosts draws its progress bar on a terminal.
+# A run on several hosts draws its live line on a terminal.
 hosts_on node1 script -qec "'$dstrain' --hostfile hosts --config c.json --output shown" /dev/null >shown.log </dev/null ||
   fail 'a run on a terminal' shown.log
-grep -qE '\[#+-*\] [0-9]/5 loss ' shown.log || fail 'no progress bar' shown.log
-echo 'a terminal shows the progress bar'
+grep -qE 'step [0-9]/5 \| ' shown.log || fail 'no live line' shown.log
+echo 'a terminal shows the live line'
 
 # A host that does not answer is reported.
 status=0

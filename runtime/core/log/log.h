@@ -31,6 +31,13 @@ void set_least(Level least);
 // Returns whether lines of this level are written.
 bool shows(Level level);
 
+// Shows a text below all lines on standard error, a terminal that can erase a line: lines that are written meanwhile
+// appear above it. It is cut to the terminal's columns each time it is drawn. An empty text removes it. Errors are
+// ignored, because a closed terminal must not end a run. Thread-safe.
+void show_below(std::string_view text);
+// Writes a text and '\r' to standard error, for a launching process that shows it. Thread-safe.
+void send_below(std::string_view text);
+
 // Writes one line and flushes it. Thread-safe.
 void line(Level level, std::string_view text);
 

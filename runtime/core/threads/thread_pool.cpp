@@ -1,7 +1,5 @@
 #include "runtime/core/threads/thread_pool.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <array>
 #include <bitset>
@@ -14,6 +12,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/futex.h"
 #include "runtime/core/threads/run_delay.h"
+#include "runtime/core/threads/without_signals.h"
 
 namespace dstrain {
 namespace {
@@ -63,24 +62,6 @@ class Spin {
   SpinLimit limit_;
   Clock::time_point begin_;
   int64_t looks_ = 0;
-};
-
-// Blocks the signals that ask a process to do something while it exists: they are for the threads that know them.
-class WithoutSignals {
- public:
-  WithoutSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
-      ::sigdelset(&all, fault);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~WithoutSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  WithoutSignals(const WithoutSignals&) = delete;
-  WithoutSignals& operator=(const WithoutSignals&) = delete;
-
- private:
-  sigset_t before_{};
 };
 
 std::string_view variable(const char* name) {

@@ -1,5 +1,5 @@
 // Metrics: what rank 0 reports of a run, as records of a step, of a validation and of the run's end. A sink
-// writes them somewhere: to metrics.jsonl, or to the log and the progress bar.
+// writes them somewhere: to metrics.jsonl, or to the log and the live line.
 #pragma once
 
 #include <cstdint>

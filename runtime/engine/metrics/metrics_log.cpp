@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "runtime/core/log/log.h"
+#include "runtime/core/rank_board.h"
+#include "runtime/core/threads/without_signals.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/metrics/metrics_text.h"
 
@@ -27,60 +30,78 @@ double StepTimes::median() const {
 }
 
 MetricsLog::MetricsLog(MetricsLogOptions options)
-    : options_(std::move(options)), bar_(ProgressBar::where_shown()) {}
+    : options_(std::move(options)), live_(LiveLine::where_shown()) {
+  if (!live_) return;
+  const WithoutSignals without;
+  watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
 
 MetricsLog::~MetricsLog() {
-  clear_progress();
+  clear();
 }
 
 void MetricsLog::begin() {
-  draw_progress(options_.resumed_step, "first step");
+  show(options_.resumed_step, "first step");
 }
 
 void MetricsLog::step(const StepMetrics& metrics) {
   times_.add(metrics.step_ms);
   const bool prints = options_.steps_per_print > 0 && metrics.step % options_.steps_per_print == 0;
-  if (prints) {
-    clear_progress();
-    log::info("{}", log_line(metrics));
-  }
+  if (prints) log::info("{}", log_line(metrics));
   if (metrics.phases && (options_.all_phases || prints)) log_phases(*metrics.phases);
-  const int64_t left = std::max<int64_t>(options_.steps - metrics.step, 0);
-  draw_progress(metrics.step,
-                fmt::format("loss {} eta {}", number_text(metrics.loss, ".4f"),
-                            duration_text(static_cast<double>(left) * times_.median() / 1e3)));
+  if (live_)
+    show(metrics.step, live_text(metrics, options_.steps, times_.median(), options_.tokens));
 }
 
 void MetricsLog::log_phases(const StepPhases& phases) {
-  clear_progress();
   for (const PhaseTimes& times : phases.micro_batches) log::info("{}", micro_batch_line(times));
   log::info("{}", phases_line(phases.all()));
   if (phases.messages) log::info("{}", messages_line(*phases.messages));
 }
 
 void MetricsLog::validation(const ValidationMetrics& metrics) {
-  clear_progress();
-  log::info("step {}: {}", metrics.step, validation_text(metrics.loss, options_.perplexity));
+  log::info("step {}: {}", metrics.step, validation_text(metrics.loss, options_.tokens));
 }
 
 void MetricsLog::validating(int64_t step, int64_t done, int64_t all) {
-  draw_progress(step, fmt::format("validation {}/{}", done, all));
+  show(step, fmt::format("validation {}/{}", done, all));
 }
 
 void MetricsLog::end(const RunEnd& end) {
-  clear_progress();
+  clear();
   log::info("{}", last_line(options_.steps, options_.output, end));
 }
 
-void MetricsLog::draw_progress(int64_t step, const std::string& what) {
-  if (!bar_ || !bar_->due()) return;
-  const double part =
-      options_.steps > 0 ? static_cast<double>(step) / static_cast<double>(options_.steps) : 1;
-  bar_->draw(part, fmt::format("{}/{} {}", step, options_.steps, what));
+void MetricsLog::show(int64_t step, std::string what) {
+  if (!live_) return;
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+  what_ = std::move(what);
+  since_ns_ = monotonic_ns();
+  if (live_->due()) draw(0);
 }
 
-void MetricsLog::clear_progress() {
-  if (bar_) bar_->clear();
+// Draws the live line, `seconds` after its news. The caller holds the mutex.
+void MetricsLog::draw(double seconds) {
+  const std::string quiet =
+      seconds < options_.quiet_seconds ? "" : fmt::format(" ({} ago)", duration_text(seconds));
+  live_->draw(fmt::format("step {}/{}{} | {}", step_, options_.steps, quiet, what_));
+}
+
+void MetricsLog::clear() {
+  if (!live_) return;
+  const std::lock_guard lock(mutex_);
+  what_.clear();
+  live_->clear();
+}
+
+void MetricsLog::watch(const std::stop_token& stop) {
+  const auto period = std::chrono::duration<double>(std::min(options_.quiet_seconds, 1.0));
+  std::unique_lock lock(mutex_);
+  while (!ends_.wait_for(lock, stop, period, [&] { return stop.stop_requested(); })) {
+    const double seconds = static_cast<double>(monotonic_ns() - since_ns_) * 1e-9;
+    if (!what_.empty() && seconds >= options_.quiet_seconds) draw(seconds);
+  }
 }
 
 }  // namespace dstrain

@@ -1,12 +1,16 @@
-// MetricsLog: the lines that a run prints of its metrics, and the progress bar.
+// MetricsLog: the lines that a run prints of its metrics, and the live line.
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 
-#include "runtime/core/log/progress_bar.h"
+#include "runtime/core/log/live_line.h"
 #include "runtime/engine/metrics/metrics.h"
 
 namespace dstrain {
@@ -30,12 +34,14 @@ struct MetricsLogOptions {
   int64_t resumed_step = 0;  // steps that were done before this run, on resume
   // The lines of phases are printed for every step, not only every steps_per_print steps.
   bool all_phases = true;
-  bool perplexity = false;  // the line of a validation has it
-  std::string output{};     // the output directory, which the last line names
+  // The model predicts tokens: validations have a perplexity, and the live line has tokens per second.
+  bool tokens = false;
+  double quiet_seconds = 10;  // without news, until the live line says for how long there are none
+  std::string output{};       // the output directory, which the last line names
 };
 
-// Logs a line every steps_per_print steps, for each validation and at the end of the run, and draws the progress bar
-// if the output is a terminal: before the first step, after steps and during validation.
+// Logs a line every steps_per_print steps, for each validation and at the end of the run, and draws the live line
+// if the output is a terminal: before the first step, after steps, during validation, and where nothing happens for long.
 class MetricsLog : public MetricsSink {
  public:
   explicit MetricsLog(MetricsLogOptions options);
@@ -50,13 +56,22 @@ class MetricsLog : public MetricsSink {
   void end(const RunEnd& end) override;
 
  private:
-  void log_phases(const StepPhases& phases);
-  void draw_progress(int64_t step, const std::string& what);
-  void clear_progress();
+  static void log_phases(const StepPhases& phases);
+  void show(int64_t step, std::string what);
+  void draw(double seconds);
+  void clear();
+  void watch(const std::stop_token& stop);
 
   MetricsLogOptions options_;
-  std::optional<ProgressBar> bar_;
   StepTimes times_;
+  std::mutex mutex_;  // of what follows
+  std::optional<LiveLine> live_;
+  int64_t step_ = 0;      // the newest
+  std::string what_;      // behind it in the live line; empty: none is shown
+  int64_t since_ns_ = 0;  // when that was news
+  std::condition_variable_any ends_;
+  std::jthread
+      watcher_;  // draws the live line where there are no news; joined before the rest goes
 };
 
 }  // namespace dstrain

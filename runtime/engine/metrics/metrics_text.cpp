@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
@@ -13,6 +15,15 @@ namespace {
 std::string memory_text(int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   return value < 1e9 ? fmt::format("{:.3g}MB", value / 1e6) : fmt::format("{:.2f}GB", value / 1e9);
+}
+
+// Returns "12.3k " for a number in so many seconds; "? " where no time has passed.
+std::string rate_text(double number, double seconds) {
+  if (!(seconds > 0)) return "? ";
+  const double rate = number / seconds;
+  for (const auto& [unit, mark] : {std::pair{1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (rate >= unit) return fmt::format("{:.3g}{} ", rate / unit, mark);
+  return fmt::format("{:.3g} ", rate);
 }
 
 std::string loss_text(double loss) {
@@ -53,6 +64,17 @@ std::string messages_line(const MessageTimes& t) {
       "time (ms) | pipe_send_output: {:.2f} | pipe_send_grad: {:.2f} | pipe_recv_input: {:.2f} | "
       "pipe_recv_grad: {:.2f}",
       t.send_output, t.send_grad, t.recv_input, t.recv_grad);
+}
+
+std::string live_text(const StepMetrics& m, int64_t steps, double step_ms, bool tokens) {
+  const double seconds = step_ms / 1e3;
+  const auto left = static_cast<double>(std::max<int64_t>(steps - m.step, 0));
+  std::string text =
+      fmt::format("loss {} | {} left", number_text(m.loss, ".4f"), duration_text(left * seconds));
+  if (tokens) text += fmt::format(" | {}tokens/s", rate_text(m.tokens, seconds));
+  const double samples = m.samples_per_second * m.step_ms / 1e3;
+  return text + fmt::format(" | {}samples/s | mem {}", rate_text(samples, seconds),
+                            memory_text(m.peak_bytes));
 }
 
 std::string validation_text(double val_loss, bool perplexity) {

@@ -19,6 +19,11 @@ std::string messages_line(const MessageTimes& times);
 // Returns "validation loss 3.0311", and where `perplexity` says so ", perplexity 20.72" behind it.
 std::string validation_text(double val_loss, bool perplexity);
 
+// Returns what the live line says behind the step: "loss 3.0311 | 3m07s left | 12.3k tokens/s | 45.2 samples/s | mem
+// 1.50GB", the most important first, as a narrow terminal cuts it. `step_ms`: of a usual step. `tokens`: they are
+// tokens, not samples.
+std::string live_text(const StepMetrics& metrics, int64_t steps, double step_ms, bool tokens);
+
 // Returns "42s", "3m07s", "2h05m", "5d03h"; "?" for a negative, huge or non-finite number.
 std::string duration_text(double seconds);
 

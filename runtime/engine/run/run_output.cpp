@@ -134,7 +134,7 @@ void RunOutput::open_sinks(const RunProgress& progress) {
                         .steps_per_print = job_.steps_per_print,
                         .resumed_step = step,
                         .all_phases = job_.pipeline.stages == 1,
-                        .perplexity = job_.model.family().predicts_tokens(),
+                        .tokens = job_.model.family().predicts_tokens(),
                         .output = job_.output}));
   if (job_.csv_monitor.enabled)
     sinks_.push_back(std::make_unique<CsvMonitor>(job_.csv_monitor.directory, options));

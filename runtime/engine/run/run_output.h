@@ -48,7 +48,7 @@ class RunOutput {
   void add_step(const StepMetrics& metrics);
   // Adds a validation to the metrics, if there are any.
   void add_validation(const ValidationMetrics& metrics);
-  void show_validation(int64_t step, int64_t done, int64_t all);  // in the progress bar
+  void show_validation(int64_t step, int64_t done, int64_t all);  // in the live line
   // Takes a collective of rank 0.
   void add_collective(const CommRecord& record, const std::string& group, int64_t step);
   // Returns the trace that the step is to fill, or null if it needs none.

@@ -1,9 +1,8 @@
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <array>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -11,11 +10,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "runtime/core/error.h"
 #include "runtime/engine/metrics/metrics_file.h"
 #include "runtime/engine/metrics/metrics_log.h"
 #include "runtime/engine/metrics/metrics_text.h"
+#include "tests/support/error_terminal.h"
 
 namespace dstrain {
 namespace {
@@ -197,43 +198,50 @@ TEST_CASE("a resumed run keeps the lines up to its checkpoint, and drops later a
   CHECK(scratch.text() == kept);
 }
 
-// Makes standard error a terminal during its lifetime.
-class Terminal {
- public:
-  Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY)), before_(::dup(STDERR_FILENO)) {
-    REQUIRE(::grantpt(master_) == 0);
-    REQUIRE(::unlockpt(master_) == 0);
-    const int slave = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
-    REQUIRE(slave >= 0);
-    ::dup2(slave, STDERR_FILENO);
-    ::close(slave);
-    ::fcntl(master_, F_SETFL, O_NONBLOCK);
-  }
-  ~Terminal() {
-    ::dup2(before_, STDERR_FILENO);
-    ::close(before_);
-    ::close(master_);
-  }
-  // Returns what was written since the last call.
-  std::string text() const {
-    std::array<char, 4096> bytes;
-    const ssize_t n = ::read(master_, bytes.data(), bytes.size());
-    return n > 0 ? std::string(bytes.data(), static_cast<size_t>(n)) : "";
-  }
+// Waits until the live line may be drawn again.
+void pause_for_redraw() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+}
 
- private:
-  int master_, before_;
-};
-
-TEST_CASE("the bar is there before the first step, and during a validation") {
-  const Terminal terminal;
-  MetricsLog writer({.steps = 9, .steps_per_print = 0});
+TEST_CASE("the live line is there before the first step, after steps and during a validation") {
+  const ErrorTerminal terminal;
+  MetricsLog writer({.steps = 9, .steps_per_print = 0, .tokens = true});
   writer.begin();
-  CHECK_THAT(terminal.text(), Catch::Contains("] 0/9 first step"));
-  writer.validation({.step = 4, .loss = 2.5});  // takes the bar away for its line
-  CHECK_THAT(terminal.text(), Catch::Contains("\x1b[K") && !Catch::Contains("0/9"));
-  writer.validating(4, 3, 20);
-  CHECK_THAT(terminal.text(), Catch::Contains("] 4/9 validation 3/20"));
+  CHECK(terminal.text() == "\r\x1b[Kstep 0/9 | first step");
+  pause_for_redraw();
+  StepMetrics metrics = example();
+  metrics.skipped = false;
+  writer.step(metrics);
+  CHECK(terminal.text() ==
+        "\r\x1b[Kstep 7/9 | loss 0.1000 | 0s left | 6.4k tokens/s | 12.5 samples/s | mem 1.50GB");
+  writer.validation({.step = 7, .loss = 2.5});  // a line above it
+  CHECK_THAT(terminal.text(), Catch::StartsWith("\r\x1b[K\r\x1b[Kstep 7/9 | loss 0.1000"));
+  pause_for_redraw();
+  writer.validating(7, 3, 20);
+  CHECK(terminal.text() == "\r\x1b[Kstep 7/9 | validation 3/20");
+}
+
+TEST_CASE("the live line says for how long nothing has happened") {
+  const ErrorTerminal terminal;
+  MetricsLog writer({.steps = 9, .steps_per_print = 0, .quiet_seconds = 0.02});
+  writer.begin();
+  std::string text;
+  for (int i = 0; i < 1000 && text.find("step 0/9 (0s ago) | first step") == std::string::npos;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    text += terminal.text();
+  }
+  CHECK_THAT(text, Catch::Contains("\r\x1b[Kstep 0/9 (0s ago) | first step"));
+}
+
+TEST_CASE("the live line has the most important first, and tokens where a model has some") {
+  StepMetrics metrics = example();
+  CHECK(live_text(metrics, 1007, 90, true) ==
+        "loss 0.1000 | 1m30s left | 5.69k tokens/s | 11.1 samples/s | mem 1.50GB");
+  CHECK(live_text(metrics, 1007, 90, false) ==
+        "loss 0.1000 | 1m30s left | 11.1 samples/s | mem 1.50GB");
+  CHECK(live_text(metrics, 7, 0, true) ==
+        "loss 0.1000 | 0s left | ? tokens/s | ? samples/s | mem 1.50GB");
 }
 
 TEST_CASE("a sink that takes steps and validations alone ignores the rest") {
@@ -248,13 +256,13 @@ TEST_CASE("a sink that takes steps and validations alone ignores the rest") {
   CHECK(scratch.text() == validation_json(0, 2.5));
 }
 
-TEST_CASE("the end of a run takes the bar away, and is a line") {
-  const Terminal terminal;
+TEST_CASE("the end of a run takes the live line away, and is a line") {
+  const ErrorTerminal terminal;
   MetricsLog writer({.steps = 9, .steps_per_print = 0, .output = "runs/c"});
   writer.begin();
-  CHECK_THAT(terminal.text(), Catch::Contains("] 0/9 first step"));
+  CHECK_THAT(terminal.text(), Catch::Contains("step 0/9 | first step"));
   writer.end({.steps = 9, .seconds = 1, .loss = 2});
-  CHECK_THAT(terminal.text(), Catch::Contains("\x1b[K"));
+  CHECK(terminal.text() == "\r\x1b[K");
 }
 
 TEST_CASE("a directory that is not there is an error that names the file") {

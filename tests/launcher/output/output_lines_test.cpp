@@ -159,19 +159,19 @@ TEST_CASE("each stream keeps its lines, and equal lines of different streams are
   CHECK(sink.error == "warning: x\n[rank 2] y\n");
 }
 
-TEST_CASE("the progress bar stays below all lines, and goes where rank 0 removes it") {
+TEST_CASE("the live line stays below all lines, and goes where rank 0 removes it") {
   const std::string clear = "\r\x1b[K";
   OutputLines::Options options = four_ranks();
-  options.bar = true;
+  options.live_line = true;
   Sink sink(options);
-  sink.lines.add(0, StandardStream::error, "[##--] 1/2\r", 0);
-  CHECK(sink.news() == clear + "[##--] 1/2");
-  sink.lines.add(0, StandardStream::error, "[####] 2/2\r", 0);
-  CHECK(sink.news() == clear + clear + "[####] 2/2");
+  sink.lines.add(0, StandardStream::error, "step 1/2\r", 0);
+  CHECK(sink.news() == clear + "step 1/2");
+  sink.lines.add(0, StandardStream::error, "step 2/2\r", 0);
+  CHECK(sink.news() == clear + clear + "step 2/2");
   sink.add(0, "step=2\n", 0);
-  CHECK(sink.news() == clear + "step=2\n" + clear + "[####] 2/2");
+  CHECK(sink.news() == clear + "step=2\n" + clear + "step 2/2");
   for (const int rank : {1, 2, 3}) sink.add(rank, "x\n", 0);
-  CHECK(sink.news() == clear + "[ranks 1-3] x\n" + clear + "[####] 2/2");
+  CHECK(sink.news() == clear + "[ranks 1-3] x\n" + clear + "step 2/2");
   sink.lines.add(0, StandardStream::error, "\r", 0);
   CHECK(sink.news() == clear);
   sink.add(0, "the end\n", 0);
@@ -179,28 +179,28 @@ TEST_CASE("the progress bar stays below all lines, and goes where rank 0 removes
   CHECK(sink.news() == "the end\n");
 }
 
-TEST_CASE("a bar is cut to the columns that the terminal has when it is drawn") {
+TEST_CASE("a live line is cut to the columns that the terminal has when it is drawn") {
   const std::string clear = "\r\x1b[K";
   OutputLines::Options options = four_ranks();
   int columns = 80;
-  options.bar = true;
+  options.live_line = true;
   options.columns = [&columns] { return columns; };
   Sink sink(options);
-  sink.lines.add(0, StandardStream::error, "[##--] 1/2\r", 0);
-  CHECK(sink.news() == clear + "[##--] 1/2");
+  sink.lines.add(0, StandardStream::error, "step 1/2\r", 0);
+  CHECK(sink.news() == clear + "step 1/2");
   columns = 6;
   sink.add(0, "step=2\n", 0);
-  CHECK(sink.news() == clear + "step=2\n" + clear + "[##--");
+  CHECK(sink.news() == clear + "step=2\n" + clear + "step ");
   columns = 80;
   sink.add(0, "step=3\n", 0);
-  CHECK(sink.news() == clear + "step=3\n" + clear + "[##--] 1/2");
+  CHECK(sink.news() == clear + "step=3\n" + clear + "step 1/2");
 }
 
-TEST_CASE("a bar that is still drawn goes at the end") {
+TEST_CASE("a live line that is still drawn goes at the end") {
   OutputLines::Options options = four_ranks();
-  options.bar = true;
+  options.live_line = true;
   Sink sink(options);
-  sink.lines.add(0, StandardStream::error, "[#] 1/1\r", 0);
+  sink.lines.add(0, StandardStream::error, "step 1/1\r", 0);
   sink.news();
   sink.lines.finish();
   CHECK(sink.news() == "\r\x1b[K");

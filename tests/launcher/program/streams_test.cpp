@@ -62,50 +62,72 @@ TEST_CASE("--log_time begins every line with date and time, once") {
   }
 }
 
-TEST_CASE("a terminal shows the progress bar, whatever the number of ranks") {
+const std::string kEndless =  // a line of a step every million steps
+    "--steps 100000000 --set steps_per_print=1000000 --set dstrain.eval_interval=0 --num_gpus ";
+
+TEST_CASE("a terminal shows the live line, whatever the number of ranks") {
+  const std::string ranks = GENERATE("1", "2");
+  CAPTURE(ranks);
+  const RunFolder folder;
+  TerminalProgram program(folder, kEndless + ranks);
+  program.resize(120);
+  const std::regex line(
+      R"(\x1b\[Kstep \d+/100000000 \| loss \d\.\d+ \| \w+ left \| [\d.]+k? tokens/s)"
+      R"( \| [\d.]+k? samples/s \| mem [\d.]+.B\r)");
+  CHECK(wait_until([&] { return std::regex_search(program.read(), line); }));
+  ::kill(program.pid(), SIGTERM);
+  CHECK(program.wait() == 128 + SIGTERM);
+  const std::string& text = program.read();
+  CHECK(text.find("\x1b[Kstopped after step ") != std::string::npos);  // the last line stands alone
+}
+
+TEST_CASE("lines of steps stand above the live line") {
   const std::string ranks = GENERATE("1", "2");
   CAPTURE(ranks);
   const RunFolder folder;
   TerminalProgram program(folder, "--num_gpus " + ranks);
   CHECK(program.wait() == 0);
-  const std::string text = program.read();
+  const std::string& text = program.read();
   CAPTURE(text);
-  CHECK(std::regex_search(text, std::regex(R"(\x1b\[K\[#*-*\] \d/4 loss \d\.\d+ eta )")));
-  CHECK(text.find("step=4 ") != std::string::npos);
+  CHECK(text.find("\r\x1b[Kstep 0/4 | first step") != std::string::npos);
+  CHECK(text.find("\r\x1b[Kstep=4 ") != std::string::npos);
 }
 
-TEST_CASE("a terminal that cannot erase a line gets no bar and no escape sequence") {
+TEST_CASE("a terminal that cannot erase a line gets no live line and no escape sequence") {
   const std::string ranks = GENERATE("1", "2");
   const RunFolder folder;
   TerminalProgram program(folder, "--num_gpus " + ranks, "dumb");
   CHECK(program.wait() == 0);
   CHECK(program.read().find("step=4 ") != std::string::npos);
   CHECK(program.read().find('\x1b') == std::string::npos);
-  CHECK(program.read().find("eta") == std::string::npos);
+  CHECK(program.read().find(" | ") == std::string::npos);
 }
 
-TEST_CASE("a terminal that becomes narrower gets no bar that goes on in a second line") {
+TEST_CASE("the live line is as wide as the terminal, which becomes narrower and wider") {
   const std::string ranks = GENERATE("1", "2");
   const RunFolder folder;
-  TerminalProgram program(folder,
-                          "--steps 100000000 --set steps_per_print=1000000 "
-                          "--set dstrain.eval_interval=0 --num_gpus " +
-                              ranks);  // a line would let a bar be drawn at once after it
-  REQUIRE(wait_until([&] { return program.read().find(" eta ") != std::string::npos; }));
-  program.resize(24);
-  const size_t resized = program.read().size();
-  // What was under way when the size changed may still be as wide as before.
-  const auto bars_since = [&] {
-    const std::string text = program.read().substr(resized);
-    std::vector<std::string> bars;
-    for (size_t at = 0; (at = text.find("\x1b[K[", at)) != std::string::npos; ++at)
-      if (const size_t end = text.find('\r', at); end != std::string::npos)
-        bars.push_back(text.substr(at + 3, end - at - 3));
-    return bars;
+  TerminalProgram program(folder, kEndless + ranks);
+  REQUIRE(wait_until([&] { return program.read().find(" left ") != std::string::npos; }));
+  // Returns the lines that are drawn with so many columns, but the first ones: what was under way when the size
+  // changed may still be as wide as before.
+  const auto lines_at = [&](int columns) {
+    program.resize(columns);
+    const size_t resized = program.read().size();
+    std::vector<std::string> lines;
+    REQUIRE(wait_until([&] {
+      const std::string text = program.read().substr(resized);
+      lines.clear();
+      for (size_t at = 0; (at = text.find("\x1b[Kstep ", at)) != std::string::npos; ++at)
+        if (const size_t end = text.find('\r', at); end != std::string::npos)
+          lines.push_back(text.substr(at + 3, end - at - 3));
+      return lines.size() > 6;
+    }));
+    lines.erase(lines.begin(), lines.begin() + 3);
+    return lines;
   };
-  REQUIRE(wait_until([&] { return bars_since().size() > 6; }));
-  const std::vector<std::string> bars = bars_since();
-  for (size_t i = 3; i < bars.size(); ++i) CHECK(bars[i].size() == 23);
+  for (const std::string& line : lines_at(24)) CHECK(line.size() == 23);
+  for (const std::string& line : lines_at(120)) CHECK(line.ends_with("B"));
+  for (const std::string& line : lines_at(40)) CHECK(line.size() == 39);
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 128 + SIGTERM);
 }
