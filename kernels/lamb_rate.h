@@ -28,13 +28,13 @@ DSTRAIN_HOST_DEVICE inline double lamb_trust(float min_coeff, float max_coeff, c
   return trust;
 }
 
-// Returns the learning rate of the step, with the bias corrections, times the parameter's trust ratio.
+// Returns the learning rate of the step and parameter, with the bias corrections, times the parameter's trust ratio.
 DSTRAIN_HOST_DEVICE inline float lamb_rate(const StepState& s, const LambAttrs& a,
                                            const double* sums, int64_t ranks) {
   const double trust = lamb_trust(a.min_coeff, a.max_coeff, sums, ranks, a.parameter, a.parameters);
   const double corrected =
       std::sqrt(static_cast<double>(s.bias_correction2)) / static_cast<double>(s.bias_correction1);
-  return static_cast<float>(static_cast<double>(s.lr) * corrected * trust);
+  return static_cast<float>(static_cast<double>(s.lr * a.lr_scale) * corrected * trust);
 }
 
 // Returns the average of a parameter's trust ratio after another step, `before` being that of the steps before. As in

@@ -7,6 +7,10 @@
 namespace dstrain {
 namespace {
 
+// Layers of which each is built where parameters are frozen by their names; of a deeper model the third stands for all
+// behind it.
+constexpr int64_t kMostNamedLayers = 1024;
+
 // Returns the elements without an overflow.
 double elements_of(const Shape& shape) {
   double elements = 1;
@@ -72,6 +76,7 @@ ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
   model.set_layers(layers);
   Program program;
   Builder builder(program, {.seq_len = model.seq_len(), .training = false, .checked = false});
+  builder.fine_tune(model.fine_tuning());
   model.family().build(builder, model);
   return measure(program);
 }
@@ -81,7 +86,9 @@ ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
 ModelMeasures measure_model(const ModelConfig& asked) {
   const ModelConfig model = asked.with_any_vocabulary();
   const int64_t layers = model.layers();
-  if (layers <= 3) return measure_layers(model, layers);
+  // Which parameters patterns freeze is not the same in all layers.
+  const bool by_name = model.fine_tuning().may_freeze() && layers <= kMostNamedLayers;
+  if (layers <= 3 || by_name) return measure_layers(model, layers);
   ModelMeasures m = measure_layers(model, 2);
   const ModelMeasures three = measure_layers(model, 3);
   const auto grow = [layers](auto& two, auto of_three) {

@@ -18,6 +18,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/core/log/log.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/weight_layout.h"
@@ -141,6 +142,11 @@ void plan_other_family(ExportPlan& plan, std::optional<DType> dtype) {
 ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& models) {
   ExportPlan plan{.run = read_run(arguments.run, "dstrain export", models)};
   const Job& job = plan.run.job;
+  if (job.model.fine_tuning().lora)
+    fail_user(
+        "dstrain export {}: the run has adapters beside its model: they are in {}/{} as PEFT's "
+        "files, and dstrain.lora.merge lets a run write the model with them",
+        arguments.run, plan.run.place.run_dir, kAdapterWeights);
   plan.output = arguments.output.empty() ? usual_output(plan.run.place, arguments.hugging_face)
                                          : arguments.output;
   check_folder(plan.output, plan.run, arguments.overwrite);

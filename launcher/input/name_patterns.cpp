@@ -1,7 +1,6 @@
 #include "launcher/input/name_patterns.h"
 
-#include <fmt/core.h>
-#include <fnmatch.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -9,6 +8,7 @@
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/pipeline/partition.h"
 #include "runtime/storage/weight_layout.h"
@@ -17,6 +17,8 @@ namespace dstrain {
 namespace {
 
 constexpr const char* kExclude = "dstrain.weight_decay_exclude";
+constexpr const char* kGroups = "dstrain.parameter_groups";
+constexpr const char* kTargets = "dstrain.lora.targets";
 constexpr const char* kPartition = "pipeline.partition";
 
 // Returns the model's forward pass, with any vocabulary where its size is unknown.
@@ -33,13 +35,62 @@ std::optional<WrongPattern> wrong_exclusion(const Job& job) {
   std::erase_if(weights, [](const StateEntry& entry) { return entry.slot == "buffer"; });
   for (const std::string& pattern : job.weight_decay_exclude)
     if (std::ranges::none_of(weights, [&pattern](const StateEntry& weight) {
-          return ::fnmatch(pattern.c_str(), weight.name.c_str(), 0) == 0;
+          return matches(pattern, weight.name);
         }))
       return WrongPattern{
           kExclude,
           fmt::format("no weight has a name like \"{}\" (there are {}, {}, ...; \"*.bias\" "
                       "excludes all biases)",
                       printable(pattern), weights.front().name, weights.back().name)};
+  return {};
+}
+
+std::optional<WrongPattern> wrong_group(const Job& job) {
+  const FineTuning& tuning = job.model.fine_tuning();
+  if (tuning.groups.empty()) return {};
+  const Program program = forward_of(job.model);
+  const std::vector<Parameter>& all = program.parameters;
+  for (const ParameterGroup& group : tuning.groups)
+    for (const std::string& pattern : group.match)
+      if (std::ranges::none_of(all, [&](const Parameter& p) { return matches(pattern, p.name); }))
+        return WrongPattern{
+            kGroups, fmt::format("no parameter has a name like \"{}\" (there are {}, {}, ...)",
+                                 printable(pattern), all.front().name, all.back().name)};
+  if (std::ranges::all_of(all, &Parameter::frozen))
+    return WrongPattern{kGroups,
+                        fmt::format("the groups freeze every parameter of the {}, so there is "
+                                    "nothing to train",
+                                    job.model.family().title)};
+  return {};
+}
+
+// The modules that an adapter may belong to, for a message: each once.
+std::string possible_targets(const ModelConfig& model) {
+  ModelConfig adapted = model;
+  adapted.set_fine_tuning({.groups = {}, .lora = LoraConfig{.all_linear = true}});
+  std::vector<std::string> names;
+  for (const std::string& module : adapted_modules(weights_of(adapted)))
+    if (const std::string end = module.substr(module.rfind('.') + 1);
+        std::ranges::find(names, end) == names.end())
+      names.push_back(end);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::optional<WrongPattern> wrong_target(const Job& job) {
+  const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
+  if (!lora) return {};
+  const std::vector<std::string> modules = adapted_modules(weights_of(job.model));
+  if (lora->all_linear && modules.empty())
+    return WrongPattern{kTargets, fmt::format("the {} has no products in numbered layers",
+                                              job.model.family().title)};
+  for (const std::string& target : lora->targets) {
+    LoraConfig one = *lora;
+    one.targets = {target};
+    if (std::ranges::none_of(modules, [&one](const std::string& m) { return one.takes(m, true); }))
+      return WrongPattern{kTargets, fmt::format("no product has a name that ends in \"{}\" (there "
+                                                "are {})",
+                                                printable(target), possible_targets(job.model))};
+  }
   return {};
 }
 
@@ -69,8 +120,9 @@ StateRegister weights_of(const ModelConfig& model) {
 }
 
 std::optional<WrongPattern> find_wrong_pattern(const Job& job) {
-  std::optional<WrongPattern> wrong = wrong_exclusion(job);
-  return wrong ? wrong : wrong_partition(job);
+  for (const auto find : {wrong_target, wrong_exclusion, wrong_group, wrong_partition})
+    if (std::optional<WrongPattern> wrong = find(job)) return wrong;
+  return {};
 }
 
 void check_name_patterns(const LoadedConfig& loaded) {

@@ -26,6 +26,7 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/data/open_dataset.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/atomic_file.h"
@@ -154,7 +155,8 @@ std::string foreign_folder(const Job& job) {
 
 // Checks the file of the initial weights. Its vocabulary may be that of another text, or its model another one.
 void check_initial_weights(const Job& job) try {
-  check_weights(job.init_weights, weights_of(job.model), foreign_names_of(job.model));
+  check_weights(job.init_weights, split_adapters(weights_of(job.model)).base,
+                foreign_names_of(job.model));
 } catch (const UserError& e) {
   if (const std::string folder = foreign_folder(job); !folder.empty())
     fail_user("{}\n  --model {} takes the model that these are the weights of", e.what(), folder);
@@ -168,6 +170,14 @@ void check_initial_weights(const Job& job) try {
   fail_user(
       "{}\n  --vocab RUN reads the text with the vocabulary of the run that has these weights",
       e.what());
+}
+
+// Checks the adapters that the run begins with.
+void check_initial_adapters(const Job& job) {
+  if (job.adapters.init.empty()) return;
+  check_adapter(job.adapters.init, job.model.fine_tuning().lora.value());
+  check_weights(fmt::format("{}/{}", job.adapters.init, kAdapterWeights),
+                split_adapters(weights_of(job.model)).adapters);
 }
 
 }  // namespace
@@ -268,8 +278,9 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
     const CheckpointInfo checkpoint = find_checkpoint(job.resume);
     for (const std::string& line : changes_since(checkpoint, job, run_facts(job, *input.dataset)))
       log::warn("--resume: {}", line);
-  } else if (!job.init_weights.empty()) {
-    check_initial_weights(job);
+  } else {
+    if (!job.init_weights.empty()) check_initial_weights(job);
+    check_initial_adapters(job);
   }
   check_overwriting(job);
   refuse_model_directory(job);
@@ -310,8 +321,9 @@ void check_output_directory(const std::string& directory) {
   if (problem)
     fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
               problem.message());
-  for (const char* name : {"metrics.jsonl", "model.safetensors", "model.safetensors.index.json",
-                           "config.json", "vocab.json", "resolved_config.json"}) {
+  for (const char* name :
+       {"metrics.jsonl", "model.safetensors", "model.safetensors.index.json", "config.json",
+        "vocab.json", "resolved_config.json", "adapter_config.json", "adapter_model.safetensors"}) {
     const std::string file = fmt::format("{}/{}", directory, name);
     const std::filesystem::file_status there = std::filesystem::status(file, problem);
     if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))

@@ -13,6 +13,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -37,12 +38,26 @@ ModelPlace model_place(const std::string& directory, std::string_view option) {
         "directory of a run "
         "(its --output, or runs/<config's name>), or a checkpoint in it",
         option, directory, place.run_dir);
-  for (const std::string_view name : {kWeightsName, kIndexName})
+  for (const std::string_view name : {kWeightsName, kIndexName, kAdapterWeights})
     if (checkpoint || fs::exists(fs::path(directory) / name, none)) return place;
   fail_user(
       "{0} {1}: there is no {1}/model.safetensors, which a run writes at its end: give one of "
       "its checkpoints ({1}/checkpoints/step_N)",
       option, directory);
+}
+
+// Returns the model whose weights are at a place: with the adapters of the run, unless the weights have them already.
+ModelConfig held_model(const Job& job, const ModelPlace& place) {
+  namespace fs = std::filesystem;
+  ModelConfig model = job.model;
+  FineTuning tuning = model.fine_tuning();
+  std::error_code none;
+  const fs::path folder = place.run_dir;
+  const bool merged = place.checkpoint.empty() && (fs::exists(folder / kWeightsName, none) ||
+                                                   fs::exists(folder / kIndexName, none));
+  if (merged) tuning.lora.reset();
+  model.set_fine_tuning(std::move(tuning));
+  return model;
 }
 
 // Sets the device, which is not that of the training run. Throws UserError if the model predicts no text.
@@ -80,6 +95,7 @@ WrittenRun read_run(const std::string& run, std::string_view option, const Model
   const std::string job_file = written.place.run_dir + "/resolved_config.json";
   written.job = job_from_resolved(
       read_input_file(job_file, "the resolved configuration", kLargestFile), models, job_file);
+  written.job.model = held_model(written.job, written.place);
   return written;
 }
 

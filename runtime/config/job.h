@@ -269,6 +269,13 @@ struct SaveConfig {
   bool operator==(const SaveConfig&) const = default;
 };
 
+// The files of adapters (dstrain.lora).
+struct AdapterFiles {
+  std::string init{};  // a folder of PEFT's files that adapters begin with; empty: fresh ones
+  bool merge = false;  // the run's end also writes the model with its adapters in the weights
+  bool operator==(const AdapterFiles&) const = default;
+};
+
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
@@ -335,6 +342,7 @@ struct Job {
   // The folder of transformers' files that the model comes from; empty: none.
   std::string model_directory;
   SaveConfig save;
+  AdapterFiles adapters;
   bool overwrite = false;            // checkpoints of another run in `output` are removed
   bool resume_with_changes = false;  // resume although settings that change the numbers differ
   // Returns the number of ranks that have the same part of the model.

@@ -73,7 +73,7 @@ BufferId Builder::vocabulary(const std::string& name, Shape shape, Init init, fl
 
 BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, Init init,
                           float scale, Trainable trainable) {
-  const bool frozen = trainable == Trainable::no;
+  const bool frozen = trainable == Trainable::no || tuning_.freezes(name);
   if (const BufferId known = program_.find("param:" + name); known != kNone) {
     const auto index = static_cast<size_t>(program_.at(known).parameter);
     const Parameter& p = program_.parameters[index];
@@ -201,12 +201,6 @@ BufferId Builder::embed(BufferId ids, BufferId token, BufferId position, int64_t
 BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
   const Shape shape = program_.at(x).shape;
   const Shape rows{rows_of(shape)};
-  const auto frozen = [this](BufferId id) {
-    const int index = program_.at(id).parameter;
-    return index >= 0 && program_.parameters[static_cast<size_t>(index)].frozen;
-  };
-  check(frozen(weight) == frozen(bias), "{} and {}: a norm is frozen as a whole or not at all",
-        program_.at(weight).name, program_.at(bias).name);
   return emit(OpKind::layer_norm, LayerNormAttrs{eps}, {x, weight, bias},
               activation_buffer(stem(weight), shape, x),
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
@@ -235,10 +229,18 @@ BufferId Builder::gated(BufferId gate, BufferId up, Activation kind) {
 
 BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation activation) {
   const Shape shape{rows_of(program_.at(x).shape), program_.at(weight).shape[0]};
-  const Activation fused = activation == Activation::relu ? activation : Activation::none;
-  const BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, weight, bias},
-                          activation_buffer(stem(weight), shape, x));
+  const std::string module = adapted_module(weight);
+  const Activation fused =
+      activation == Activation::relu && module.empty() ? activation : Activation::none;
+  BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, weight, bias},
+                    activation_buffer(stem(weight), shape, x));
+  if (!module.empty()) y = add_adapter(y, x, weight, module);
   return activation == fused ? y : this->activation(y, activation);
+}
+
+BufferId Builder::scale(BufferId x, float factor) {
+  return emit(OpKind::scale, ScaleAttrs{factor}, {x},
+              activation_buffer("scaled", program_.at(x).shape, x));
 }
 
 BufferId Builder::activation(BufferId x, Activation kind) {

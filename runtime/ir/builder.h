@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {
@@ -47,6 +48,9 @@ class Builder {
   int64_t seq_len(int64_t context) const {
     return options_.seq_len > 0 ? options_.seq_len : context;
   }
+
+  // From now on parameters are frozen, and products have adapters, as `tuning` says.
+  void fine_tune(const FineTuning& tuning) { tuning_ = tuning; }
 
   // Starts a layer that has no number: parameters declared from now on form one unit, and instructions are printed
   // under `name`. `first_sublayer` is the name of its first sublayer, if sublayer() will begin others.
@@ -97,7 +101,6 @@ class Builder {
   // `documents` count where there is a `position`.
   BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len,
                  BufferId documents = kNone);
-  // Throws InternalError if one of weight and bias is frozen and the other is not: their gradients come together.
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
   // x (R,C), weight (G): normalises each run of G columns by itself, so C is a multiple of G. The normalised values are
   // rounded to x's dtype before they are multiplied by the weights.
@@ -108,8 +111,11 @@ class Builder {
                   BufferId documents = kNone);
   // Returns kind(gate) * up. `kind`: silu.
   BufferId gated(BufferId gate, BufferId up, Activation kind);
+  // With an adapter of the weight (FineTuning::lora), whose parts are parameters of the current unit: "q_proj.lora_A.weight"
+  // (r, K) and "q_proj.lora_B.weight" (N, r) beside "q_proj.weight" (N, K).
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
+  BufferId scale(BufferId x, float factor);
   // Causal self-attention. qkv (R,3C): queries, keys and values of `heads` heads each -> (R,C).
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout,
                      BufferId documents = kNone);
@@ -137,6 +143,10 @@ class Builder {
   // `rows`: those in memory.
   BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale,
                    Trainable trainable);
+  // Returns the name of the module whose weight gets an adapter; empty: it gets none.
+  std::string adapted_module(BufferId weight) const;
+  // Returns y + the adapter's part of the product of x and the weight.
+  BufferId add_adapter(BufferId y, BufferId x, BufferId weight, const std::string& module);
   // Appends an op, which is checked.
   void append(Instruction op);
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
@@ -153,6 +163,7 @@ class Builder {
 
   Program& program_;
   ForwardOptions options_;
+  FineTuning tuning_;
   std::string unit_name_;
   int32_t group_ = 0;
   int unit_index_ = -1, sublayer_ = -1;

@@ -101,4 +101,24 @@ void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> read
   if (any) program_.instructions.push_back(std::move(instruction));
 }
 
+void Gradients::emit_weights_together(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                                      std::vector<BufferId> values) {
+  const size_t before = program_.instructions.size();
+  emit_weight(op, attrs, std::move(reads), values);
+  if (program_.instructions.size() == before) return;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (program_.instructions.back().writes[i] != kNone) continue;
+    const auto known = unread_.find(values[i]);
+    const BufferId unread =
+        known != unread_.end()
+            ? known->second
+            : program_.add_buffer({.name = "unread_grad:" + program_.at(values[i]).name,
+                                   .shape = program_.at(values[i]).shape,
+                                   .memory = MemoryClass::gradients,
+                                   .lifetime = Lifetime::step});
+    unread_[values[i]] = unread;
+    program_.instructions.back().writes[i] = unread;
+  }
+}
+
 }  // namespace dstrain

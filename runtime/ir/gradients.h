@@ -35,9 +35,14 @@ class Gradients {
   // Appends an activation-gradient instruction.
   void emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, std::vector<BufferId> writes);
   // Appends an instruction that writes the gradients of `values`, which are parameters, and adds to
-  // them from the second micro-batch on. Does nothing if none of them needs one: where all are frozen or kNone.
+  // them from the second micro-batch on. Does nothing if none of them needs one: where all are frozen or kNone. The
+  // gradient of one that needs none is kNone.
   void emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                    std::vector<BufferId> values);
+
+  // The same for an op that always writes all gradients: one that nothing needs goes to a buffer that nothing reads.
+  void emit_weights_together(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                             std::vector<BufferId> values);
 
   // Instructions that follow compute gradients of what `op` reads: they belong to its sublayer.
   void set_origin(const Instruction& op) {
@@ -51,6 +56,7 @@ class Gradients {
   Program& program_;
   std::unordered_map<BufferId, BufferId> gradient_;
   std::unordered_map<BufferId, int> uses_;
+  std::unordered_map<BufferId, BufferId> unread_;  // gradients of frozen parameters
   std::vector<char> needs_;
   int32_t group_ = 0, sublayer_ = 0;
 };

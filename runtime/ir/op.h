@@ -35,6 +35,7 @@ enum class OpKind : uint8_t {
   rms_norm,
   rotary,  // x (R,C), documents? -> y (R,C): pairs of columns of each head, rotated by the row's position (rotary.h)
   gated,   // gate (R,N), up (R,N) -> y (R,N) = act(gate) * up
+  scale,   // x (n) -> y (n) = factor * x, may be x; backward: d_y -> d_x
   cross_entropy,  // logits (R,V), targets i32 (R), before? f64 (M) -> loss f64 (1), d_logits? (may be logits);
                   //   V may be padded; by_row: loss f64 (R), which a later one adds: its `before`
   // backward: the input gradient and the weight gradient of an op are two instructions, until the pass `join_norms`
@@ -165,6 +166,11 @@ struct ActivationAttrs {
   Activation activation = Activation::none;  // gelu in a product only by the pass `fuse`
   bool operator==(const ActivationAttrs&) const = default;
 };
+// The attributes of scale.
+struct ScaleAttrs {
+  float factor = 1;
+  bool operator==(const ScaleAttrs&) const = default;
+};
 // The attributes of attention and attention_grad.
 struct AttentionAttrs {
   float dropout = 0;  // probability
@@ -206,17 +212,20 @@ struct AdamAttrs {
   float weight_decay = 0;
   bool decoupled_decay = true;  // AdamW (true) or L2 (false)
   bool beside_muon = false;     // the learning rate is the step state's adam_lr
+  float lr_scale = 1;           // of the learning rate
   bool operator==(const AdamAttrs&) const = default;
 };
 // The attributes of adagrad.
 struct AdagradAttrs {
   float eps = 1e-10f;
   float weight_decay = 0;
+  float lr_scale = 1;  // of the learning rate
   bool operator==(const AdagradAttrs&) const = default;
 };
 // The attributes of lion.
 struct LionAttrs {
   float weight_decay = 0;
+  float lr_scale = 1;  // of the learning rate
   bool operator==(const LionAttrs&) const = default;
 };
 // The attributes of lamb_direction.
@@ -231,6 +240,7 @@ struct LambDirectionAttrs {
 struct LambAttrs {
   float min_coeff = 0.01f, max_coeff = 10;  // limits of the trust ratio
   int64_t parameter = 0, parameters = 1;    // which of the pairs is the parameter's
+  float lr_scale = 1;                       // of the learning rate
   bool operator==(const LambAttrs&) const = default;
 };
 // The attributes of sgd.
@@ -238,6 +248,7 @@ struct SgdAttrs {
   float weight_decay = 0;
   float momentum = 0, dampening = 0;
   bool nesterov = false;
+  float lr_scale = 1;  // of the learning rate
   bool operator==(const SgdAttrs&) const = default;
 };
 // The attributes of muon_momentum.
@@ -253,7 +264,8 @@ struct OrthogonalizeAttrs {
 // The attributes of muon.
 struct MuonAttrs {
   float weight_decay = 0;
-  float scale = 1;  // of the direction
+  float scale = 1;     // of the direction
+  float lr_scale = 1;  // of the learning rate
   bool operator==(const MuonAttrs&) const = default;
 };
 // The attributes of the ops of int4 values. A part is packed by itself.
@@ -335,8 +347,8 @@ struct LambFactorAttrs {
 };
 using OpAttrs =
     std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, ActivationAttrs,
-                 AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
-                 AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
+                 ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs,
+                 AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
                  FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,

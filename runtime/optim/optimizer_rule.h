@@ -18,6 +18,14 @@ namespace dstrain {
 // Names of keys in optimizer.params and their values as text.
 using OptimizerParams = std::vector<std::pair<std::string_view, std::string>>;
 
+// What a group of parameters has otherwise than others.
+struct GroupSettings {
+  float weight_decay = 0;
+  float lr_scale =
+      1;  // of the learning rate, which the decay is multiplied by too where it is decoupled
+  bool operator==(const GroupSettings&) const = default;
+};
+
 // How an optimizer updates whole matrices. They keep the first of its slots alone; in its place they have:
 struct MatrixRule {
   // Returns whether a parameter is updated as a whole matrix.
@@ -30,7 +38,7 @@ struct MatrixRule {
   OpAttrs (*whole_attrs)(const OptimizerConfig& config) = nullptr;
   // Moves a range along the direction: reads the direction, writes the master weights and the 16-bit weights.
   OpKind step_op{};
-  OpAttrs (*step_attrs)(const OptimizerConfig& config, float weight_decay,
+  OpAttrs (*step_attrs)(const OptimizerConfig& config, const GroupSettings& settings,
                         const Shape& shape) = nullptr;
 };
 
@@ -44,17 +52,18 @@ struct OptimizerRule {
   std::array<std::string_view, 2> slots{};
   // Whether it keeps the state with these parameters; null: always.
   bool (*has_state)(const OptimizerConfig& config) = nullptr;
-  // Updates a run of equally decayed parameters. Without scaled_attrs it reads the gradient and writes the master
+  // Updates a run of parameters with the same settings. Without scaled_attrs it reads the gradient and writes the master
   // weights, the slots and the 16-bit weights. With scaled_attrs it reads the gradient and the master weights and
   // writes the slots and a direction.
   OpKind op{};
-  // Returns the attributes of `op` for parameters with this weight decay.
-  OpAttrs (*attrs)(const OptimizerConfig& config, float weight_decay) = nullptr;
+  // Returns the attributes of `op` for parameters with these settings. Optimizers that freeze a slot ignore lr_scale,
+  // which the configuration refuses for them.
+  OpAttrs (*attrs)(const OptimizerConfig& config, const GroupSettings& settings) = nullptr;
   // Where it is set, scaled_op then moves each parameter along its direction: it reads the direction and the square
   // sums of the whole parameter's weights and direction; it writes the master weights and the 16-bit weights.
   // `parameter` is the parameter's number among the `parameters` of its unit.
-  OpAttrs (*scaled_attrs)(const OptimizerConfig& config, int64_t parameter,
-                          int64_t parameters) = nullptr;
+  OpAttrs (*scaled_attrs)(const OptimizerConfig& config, const GroupSettings& settings,
+                          int64_t parameter, int64_t parameters) = nullptr;
   OpKind scaled_op{};
   // Where it is set, lamb_average keeps an average of each parameter's trust ratio, of the same square sums.
   OpAttrs (*average_attrs)(const OptimizerConfig& config) = nullptr;

@@ -51,6 +51,7 @@ void build_model(Builder& builder, const ModelConfig& model) {
   const ModelFamily& family = model.family();
   check(!builder.options().documents || family.input(InputRole::documents),
         "a sample of the {} holds no documents", family.title);
+  builder.fine_tune(model.fine_tuning());
   family.build(builder, model);
   const std::vector<std::string> expected = expected_inputs(model, builder.options()),
                                  declared = declared_inputs(builder.program());

@@ -126,6 +126,7 @@ TEST_CASE("instructions of the optimizer that follow each other are one launch")
   CHECK(groups_of(one, 2) == Sizes{2, 2});
   CHECK(groups_of(one, 1).empty());
   Job decays = one;
+  decays.optimizer.weight_decay = 0.1;
   decays.weight_decay_exclude = {"*.bias"};
   CHECK(groups_of(decays, 1000).size() == 1);
   CHECK(groups_of(decays, 1000)[0] > 20);

@@ -131,7 +131,7 @@ class Dstrain:
     def run(self, label, model, *words, config="adamw.json"):
         output = self.folder / label
         command = [self.program, "--device", "cpu", "--config", self.folder / config, "--model", model, "--data", self.data,
-                   "--output", output, "--num_gpus", "1", *words]
+                   "--output", output, *(() if "--num_gpus" in words else ("--num_gpus", "1")), *words]
         result = subprocess.run([str(w) for w in command], capture_output=True, text=True)
         if result.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))}\nended with {result.returncode}:\n{result.stdout}{result.stderr}")

@@ -1,5 +1,5 @@
 // Each family of transformers' models against PyTorch, and exported models against transformers: check_family.py and
-// check_export.py in this folder make the comparisons.
+// check_export.py in this folder make the comparisons; check_lora.py compares adapters with PEFT's.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>
@@ -12,12 +12,11 @@
 namespace dstrain {
 namespace {
 
-// Returns a Python that has transformers: the one that an environment variable names, or that of README.md; empty: none.
-std::string python_with_transformers() {
+// Returns a Python that has these packages: the one that an environment variable names, or that of README.md; empty: none.
+std::string python_with(const std::string& packages = "safetensors, torch, transformers") {
   const char* const named = std::getenv("DSTRAIN_TRANSFORMERS_PYTHON");
   const std::string python = named ? named : DSTRAIN_SOURCE_DIR "/.deps/transformers/bin/python";
-  const std::string command =
-      fmt::format("'{}' -c 'import safetensors, torch, transformers' > /dev/null 2>&1", python);
+  const std::string command = fmt::format("'{}' -c 'import {}' > /dev/null 2>&1", python, packages);
   return std::system(command.c_str()) == 0 ? python : "";
 }
 
@@ -36,19 +35,26 @@ void check_script(const std::string& python, const std::string& script,
 }
 
 TEST_CASE("an exported GPT-lite has in transformers the logits that it has here") {
-  const std::string python = python_with_transformers();
+  const std::string python = python_with();
   SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
   check_script(python, "check_export.py", "");
 }
 
 TEST_CASE(
     "families train as PyTorch trains transformers' models, and their files are transformers'") {
-  const std::string python = python_with_transformers();
+  const std::string python = python_with();
   SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
   for (const std::string family :
        {"gpt2", "gpt2_untied", "llama", "llama_biases", "llama_linear", "llama_dynamic",
         "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3"})
     check_script(python, "check_family.py", "--family " + family);
+}
+
+TEST_CASE("adapters and parameter groups train as PEFT and PyTorch train them") {
+  const std::string python = python_with("peft, safetensors, torch, transformers");
+  SKIP_UNLESS(!python.empty(), "no Python with peft (tests/hugging_face/README.md)");
+  for (const std::string family : {"gpt2", "llama", "qwen2", "qwen3"})
+    check_script(python, "check_lora.py", "--family " + family);
 }
 
 }  // namespace

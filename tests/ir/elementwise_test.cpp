@@ -109,6 +109,52 @@ TEST_CASE("dropout_grad and add keep shape and dtype") {
   CHECK_THAT(t.refusal(with_write(add, 0, a)), Contains("overlaps"));
 }
 
+TEST_CASE("scale keeps shape and dtype, and may overwrite what it reads") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::scale,
+                       .attrs = ScaleAttrs{.factor = 0.5f},
+                       .reads = {t.run({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(name_of(op.op) == "scale");
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_attrs(op, {})) == "");
+  CHECK(t.refusal(with_write(op, 0, op.reads[0])) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, kRelu)), Contains("attributes of another op"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({10, 6}))), Contains("60 elements of bf16"));
+  CHECK_THAT(t.refusal(with_read(op, 0, t.run({10, 5}))), Contains("60 elements of bf16"));
+  CHECK(rule_of(op.op).repeatable);
+  CHECK(cost_of(t.program, op).flops == 0);
+  CHECK(cost_of(t.program, op).bytes == 2 * 60 * 2);
+}
+
+TEST_CASE(
+    "the gradient of scale is scaled by the same factor, in place where nothing else reads it") {
+  OneOp t;
+  const Instruction op{.op = OpKind::scale,
+                       .attrs = ScaleAttrs{.factor = 0.25f},
+                       .reads = {t.parameter({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"scale"});
+  const Instruction alone = t.program.instructions[0];
+  CHECK(alone.attrs == op.attrs);
+  CHECK(alone.phase == Phase::backward);
+  CHECK(alone.writes[0] == alone.reads[0]);
+
+  Gradients g(t.program);
+  g.mark(op);
+  const BufferId d_y = g.like(op.writes[0]), other = t.run({10, 6});
+  g.contribute(op.writes[0], d_y);
+  g.contribute(other, d_y);  // as the residual beside it has
+  rule_of(op.op).backward(op, g);
+  const Instruction& shared = t.program.instructions.back();
+  CHECK(shared.reads == std::vector<BufferId>{d_y});
+  CHECK(shared.writes[0] != d_y);
+  CHECK(g.of(op.reads[0]) == shared.writes[0]);
+  CHECK(g.of(other) == d_y);
+
+  CHECK(t.backward_ops(with_read(op, 0, t.run({10, 6}))).empty());
+}
+
 TEST_CASE("gated takes two operands of one shape, and silu") {
   OneOp t(DType::bf16);
   const ActivationAttrs silu{Activation::silu};

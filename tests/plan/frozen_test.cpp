@@ -25,15 +25,6 @@ std::vector<std::string> names_of(std::span<const Unit> units) {
   return names;
 }
 
-// The bytes of the persistent buffers of a class.
-int64_t persistent_bytes(const Program& program, MemoryClass memory) {
-  int64_t bytes = 0;
-  for (const Buffer& b : program.buffers)
-    if (b.lifetime == Lifetime::persistent && b.parent == kNone && b.memory == memory)
-      bytes += b.bytes();
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("frozen parameters of a layer are a unit behind all that are trained") {

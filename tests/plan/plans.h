@@ -41,6 +41,15 @@ inline RankPlan plan_of(const Job& job, int rank = 1) {
   return make_rank_plan(job, place_of(job, rank), fake_inputs());
 }
 
+// Returns the bytes of the persistent buffers of a class.
+inline int64_t persistent_bytes(const Program& program, MemoryClass memory) {
+  int64_t bytes = 0;
+  for (const Buffer& b : program.buffers)
+    if (b.lifetime == Lifetime::persistent && b.parent == kNone && b.memory == memory)
+      bytes += b.bytes();
+  return bytes;
+}
+
 // Returns the bytes that a rank sends on a channel in a step, by a ring.
 inline int64_t sent_on(const Plan& plan, Channel channel) {
   int64_t bytes = 0;

@@ -1,6 +1,6 @@
-// activation, gated, their gradients and add: elementwise and bound by memory.
+// activation, gated, their gradients, add and scale: elementwise and bound by memory.
 // Minimum memory traffic, bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s, gated 3s,
-// gated_grad 5s.
+// gated_grad 5s, scale 2s.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
@@ -124,6 +124,19 @@ void add_range(DType dtype, const void* a, const void* b, void* y, int64_t begin
   });
 }
 
+// y may be x.
+void scale_range(DType dtype, float factor, const void* x, void* y, int64_t begin, int64_t end) {
+  const Pack all_factor = all(factor);
+  with_type(dtype, [=](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(y);
+    for_packs(begin, end, [=](int64_t i, auto n) SIMD_INLINE {
+      store(load(from + i, n) * all_factor, to + i, n);
+    });
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -181,6 +194,16 @@ std::unique_ptr<Kernel> make_add(const KernelSpec& spec) {
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
       DSTRAIN_BEST(add_range)
       (dtype, data(call.in, 0), data(call.in, 1), data(call.out, 0), begin, end);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_scale(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+                    factor = attrs_as<ScaleAttrs>(spec.attrs).factor](const KernelCall& call) {
+    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+      DSTRAIN_BEST(scale_range)
+      (dtype, factor, data(call.in, 0), data(call.out, 0), begin, end);
     });
   });
 }

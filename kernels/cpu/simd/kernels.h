@@ -16,6 +16,7 @@ std::unique_ptr<Kernel> make_layer_norm_weight_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_add(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_scale(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_rms_norm(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_rms_norm_input_grad(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_rms_norm_weight_grad(const KernelSpec& spec);

@@ -35,6 +35,7 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::activation, simd::make_activation},
     {OpKind::activation_grad, simd::make_activation_grad},
     {OpKind::add, simd::make_add},
+    {OpKind::scale, simd::make_scale},
     {OpKind::add_dropout, simd::make_add_dropout},
     {OpKind::dropout_grad, simd::make_dropout_grad},
     {OpKind::cross_entropy, simd::make_cross_entropy, simd::cross_entropy_workspace},

@@ -1,6 +1,6 @@
-// activation, gated, their gradients and add.
+// activation, gated, their gradients, add and scale.
 // Minimum memory traffic, bytes per element of s bytes: activation 2s, activation_grad 3s, add 3s, gated 3s,
-// gated_grad 5s.
+// gated_grad 5s, scale 2s.
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
@@ -55,6 +55,21 @@ struct Add {
   }
 };
 
+// y may be x.
+template <class T, int N>
+struct ScaleBy {
+  float factor;
+  const T* x;
+  T* y;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    float v[N];
+    load(x, at, n, v);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] *= factor;
+    store(v, y, at, n);
+  }
+};
+
 // silu(gate) * up, with silu(x) = x / (1 + exp(-x)).
 template <class T, int N>
 struct GatedOf {
@@ -96,24 +111,26 @@ struct GatedGradOf {
 }  // namespace
 
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
-    with_type(dtype, [&](auto t) {
-      using T = decltype(t);
-      constexpr int kN = pack_of(sizeof(T));
-      const T* x = data<const T>(call.in, 0);
-      T* y = data<T>(call.out, 0);
-      if (kind == Activation::relu)
-        launch_flat<kN>(context, "relu", x, n, ActivationOf<T, Relu, kN>{x, y});
-      else
-        launch_flat<kN>(context, "gelu", x, n, ActivationOf<T, Gelu, kN>{x, y});
-    });
-  });
+  return kernel_of(
+      [context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+       kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
+        with_type(dtype, [&](auto t) {
+          using T = decltype(t);
+          constexpr int kN = pack_of(sizeof(T));
+          const T* x = data<const T>(call.in, 0);
+          T* y = data<T>(call.out, 0);
+          if (kind == Activation::relu)
+            launch_flat<kN>(context, "relu", x, n, ActivationOf<T, Relu, kN>{x, y});
+          else
+            launch_flat<kN>(context, "gelu", x, n, ActivationOf<T, Gelu, kN>{x, y});
+        });
+      });
 }
 
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context) {
   return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
-                    kind = attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
+                    kind =
+                        attrs_as<ActivationAttrs>(spec.attrs).activation](const KernelCall& call) {
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       constexpr int kN = pack_of(sizeof(T));
@@ -164,6 +181,18 @@ std::unique_ptr<Kernel> make_add(const KernelSpec& spec, const LaunchContext& co
           launch_flat<kN>(context, "add", a, n, Add<T, kN>{a, b, data<T>(call.out, 0)});
         });
       });
+}
+
+std::unique_ptr<Kernel> make_scale(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of([context, n = elements(spec.out[0]), dtype = spec.out[0].dtype,
+                    factor = attrs_as<ScaleAttrs>(spec.attrs).factor](const KernelCall& call) {
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      constexpr int kN = pack_of(sizeof(T));
+      const T* x = data<const T>(call.in, 0);
+      launch_flat<kN>(context, "scale", x, n, ScaleBy<T, kN>{factor, x, data<T>(call.out, 0)});
+    });
+  });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

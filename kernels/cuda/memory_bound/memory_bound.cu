@@ -25,6 +25,7 @@ constexpr Maker kOps[] = {
     {OpKind::activation, make_activation},
     {OpKind::activation_grad, make_activation_grad},
     {OpKind::add, make_add},
+    {OpKind::scale, make_scale},
     {OpKind::add_dropout, make_add_dropout},
     {OpKind::dropout_grad, make_dropout_grad},
     {OpKind::cross_entropy, make_cross_entropy, cross_entropy_workspace},

@@ -4,7 +4,8 @@
 // Invariant: results depend neither on the grid of a launch nor on the alignment of an operand.
 //
 // Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
-// its bits: embed, its gradients, add, relu, dropout, cast, accumulate, round_wire, sum_squares, quantize, optimizers.
+// its bits: embed, its gradients, add, scale, relu, dropout, cast, accumulate, round_wire, sum_squares, quantize,
+// optimizers.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -40,6 +41,7 @@ std::unique_ptr<Kernel> make_add_layer_norm(const KernelSpec& spec, const Launch
 std::unique_ptr<Kernel> make_activation(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_activation_grad(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_add(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_scale(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_rms_norm(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_rms_norm_input_grad(const KernelSpec& spec,
                                                  const LaunchContext& context);
@@ -103,7 +105,7 @@ std::unique_ptr<Kernel> make_commit_state(const KernelSpec& spec, const LaunchCo
 std::unique_ptr<Kernel> make_update_buffer(const KernelSpec& spec, const LaunchContext& context);
 
 // Returns the kernel of the first specs of `specs`, all of them adam, that one launch takes; `count`: how many. Null
-// if the first two differ in more than elements and weight decay.
+// if the first two differ in more than elements, weight decay and lr_scale.
 std::unique_ptr<KernelGroup> make_adam_group(std::span<const KernelSpec> specs, size_t& count,
                                              const LaunchContext& context);
 

@@ -1,5 +1,5 @@
 // The sections of the key table: one function per section, each in the file of its name in this folder. That of the
-// section dstrain are two, in the folder dstrain.
+// section dstrain are in the folder dstrain.
 #pragma once
 
 #include <vector>
@@ -21,6 +21,7 @@ std::vector<KeySpec> monitoring();
 std::vector<KeySpec> others();
 std::vector<KeySpec> dstrain();
 std::vector<KeySpec> data();
+std::vector<KeySpec> fine_tuning();
 std::vector<KeySpec> saving();
 
 }  // namespace dstrain::keys

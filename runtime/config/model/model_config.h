@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "runtime/core/input_role.h"
+#include "runtime/core/model/fine_tuning.h"
 
 namespace dstrain {
 
@@ -49,6 +51,9 @@ class ModelConfig {
   void set_layers(int64_t layers);
   // Sets the tokens of a sample in training; 0: the usual ones.
   void set_seq_len(int64_t tokens) { seq_len_ = tokens; }
+  // What the run changes about the model that the family builds.
+  const FineTuning& fine_tuning() const { return fine_tuning_; }
+  void set_fine_tuning(FineTuning tuning) { fine_tuning_ = std::move(tuning); }
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
   // Returns the elements that a sample in training of the input with this role has. Throws InternalError if there is none.
@@ -66,6 +71,7 @@ class ModelConfig {
   const ModelFamily* family_ = nullptr;
   std::vector<Value> values_;  // in the order of the family's keys
   int64_t seq_len_ = 0;        // 0: the usual ones
+  FineTuning fine_tuning_;
 };
 
 }  // namespace dstrain

@@ -10,8 +10,9 @@
 #include "runtime/config/keys/coerce.h"
 #include "runtime/config/model/config_json.h"
 #include "runtime/config/model/family.h"
-#include "runtime/config/solve/check_sizes.h"
 #include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/model/check_sizes.h"
+#include "runtime/config/solve/model/solve_fine_tuning.h"
 #include "runtime/config/solve/solve_batch.h"
 #include "runtime/config/solve/solve_pipeline.h"
 #include "runtime/config/solve/solve_run.h"
@@ -148,6 +149,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   loaded.default_batch = batch.by_default;
   solve_run(job, values, diagnostics, facts, request);
   solve_training(job, values, diagnostics, facts);
+  check_fine_tuning(job, diagnostics);
   check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);
   if (data_ranks == 1) judge_lone_rank(job, diagnostics);

@@ -2,11 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <utility>
+#include <filesystem>
 
 #include "runtime/comm/devices/device_comm.h"
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weight_layout.h"
@@ -35,13 +36,33 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
       arenas_(plans_.memory, *backend_.device, comm(), threads),
       mesh_(comm(), self_, {}),
       executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {
-  StateRegister weights = ModelState(plans_.validate, arenas_, mesh_, threads).weights();
-  if (place.checkpoint.empty())
-    load_weights(
-        directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir)),
-        mapped(std::move(weights), weight_map_of(job_.model)), foreign_names_of(job_.model));
-  else
-    load_checkpoint_weights(place.checkpoint, weights);
+  const ModelState state(plans_.validate, arenas_, mesh_, threads);
+  if (place.checkpoint.empty()) {
+    load_files(state, place, implementations);
+    return;
+  }
+  StateRegister weights = state.weights();
+  load_checkpoint_weights(place.checkpoint, weights);
+}
+
+// A run with adapters has left them alone: the model is where the run took it from.
+void ForwardModel::load_files(const ModelState& state, const ModelPlace& place,
+                              const Implementations& implementations) {
+  const AdaptedWeights weights = split_adapters(mapped(state.weights(), weight_map_of(job_.model)));
+  std::string base = place.run_dir, option = fmt::format("{} {}", place.option, place.run_dir);
+  if (!weights.adapters.empty()) {
+    if (!job_.resume.empty())
+      fail_user(
+          "{} {}: the run holds adapters alone and was resumed, so the weights that it began with "
+          "are in its checkpoints: give one ({}/checkpoints/step_N)",
+          place.option, place.run_dir, place.run_dir);
+    base = job_.init_weights;
+    option = "dstrain.lora: the model that the run began with: " + base;
+    load_weights(fmt::format("{}/{}", place.run_dir, kAdapterWeights), weights.adapters);
+  }
+  if (base.empty()) return state.initialize(job_.seed, implementations, Fresh::base);
+  load_weights(std::filesystem::is_directory(base) ? directory_weights(base, option) : base,
+               weights.base, foreign_names_of(job_.model));
 }
 
 void ForwardModel::read_logits(int64_t row, std::span<float> to) const {

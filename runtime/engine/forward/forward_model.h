@@ -12,6 +12,8 @@
 
 namespace dstrain {
 
+class ModelState;
+
 // The weights of a run, model.safetensors in its output directory or a checkpoint, or those of another folder.
 struct ModelPlace {
   std::string run_dir,
@@ -37,6 +39,8 @@ class ForwardModel {
   void read_logits(int64_t row, std::span<float> to) const;
 
  private:
+  void load_files(const ModelState& state, const ModelPlace& place,
+                  const Implementations& implementations);
   Communicator& comm() { return comm_ ? *comm_ : self_; }
 
   Job job_;

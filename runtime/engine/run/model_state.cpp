@@ -68,8 +68,10 @@ ModelState::Piece ModelState::piece(std::string_view slot, const Parameter& p) c
   return {begin - p.offset, t, arenas_.owner_of(plan_, id)};
 }
 
-void ModelState::initialize(uint64_t seed, const Implementations& implementations) const {
+void ModelState::initialize(uint64_t seed, const Implementations& implementations,
+                            Fresh which) const {
   for (const Parameter& p : plan_.program.parameters) {
+    if (which != Fresh::all && is_adapter(p.name) != (which == Fresh::adapters)) continue;
     const Piece held = master(p);
     const int64_t first = held.begin;
     const Tensor& t = held.values;

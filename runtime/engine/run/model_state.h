@@ -24,6 +24,15 @@ struct TrainerScalars {
   void add_to(StateRegister& registered);
 };
 
+// Which weights are made: all, those of adapters (is_adapter()), or the others.
+enum class Fresh : uint8_t { all, adapters, base };
+
+// Which masters are collected.
+struct Collected {
+  bool average = false;  // shard groups have weights of their own, and their mean is taken
+  bool frozen = true;    // those of frozen parameters, too
+};
+
 class ModelState {
  public:
   // `plan` is the training plan. The caller must keep plan, arenas and mesh alive.
@@ -32,7 +41,8 @@ class ModelState {
 
   // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
   // so every rank makes its own slices, and ranks exchange only what they hold of each other's. Collective.
-  void initialize(uint64_t seed, const Implementations& implementations) const;
+  void initialize(uint64_t seed, const Implementations& implementations,
+                  Fresh which = Fresh::all) const;
   // Gives codec state its first values. load() of a checkpoint may replace them.
   void begin_codecs(const Implementations& implementations) const;
   // Makes the parameters that kernels read of the masters: rounds them to the run's dtype where they are not the same
@@ -63,9 +73,9 @@ class ModelState {
   // Receives elements [begin, begin + values.elements()) of a parameter.
   using TakePiece = std::function<void(const Parameter& p, int64_t begin, const Tensor& values)>;
   // Calls `take` on rank 0 of the world for all masters of all stages, a piece of a parameter at a time, in no
-  // particular order. The pieces pass through small buffers, so no rank ever holds the whole model. `average`: shard
-  // groups have weights of their own, and their mean is taken. Collective over the world.
-  void collect_weights(MeshComm& mesh, const TakePiece& take, bool average = false) const;
+  // particular order but that of a stage those that are trained come first. The pieces pass through small buffers, so no
+  // rank ever holds the whole model. Collective over the world.
+  void collect_weights(MeshComm& mesh, const TakePiece& take, Collected which = {}) const;
 
   // Receives the values of a registered buffer, f32 on the host.
   using TakeBuffer = std::function<void(const RegisteredBuffer& b, const Tensor& values)>;
@@ -101,14 +111,14 @@ class ModelState {
   void round_masters(BufferId masters, const Tensor& to, RemoteMemory* owner) const;
   // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
   // helps the others. Collective over the group.
-  void collect_stage(const TakePiece& take, bool average) const;
+  void collect_stage(const TakePiece& take, Collected which) const;
   // Returns the link between rank 0 of the world and the first rank of another stage; on other ranks it has no peer.
   // Collective over the world.
   std::unique_ptr<Communicator> link_to(MeshComm& mesh, int stage) const;
   // Calls `take` for the registered buffers of this stage.
   void take_buffers(const TakeBuffer& take) const;
   void receive_stage(Communicator& link, const TakePiece& take) const;
-  void send_stage(Communicator* link) const;
+  void send_stage(Communicator* link, bool frozen) const;
   // Calls `take` with pieces of the mean of a unit's masters over the shard groups: the first element in the unit, and
   // f32 values on the host. Has the bits of an average in a step. Collective over the data-parallel group.
   void for_average(const Unit& unit,

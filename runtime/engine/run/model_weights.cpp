@@ -35,16 +35,16 @@ void in_f32(const Tensor& values, Take&& take) {
 
 }  // namespace
 
-void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, bool average) const {
+void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, Collected which) const {
   const Place place = plan_.place;
   const bool root = mesh.world().rank() == 0;
-  if (place.stage == 0) collect_stage(root ? take : TakePiece{}, average);
+  if (place.stage == 0) collect_stage(root ? take : TakePiece{}, which);
   // The first rank of every other stage sends what its group has to rank 0.
   for (int stage = 1; stage < place.stages; ++stage) {
     const bool sends = place.stage == stage && place.rank == 0;
     const std::unique_ptr<Communicator> link = link_to(mesh, stage);
     if (root) receive_stage(*link, take);
-    if (place.stage == stage) send_stage(sends ? link.get() : nullptr);
+    if (place.stage == stage) send_stage(sends ? link.get() : nullptr, which.frozen);
   }
 }
 
@@ -112,19 +112,19 @@ void ModelState::receive_stage(Communicator& link, const TakePiece& take) const 
   }
 }
 
-void ModelState::send_stage(Communicator* link) const {
-  if (!link) return collect_stage({}, false);
+void ModelState::send_stage(Communicator* link, bool frozen) const {
+  if (!link) return collect_stage({}, {.frozen = frozen});
   const auto send = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     PieceHeader header{p.index, begin, values.elements()};
     link->send(header.tensor()).wait();
     link->send(values).wait();
   };
-  collect_stage(send, false);
+  collect_stage(send, {.frozen = frozen});
   PieceHeader end;
   link->send(end.tensor()).wait();
 }
 
-void ModelState::collect_stage(const TakePiece& take, bool average) const {
+void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
   const bool root = plan_.place.rank == 0 && take != nullptr;
@@ -146,7 +146,8 @@ void ModelState::collect_stage(const TakePiece& take, bool average) const {
   Device& device = arenas_.device();
   Memory buffer;
   for (const Unit& unit : program.units) {
-    if (average && !unit.frozen) {
+    if (unit.frozen && !which.frozen) continue;
+    if (which.average && !unit.frozen) {
       for_average(unit, [&](int64_t begin, const Tensor& values) {
         if (root) take_parameters(unit, begin, values);
       });

@@ -138,6 +138,39 @@ void add_optimizer(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);
 }
 
+// Returns the patterns of frozen parameters, in the order of their groups.
+std::string frozen_text(const FineTuning& tuning) {
+  std::vector<std::string> list;
+  for (const ParameterGroup& group : tuning.groups)
+    list.push_back(fmt::format("{}{}", group.trainable ? "not " : "", list_text(group.match)));
+  return tuning.may_freeze() && !list.empty() ? fmt::format("{}", fmt::join(list, ", ")) : "none";
+}
+
+// Returns the groups that change a learning rate or a weight decay.
+std::string rates_text(const FineTuning& tuning) {
+  std::vector<std::string> list;
+  for (const ParameterGroup& group : tuning.groups)
+    if (group.trainable)
+      list.push_back(fmt::format(
+          "{}: lr_scale {}, weight_decay {}", list_text(group.match), group.lr_scale,
+          group.weight_decay ? fmt::format("{}", *group.weight_decay) : "the optimizer's"));
+  return list.empty() ? "none" : fmt::format("{}", fmt::join(list, "; "));
+}
+
+void add_fine_tuning(FactList& list, const FineTuning& tuning) {
+  list.add_unusual(FactChange::impossible, "frozen parameters", frozen_text(tuning), "none");
+  list.add_unusual(FactChange::allowed, "dstrain.parameter_groups", rates_text(tuning), "none");
+  const std::optional<LoraConfig>& lora = tuning.lora;
+  list.add_unusual(FactChange::impossible, "dstrain.lora",
+                   lora ? fmt::format("rank {} of {}", lora->r,
+                                      lora->all_linear ? "all-linear" : list_text(lora->targets))
+                        : "none",
+                   "none");
+  if (!lora) return;
+  list.add(FactChange::forbidden, "scale of adapters", lora->scale());
+  list.add(FactChange::allowed, "dstrain.lora.dropout", lora->dropout);
+}
+
 // Adds the schedule as one fact: its kind and the parameters that the kind uses.
 void add_schedule(FactList& list, const ScheduleConfig& s) {
   constexpr std::string_view kinds[] = {"constant", "LRRangeTest",   "OneCycle",
@@ -288,6 +321,7 @@ RunFacts run_facts(const Job& job, const Dataset& dataset) {
   list.add(FactChange::allowed, "train_batch_size", job.batch.train_batch);
   list.add(FactChange::allowed, "dstrain.steps", job.steps);
   add_optimizer(list, job);
+  add_fine_tuning(list, job.model.fine_tuning());
   add_schedule(list, job.schedule);
   add_precision(list, job);
   add_layout(list, job);

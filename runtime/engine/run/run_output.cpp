@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/files/end_weights.h"
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/engine/metrics/csv_monitor.h"
 #include "runtime/engine/metrics/event_file.h"
@@ -23,8 +24,6 @@
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "runtime/storage/free_space.h"
 #include "runtime/storage/output_lock.h"
-#include "runtime/storage/weights/weight_files.h"
-#include "runtime/storage/weights/weights_writer.h"
 
 namespace dstrain {
 namespace {
@@ -145,7 +144,8 @@ void RunOutput::open_sinks(const RunProgress& progress) {
 int64_t RunOutput::weight_bytes() const {
   int64_t bytes = 0;
   for (const StateEntry& w : model_.weights())
-    bytes += w.global_shape.elements() * size_of(DType::f32);
+    if (!EndWeights::adapters_alone(job_) || is_adapter(w.name))
+      bytes += w.global_shape.elements() * size_of(DType::f32);
   return bytes;
 }
 
@@ -275,7 +275,7 @@ int64_t RunOutput::remove_old(int64_t keep_last) const {
 // Writes the file of the weights. Returns how that failed. Collective.
 std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
   if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
-  std::optional<WeightsWriter> writer;
+  std::optional<EndWeights> files;
   // After an error the other ranks send what is left, so that all take part in what follows.
   std::exception_ptr error;
   const auto attempt = [&](const auto& action) {
@@ -287,18 +287,17 @@ std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
     }
   };
   if (root()) directory_->require();
-  attempt([&] {
-    writer.emplace(fmt::format("{}/{}", job_.output, kWeightsName),
-                   mapped(model_.weights(), weight_map_of(job_.model)), weights_format());
-  });
+  attempt([&] { files.emplace(job_, model_.weights(), weights_format()); });
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
-    attempt([&] { writer->write(p.name, begin, values); });
+    attempt([&] { files->write(p.name, begin, values); });
   };
-  model_.collect_weights(mesh_, write, groups_differ(job_, applied_steps).weights);
+  model_.collect_weights(mesh_, write,
+                         {.average = groups_differ(job_, applied_steps).weights,
+                          .frozen = !EndWeights::adapters_alone(job_)});
   model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
-    attempt([&] { writer->write(b.name, 0, values); });
+    attempt([&] { files->write(b.name, 0, values); });
   });
-  attempt([&] { writer->finish(); });
+  attempt([&] { files->finish(); });
   return failure_on_any_rank(*ctx_.comm, "write the weights", [&] {
     if (error) std::rethrow_exception(error);
   });

@@ -12,6 +12,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/run/codec_error.h"
 #include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/resume.h"
@@ -24,6 +25,7 @@
 #include "runtime/plan/pipeline/divide.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
+#include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights.h"
 
 namespace dstrain {
@@ -178,14 +180,21 @@ void Trainer::load() {
   model_.begin_codecs(ctx_.implementations);
   if (!job_.resume.empty()) {
     load_from_checkpoint();
-  } else if (!job_.init_weights.empty()) {
-    load_weights(job_.init_weights, mapped(model_.weights_to_read(), weight_map_of(job_.model)),
-                 foreign_names_of(job_.model));
-    model_.share_masters();
-    model_.publish_masters();
-  } else {
-    model_.initialize(job_.seed, ctx_.implementations);
+    return;
   }
+  const bool adapted = job_.model.fine_tuning().lora.has_value();
+  if (job_.init_weights.empty() || adapted)
+    model_.initialize(job_.seed, ctx_.implementations,
+                      job_.init_weights.empty() ? Fresh::all : Fresh::adapters);
+  if (job_.init_weights.empty() && job_.adapters.init.empty()) return;
+  const AdaptedWeights weights =
+      split_adapters(mapped(model_.weights_to_read(), weight_map_of(job_.model)));
+  if (!job_.init_weights.empty())
+    load_weights(job_.init_weights, weights.base, foreign_names_of(job_.model));
+  if (!job_.adapters.init.empty())
+    load_weights(fmt::format("{}/{}", job_.adapters.init, kAdapterWeights), weights.adapters);
+  model_.share_masters();
+  model_.publish_masters();
 }
 
 void Trainer::load_from_checkpoint() {

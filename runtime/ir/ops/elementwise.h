@@ -1,4 +1,4 @@
-// Ops on activations, element by element: activation functions, gates, residual plus dropout, addition.
+// Ops on activations, element by element: activation functions, gates, residual plus dropout, addition, a factor.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -162,7 +162,30 @@ inline constexpr OpRule gated_grad{
         },
 };
 
+// The gradient of its input is its result's gradient times the same factor.
+inline constexpr OpRule scale{
+    .kind = OpKind::scale,
+    .name = "scale",
+    .repeatable = true,
+    .attrs = kAttrs<ScaleAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          same_elements(o, 1);
+          o.no_alias(0, 0);
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
+          if (!g.needs(x)) return;
+          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          g.emit(OpKind::scale, op.attrs, {d_y}, {d_x});
+          g.contribute(x, d_x);
+        },
+};
+
 inline constexpr std::array kElementwiseRules{
-    activation, activation_grad, add_dropout, dropout_grad, add, gated, gated_grad};
+    activation, activation_grad, add_dropout, dropout_grad, add, gated, gated_grad, scale};
 
 }  // namespace dstrain::ops

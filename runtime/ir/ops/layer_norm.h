@@ -33,7 +33,8 @@ inline constexpr OpRule layer_norm{
             g.emit(OpKind::layer_norm_input_grad, {}, {d_y, x, weight, mean, rstd, g.of(x)}, {d_x});
             g.replace(x, d_x);
           }
-          g.emit_weight(OpKind::layer_norm_weight_grad, {}, {d_y, x, mean, rstd}, {weight, bias});
+          g.emit_weights_together(OpKind::layer_norm_weight_grad, {}, {d_y, x, mean, rstd},
+                                  {weight, bias});
         },
 };
 

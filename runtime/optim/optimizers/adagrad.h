@@ -12,8 +12,10 @@ inline constexpr OptimizerRule adagrad{
     .name = [](const OptimizerConfig&) -> std::string_view { return "Adagrad"; },
     .slots = {"sum"},
     .op = OpKind::adagrad,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
-      return AdagradAttrs{.eps = static_cast<float>(o.eps), .weight_decay = weight_decay};
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
+      return AdagradAttrs{.eps = static_cast<float>(o.eps),
+                          .weight_decay = group.weight_decay,
+                          .lr_scale = group.lr_scale};
     },
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       OptimizerParams params{{"eps", fmt::format("{}", o.eps)}};

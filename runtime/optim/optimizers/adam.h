@@ -14,10 +14,11 @@ inline constexpr OptimizerRule adam{
     },
     .slots = {"exp_avg", "exp_avg_sq"},
     .op = OpKind::adam,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
       return AdamAttrs{.eps = static_cast<float>(o.eps),
-                       .weight_decay = weight_decay,
-                       .decoupled_decay = o.decoupled_decay};
+                       .weight_decay = group.weight_decay,
+                       .decoupled_decay = o.decoupled_decay,
+                       .lr_scale = group.lr_scale};
     },
     .has_betas = true,
     .corrects_bias = true,

@@ -13,16 +13,18 @@ inline constexpr OptimizerRule lamb{
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lamb"; },
     .slots = {"exp_avg", "exp_avg_sq"},
     .op = OpKind::lamb_direction,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
       return LambDirectionAttrs{.eps = static_cast<float>(o.eps),
-                                .weight_decay = weight_decay,
+                                .weight_decay = group.weight_decay,
                                 .eps_inside_sqrt = o.eps_inside_sqrt};
     },
-    .scaled_attrs = [](const OptimizerConfig& o, int64_t parameter, int64_t parameters) -> OpAttrs {
+    .scaled_attrs = [](const OptimizerConfig& o, const GroupSettings& group, int64_t parameter,
+                       int64_t parameters) -> OpAttrs {
       return LambAttrs{.min_coeff = static_cast<float>(o.min_coeff),
                        .max_coeff = static_cast<float>(o.max_coeff),
                        .parameter = parameter,
-                       .parameters = parameters};
+                       .parameters = parameters,
+                       .lr_scale = group.lr_scale};
     },
     .scaled_op = OpKind::lamb,
     .has_betas = true,

@@ -12,8 +12,8 @@ inline constexpr OptimizerRule lion{
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lion"; },
     .slots = {"exp_avg"},
     .op = OpKind::lion,
-    .attrs = [](const OptimizerConfig&, float weight_decay) -> OpAttrs {
-      return LionAttrs{.weight_decay = weight_decay};
+    .attrs = [](const OptimizerConfig&, const GroupSettings& group) -> OpAttrs {
+      return LionAttrs{.weight_decay = group.weight_decay, .lr_scale = group.lr_scale};
     },
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

@@ -31,10 +31,12 @@ inline constexpr MatrixRule kMuonMatrices{
       return OrthogonalizeAttrs{.gram = o.gram};
     },
     .step_op = OpKind::muon,
-    .step_attrs = [](const OptimizerConfig&, float weight_decay, const Shape& shape) -> OpAttrs {
+    .step_attrs = [](const OptimizerConfig&, const GroupSettings& group,
+                     const Shape& shape) -> OpAttrs {
       const double ratio = static_cast<double>(shape[0]) / static_cast<double>(shape[1]);
-      return MuonAttrs{.weight_decay = weight_decay,
-                       .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio)))};
+      return MuonAttrs{.weight_decay = group.weight_decay,
+                       .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio))),
+                       .lr_scale = group.lr_scale};
     },
 };
 
@@ -43,11 +45,12 @@ inline constexpr OptimizerRule muon{
     .name = [](const OptimizerConfig&) -> std::string_view { return "Muon"; },
     .slots = {"exp_avg", "exp_avg_sq"},
     .op = OpKind::adam,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
       return AdamAttrs{.eps = static_cast<float>(o.eps),
-                       .weight_decay = weight_decay,
+                       .weight_decay = group.weight_decay,
                        .decoupled_decay = true,
-                       .beside_muon = true};
+                       .beside_muon = true,
+                       .lr_scale = group.lr_scale};
     },
     .matrices = &kMuonMatrices,
     .corrects_bias = true,

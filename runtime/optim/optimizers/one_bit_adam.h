@@ -13,8 +13,8 @@ inline constexpr OptimizerRule one_bit_adam{
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitAdam"; },
     .slots = {"exp_avg", "exp_avg_sq"},
     .op = OpKind::adam,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
-      return AdamAttrs{.eps = static_cast<float>(o.eps), .weight_decay = weight_decay};
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
+      return AdamAttrs{.eps = static_cast<float>(o.eps), .weight_decay = group.weight_decay};
     },
     .frozen_op = OpKind::frozen_adam,
     .frozen_attrs = [](const OpAttrs& attrs) -> OpAttrs {

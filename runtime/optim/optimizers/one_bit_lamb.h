@@ -14,10 +14,14 @@ inline constexpr OptimizerRule one_bit_lamb{
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitLamb"; },
     .slots = lamb.slots,
     .op = lamb.op,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
-      return LambDirectionAttrs{.eps = static_cast<float>(o.eps), .weight_decay = weight_decay};
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
+      return LambDirectionAttrs{.eps = static_cast<float>(o.eps),
+                                .weight_decay = group.weight_decay};
     },
-    .scaled_attrs = lamb.scaled_attrs,
+    .scaled_attrs = [](const OptimizerConfig& o, const GroupSettings& group, int64_t parameter,
+                       int64_t parameters) -> OpAttrs {
+      return lamb.scaled_attrs(o, {.weight_decay = group.weight_decay}, parameter, parameters);
+    },
     .scaled_op = lamb.scaled_op,
     .average_attrs = [](const OptimizerConfig& o) -> OpAttrs {
       return LambAverageAttrs{.min_coeff = static_cast<float>(o.min_coeff),

@@ -13,11 +13,12 @@ inline constexpr OptimizerRule sgd{
     .slots = {"momentum"},
     .has_state = [](const OptimizerConfig& o) { return o.momentum != 0; },
     .op = OpKind::sgd,
-    .attrs = [](const OptimizerConfig& o, float weight_decay) -> OpAttrs {
-      return SgdAttrs{.weight_decay = weight_decay,
+    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
+      return SgdAttrs{.weight_decay = group.weight_decay,
                       .momentum = static_cast<float>(o.momentum),
                       .dampening = static_cast<float>(o.dampening),
-                      .nesterov = o.nesterov};
+                      .nesterov = o.nesterov,
+                      .lr_scale = group.lr_scale};
     },
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"momentum", fmt::format("{}", o.momentum)},

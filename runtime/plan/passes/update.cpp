@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <utility>
@@ -20,30 +19,36 @@ BufferId state(Program& program, const std::string& name, int64_t elements,
                              .lifetime = Lifetime::persistent});
 }
 
-bool decays(const Parameter& p, const std::vector<std::string>& exclude) {
-  for (const std::string& pattern : exclude)
-    if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) == 0) return false;
-  return true;
+// Returns the settings of a parameter: its group's, where it has them; else the optimizer's.
+GroupSettings settings_of(const Parameter& p, const Job& job) {
+  GroupSettings settings{.weight_decay = static_cast<float>(job.optimizer.weight_decay)};
+  const auto is_like = [&p](const std::string& pattern) { return matches(pattern, p.name); };
+  if (std::ranges::any_of(job.weight_decay_exclude, is_like)) settings.weight_decay = 0;
+  if (const ParameterGroup* group = job.model.fine_tuning().group_of(p.name)) {
+    settings.lr_scale = static_cast<float>(group->lr_scale);
+    if (group->weight_decay) settings.weight_decay = static_cast<float>(*group->weight_decay);
+  }
+  return settings;
 }
 
 struct Segment {
   Range range;
-  bool decay;
+  GroupSettings settings;
   const Parameter* matrix;  // that is updated as a whole, or null
 };
 
-// Returns runs of parameters with the same weight decay, and whole matrices. Padding belongs to the run before it, and
-// to none after a matrix.
-std::vector<Segment> segments(const Program& program, const Unit& unit,
-                              const std::vector<std::string>& exclude) {
+// Returns runs of parameters with the same settings, and whole matrices. Padding belongs to the run before it, and to
+// none after a matrix.
+std::vector<Segment> segments(const Program& program, const Unit& unit, const Job& job) {
   std::vector<Segment> list;
   for (int index : unit.parameters) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];
-    const bool decay = decays(p, exclude), joins = !list.empty() && !list.back().matrix;
-    if (joins && !p.as_matrix && list.back().decay == decay) continue;
+    const GroupSettings settings = settings_of(p, job);
+    const bool joins = !list.empty() && !list.back().matrix;
+    if (joins && !p.as_matrix && list.back().settings == settings) continue;
     if (joins) list.back().range.end = p.offset;
     const int64_t end = p.as_matrix ? p.offset + p.shape.elements() : unit.elements;
-    list.push_back({{p.offset, end}, decay, p.as_matrix ? &p : nullptr});
+    list.push_back({{p.offset, end}, settings, p.as_matrix ? &p : nullptr});
   }
   return list;
 }
@@ -60,7 +65,7 @@ class UnitUpdate {
         unit_(unit),
         updated_(updated),
         group_(group),
-        segments_(segments(program, unit, job.weight_decay_exclude)) {
+        segments_(segments(program, unit, job)) {
     const bool apart = job.master_dtype != program.dtype || rule_.local_steps;
     grads_ = program.find("grads:" + unit.name);
     const BufferId params = program.find("params:" + unit.name);
@@ -158,10 +163,6 @@ class UnitUpdate {
     return program_.instructions.back();
   }
 
-  float decay_of(const Segment& s) const {
-    return s.decay ? static_cast<float>(job_.optimizer.weight_decay) : 0;
-  }
-
   void update_segment(Range range, const Segment& s) {
     std::vector<BufferId> reads{part(grads_, range)}, writes;
     if (rule_.scaled_attrs)
@@ -170,7 +171,7 @@ class UnitUpdate {
       writes.push_back(part(master_, range));
     for (const BufferId slot : slots_) writes.push_back(part(slot, range));
     writes.push_back(part(rule_.scaled_attrs ? direction_ : copy_, range));
-    Instruction& op = emit(rule_.op, rule_.attrs(job_.optimizer, decay_of(s)));
+    Instruction& op = emit(rule_.op, rule_.attrs(job_.optimizer, s.settings));
     op.reads = std::move(reads);
     op.writes = std::move(writes);
   }
@@ -223,7 +224,7 @@ class UnitUpdate {
     std::vector<BufferId> reads{part(direction_, range)};
     std::vector<BufferId> writes{part(master_, range), part(copy_, range)};
     Instruction& op = emit(rule_.matrices->step_op,
-                           rule_.matrices->step_attrs(job_.optimizer, decay_of(s), p.shape));
+                           rule_.matrices->step_attrs(job_.optimizer, s.settings, p.shape));
     op.reads = std::move(reads);
     op.writes = std::move(writes);
   }
@@ -274,11 +275,15 @@ class UnitUpdate {
       op.writes = {average};
     }
     for (int64_t i = 0; i < count; ++i) {
-      const Range range = common(updated_, elements_of(unit_.parameters[static_cast<size_t>(i)]));
+      const int index = unit_.parameters[static_cast<size_t>(i)];
+      const Range range = common(updated_, elements_of(index));
       if (range.size() <= 0) continue;
+      const GroupSettings settings =
+          settings_of(program_.parameters[static_cast<size_t>(index)], job_);
       std::vector<BufferId> reads{part(direction_, range), sums};
       std::vector<BufferId> writes{part(master_, range), part(copy_, range)};
-      Instruction& op = emit(rule_.scaled_op, rule_.scaled_attrs(job_.optimizer, i, count));
+      Instruction& op =
+          emit(rule_.scaled_op, rule_.scaled_attrs(job_.optimizer, settings, i, count));
       op.reads = std::move(reads);
       op.writes = std::move(writes);
     }

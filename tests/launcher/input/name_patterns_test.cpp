@@ -32,6 +32,37 @@ TEST_CASE("a pattern that is the name of no weight is an error") {
   CHECK(wrong(job).empty());
 }
 
+TEST_CASE("a group's pattern that is the name of no parameter is an error, and all frozen, too") {
+  Job job;
+  job.model = GptLite{.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  const auto with = [&job](std::vector<ParameterGroup> groups) {
+    job.model.set_fine_tuning({.groups = std::move(groups)});
+    return wrong(job);
+  };
+  CHECK(with({{.match = {"*.bias", "blocks.1.*"}, .trainable = false}}).empty());
+  CHECK(with({{.match = {"*.bias", "h.*"}}}) ==
+        "dstrain.parameter_groups: no parameter has a name like \"h.*\" (there are "
+        "token_embedding_table.weight, lm_head.weight, ...)");
+  CHECK(with({{.match = {"*"}, .trainable = false}}) ==
+        "dstrain.parameter_groups: the groups freeze every parameter of the GPT-lite, so there is "
+        "nothing to train");
+}
+
+TEST_CASE("an adapter's target that is the name of no product is an error") {
+  Job job;
+  job.model = GptLite{.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};
+  const auto with = [&job](LoraConfig lora) {
+    job.model.set_fine_tuning({.groups = {}, .lora = std::move(lora)});
+    return wrong(job);
+  };
+  CHECK(with({.all_linear = true}).empty());
+  CHECK(with({.targets = {"qkv", "mlp.fc", "lm_head"}}).empty());
+  CHECK(with({.targets = {"qkv", "q_proj"}}) ==
+        "dstrain.lora.targets: no product has a name that ends in \"q_proj\" (there are qkv, "
+        "out_proj, fc, proj)");
+  CHECK(with({.targets = {"token_embedding_table"}}).starts_with("dstrain.lora.targets: "));
+}
+
 TEST_CASE("an expression that is found in the name of no layer is an error of a pipeline") {
   Job job;
   job.model = GptLite{.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};

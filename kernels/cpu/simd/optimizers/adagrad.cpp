@@ -49,16 +49,17 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::simd {
 
 std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec) {
-  return update_kernel(
-      spec, 2,
-      [attrs = attrs_as<AdagradAttrs>(spec.attrs)](const KernelCall& call,
-                                                   const UpdateOperands& o) {
-        const StepState& state = *call.state;
-        const AdagradStep step{state.lr, state.grad_scale, attrs.eps, attrs.weight_decay};
-        return [o, step, sums = data<float>(call.out, 1)](int64_t begin, int64_t end) {
-          DSTRAIN_BEST(adagrad_range)(step, o, sums, begin, end);
-        };
-      });
+  return update_kernel(spec, 2,
+                       [attrs = attrs_as<AdagradAttrs>(spec.attrs)](const KernelCall& call,
+                                                                    const UpdateOperands& o) {
+                         const StepState& state = *call.state;
+                         const AdagradStep step{state.lr * attrs.lr_scale, state.grad_scale,
+                                                attrs.eps, attrs.weight_decay};
+                         return [o, step, sums = data<float>(call.out, 1)](int64_t begin,
+                                                                           int64_t end) {
+                           DSTRAIN_BEST(adagrad_range)(step, o, sums, begin, end);
+                         };
+                       });
 }
 
 }  // namespace dstrain::simd

@@ -28,7 +28,7 @@ struct AdamStep {
         rest2(static_cast<float>(1.0 - s.beta2)),
         inverse_correction1(static_cast<float>(1.0 / static_cast<double>(s.bias_correction1))),
         inverse_correction2(static_cast<float>(1.0 / static_cast<double>(s.bias_correction2))),
-        lr(a.beside_muon ? s.adam_lr : s.lr),
+        lr((a.beside_muon ? s.adam_lr : s.lr) * a.lr_scale),
         eps(a.eps),
         l2(a.decoupled_decay ? 0.0f : a.weight_decay),
         decay(a.decoupled_decay ? a.weight_decay : 0.0f) {}

@@ -56,7 +56,8 @@ std::unique_ptr<Kernel> make_lion(const KernelSpec& spec) {
       spec, 2,
       [attrs = attrs_as<LionAttrs>(spec.attrs)](const KernelCall& call, const UpdateOperands& o) {
         const StepState& state = *call.state;
-        const LionStep step{state.lr, state.grad_scale, static_cast<float>(1.0 - state.beta1),
+        const LionStep step{state.lr * attrs.lr_scale, state.grad_scale,
+                            static_cast<float>(1.0 - state.beta1),
                             static_cast<float>(1.0 - state.beta2), attrs.weight_decay};
         return [o, step, m = data<float>(call.out, 1)](int64_t begin, int64_t end) {
           DSTRAIN_BEST(lion_range)(step, o, m, begin, end);

@@ -79,7 +79,7 @@ std::unique_ptr<Kernel> make_muon(const KernelSpec& spec) {
   return update_kernel(
       spec, 1,
       [attrs = attrs_as<MuonAttrs>(spec.attrs)](const KernelCall& call, const UpdateOperands& o) {
-        const MuonStep step{call.state->lr, attrs.scale, attrs.weight_decay};
+        const MuonStep step{call.state->lr * attrs.lr_scale, attrs.scale, attrs.weight_decay};
         return [o, step](int64_t begin, int64_t end) {
           DSTRAIN_BEST(muon_range)(step, o, begin, end);
         };

@@ -60,9 +60,9 @@ std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec) {
       spec, 2,
       [attrs = attrs_as<SgdAttrs>(spec.attrs)](const KernelCall& call, const UpdateOperands& o) {
         const StepState& state = *call.state;
-        const SgdStep step{state.lr,       state.grad_scale,    attrs.weight_decay,
-                           attrs.momentum, 1 - attrs.dampening, state.applied_steps == 0,
-                           attrs.nesterov};
+        const SgdStep step{
+            state.lr * attrs.lr_scale, state.grad_scale,         attrs.weight_decay, attrs.momentum,
+            1 - attrs.dampening,       state.applied_steps == 0, attrs.nesterov};
         return [o, step, buffer = data<float>(call.out, 1)](int64_t begin, int64_t end) {
           DSTRAIN_BEST(sgd_range)(step, o, buffer, begin, end);
         };

@@ -13,7 +13,7 @@ constexpr int kN = pack_of(sizeof(float));
 template <class G, class T>
 struct Adagrad {
   const StepState* state;
-  float eps, decay;
+  float eps, decay, lr_scale;
   const G* grad;
   float *master, *sum;
   T* copy;  // may be null
@@ -25,11 +25,12 @@ struct Adagrad {
     load(grad, at, n, g);
     load(master, at, n, p);
     load(sum, at, n, total);
+    const float lr = s.lr * lr_scale;
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
       const float slope = fmaf(decay, p[k], g[k] * s.grad_scale);
       total[k] = fmaf(slope, slope, total[k]);
-      p[k] = fmaf(-s.lr, slope / (sqrtf(total[k]) + eps), p[k]);
+      p[k] = fmaf(-lr, slope / (sqrtf(total[k]) + eps), p[k]);
     }
     store(total, sum, at, n);
     store(p, master, at, n);
@@ -48,9 +49,10 @@ std::unique_ptr<Kernel> make_adagrad(const KernelSpec& spec, const LaunchContext
       with_type(param, [&](auto t) {
         using Body = Adagrad<decltype(g), decltype(t)>;
         float* master = data<float>(call.out, 0);
-        launch_flat<kN>(context, "adagrad", master, n,
-                        Body{call.state, a.eps, a.weight_decay, data<const decltype(g)>(call.in, 0),
-                             master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
+        launch_flat<kN>(
+            context, "adagrad", master, n,
+            Body{call.state, a.eps, a.weight_decay, a.lr_scale, data<const decltype(g)>(call.in, 0),
+                 master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
       });
     });
   });

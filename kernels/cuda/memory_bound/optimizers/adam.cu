@@ -26,9 +26,9 @@ struct Segment {
   float *master, *m, *v;
   void* copy;  // may be null
   int64_t n;
-  float weight_decay;
-  int first;
+  float weight_decay, lr_scale;
   unsigned end;  // the block behind the segment's last one
+  int8_t first;
   bool aligned;  // whole packs of all operands are
 };
 
@@ -73,7 +73,7 @@ __device__ __forceinline__ void update_pack(const Segments& all, const Segment& 
   T* const copy = static_cast<T*>(o.copy);
   if (o.aligned && at >= 0 && at + kN <= o.n) {
     load_aligned<G>(o, at, x);
-    update(all.rule, o.weight_decay, x);
+    update(all.rule, o.weight_decay, o.lr_scale, x);
     store_pack<true>(x.m, o.m, at, o.n);
     store_pack<true>(x.v, o.v, at, o.n);
     store_pack<true>(x.master, o.master, at, o.n);
@@ -84,7 +84,7 @@ __device__ __forceinline__ void update_pack(const Segments& all, const Segment& 
   load(o.master, at, o.n, x.master);
   load(o.m, at, o.n, x.m);
   load(o.v, at, o.n, x.v);
-  update(all.rule, o.weight_decay, x);
+  update(all.rule, o.weight_decay, o.lr_scale, x);
   store(x.m, o.m, at, o.n);
   store(x.v, o.v, at, o.n);
   store(x.master, o.master, at, o.n);
@@ -130,6 +130,7 @@ bool joins(const KernelSpec& a, const KernelSpec& b) {
   if (!has_f32_masters(a) || !has_f32_masters(b)) return false;
   auto one = attrs_as<AdamAttrs>(a.attrs), two = attrs_as<AdamAttrs>(b.attrs);
   one.weight_decay = two.weight_decay = 0;
+  one.lr_scale = two.lr_scale = 1;
   return a.op == b.op && one == two && a.in[0].dtype == b.in[0].dtype &&
          copy_type(a) == copy_type(b);
 }
@@ -141,8 +142,10 @@ class AdamGroup final : public KernelGroup {
         attrs_(attrs_as<AdamAttrs>(specs[0].attrs)),
         grad_(specs[0].in[0].dtype),
         copy_(copy_type(specs[0])) {
-    for (const KernelSpec& spec : specs)
-      parts_.push_back({elements(spec.in[0]), attrs_as<AdamAttrs>(spec.attrs).weight_decay});
+    for (const KernelSpec& spec : specs) {
+      const auto attrs = attrs_as<AdamAttrs>(spec.attrs);
+      parts_.push_back({elements(spec.in[0]), attrs.weight_decay, attrs.lr_scale});
+    }
   }
 
   void run(std::span<const KernelCall> calls) const override {
@@ -152,7 +155,7 @@ class AdamGroup final : public KernelGroup {
       const int64_t n = parts_[i].elements;
       if (n == 0) continue;
       auto* master = data<float>(calls[i].out, 0);
-      const auto first = static_cast<int>(pack_start<kN>(master));
+      const auto first = static_cast<int8_t>(pack_start<kN>(master));
       const int64_t packs = (n - first + kN - 1) / kN;
       end += static_cast<unsigned>((packs + kFlatThreads - 1) / kFlatThreads);
       all.list[all.count++] = {data(calls[i].in, 0),
@@ -162,8 +165,9 @@ class AdamGroup final : public KernelGroup {
                                data(calls[i].out, 3),
                                n,
                                parts_[i].weight_decay,
-                               first,
+                               parts_[i].lr_scale,
                                end,
+                               first,
                                false};
       Segment& o = all.list[all.count - 1];
       o.aligned = aligned_from(o.grad, grad_, first) && aligned_from(o.m, DType::f32, first) &&
@@ -181,7 +185,7 @@ class AdamGroup final : public KernelGroup {
  private:
   struct Part {
     int64_t elements;
-    float weight_decay;
+    float weight_decay, lr_scale;
   };
   const LaunchContext context_;
   const AdamAttrs attrs_;

@@ -19,11 +19,12 @@ struct AdamValues {
 };
 
 template <int N>
-__device__ __forceinline__ void update(const AdamRule& rule, float weight_decay, AdamValues<N>& x) {
+__device__ __forceinline__ void update(const AdamRule& rule, float weight_decay, float lr_scale,
+                                       AdamValues<N>& x) {
   const StepState& s = *rule.state;
   const auto rest1 = static_cast<float>(1.0 - s.beta1);
   const auto rest2 = static_cast<float>(1.0 - s.beta2);
-  const float lr = rule.beside_muon ? s.adam_lr : s.lr;
+  const float lr = (rule.beside_muon ? s.adam_lr : s.lr) * lr_scale;
   const float mend1 = 1.0f / s.bias_correction1, mend2 = 1.0f / s.bias_correction2;
   // l2 is added to the gradient, decay to the update.
   const float l2 = rule.decoupled ? 0.0f : weight_decay,

@@ -15,7 +15,7 @@ constexpr int kN = pack_of(sizeof(float));
 template <class G, class T>
 struct Lion {
   const StepState* state;
-  float decay;
+  float decay, lr_scale;
   const G* grad;
   float *master, *m;
   T* copy;  // may be null
@@ -29,13 +29,14 @@ struct Lion {
     load(grad, at, n, g);
     load(master, at, n, p);
     load(m, at, n, moving);
+    const float lr = s.lr * lr_scale;
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
       const float change = g[k] * s.grad_scale - moving[k];
       const float c = fmaf(rest1, change, moving[k]);
       const float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
       moving[k] = fmaf(rest2, change, moving[k]);
-      p[k] = fmaf(-s.lr, fmaf(decay, p[k], sign), p[k]);
+      p[k] = fmaf(-lr, fmaf(decay, p[k], sign), p[k]);
     }
     store(moving, m, at, n);
     store(p, master, at, n);
@@ -54,9 +55,10 @@ std::unique_ptr<Kernel> make_lion(const KernelSpec& spec, const LaunchContext& c
           with_type(param, [&](auto t) {
             using Body = Lion<decltype(g), decltype(t)>;
             float* master = data<float>(call.out, 0);
-            launch_flat<kN>(context, "lion", master, n,
-                            Body{call.state, a.weight_decay, data<const decltype(g)>(call.in, 0),
-                                 master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
+            launch_flat<kN>(
+                context, "lion", master, n,
+                Body{call.state, a.weight_decay, a.lr_scale, data<const decltype(g)>(call.in, 0),
+                     master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
           });
         });
       });

@@ -41,7 +41,7 @@ struct MuonMomentum {
 template <class T>
 struct Muon {
   const StepState* state;
-  float scale, decay;
+  float scale, decay, lr_scale;
   const float* direction;
   float* master;
   T* copy;  // may be null
@@ -51,8 +51,9 @@ struct Muon {
     float u[kN], p[kN];
     load(direction, at, n, u);
     load(master, at, n, p);
+    const float lr = state->lr * lr_scale;
 #pragma unroll
-    for (int k = 0; k < kN; ++k) p[k] = fmaf(-state->lr, fmaf(decay, p[k], u[k] * scale), p[k]);
+    for (int k = 0; k < kN; ++k) p[k] = fmaf(-lr, fmaf(decay, p[k], u[k] * scale), p[k]);
     store(p, master, at, n);
     if (copy) store(p, copy, at, n);
   }
@@ -76,17 +77,17 @@ std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec, const LaunchC
 }
 
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of(
-      [context, n = elements(spec.in[0]), a = attrs_as<MuonAttrs>(spec.attrs),
-       param = present(spec.out, 1) ? spec.out[1].dtype : DType::f32](const KernelCall& call) {
-        with_type(param, [&](auto t) {
-          float* master = data<float>(call.out, 0);
-          launch_flat<kN>(
-              context, "muon", master, n,
-              Muon<decltype(t)>{call.state, a.scale, a.weight_decay, data<const float>(call.in, 0),
-                                master, data<decltype(t)>(call.out, 1)});
-        });
-      });
+  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<MuonAttrs>(spec.attrs),
+                    param = present(spec.out, 1) ? spec.out[1].dtype
+                                                 : DType::f32](const KernelCall& call) {
+    with_type(param, [&](auto t) {
+      float* master = data<float>(call.out, 0);
+      launch_flat<kN>(
+          context, "muon", master, n,
+          Muon<decltype(t)>{call.state, a.scale, a.weight_decay, a.lr_scale,
+                            data<const float>(call.in, 0), master, data<decltype(t)>(call.out, 1)});
+    });
+  });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

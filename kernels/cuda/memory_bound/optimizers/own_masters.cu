@@ -15,7 +15,7 @@ constexpr int kN = pack_of(sizeof(float));
 template <class G, class T, class S>
 struct AdamOfOwnMasters {
   AdamRule rule;
-  float weight_decay;
+  float weight_decay, lr_scale;
   const G* grad;
   T* weights;
   S *m, *v;
@@ -27,7 +27,7 @@ struct AdamOfOwnMasters {
     load(weights, at, n, x.master);
     load(m, at, n, x.m);
     load(v, at, n, x.v);
-    update(rule, weight_decay, x);
+    update(rule, weight_decay, lr_scale, x);
     store(x.m, m, at, n);
     store(x.v, v, at, n);
     store(x.master, weights, at, n);
@@ -58,10 +58,10 @@ std::unique_ptr<Kernel> make_adam_of_own_masters(const KernelSpec& spec,
           using G = decltype(g);
           using S = decltype(s);
           T* const to = data<T>(call.out, 0);
-          launch_flat<kN>(
-              context, "adam", to, n,
-              AdamOfOwnMasters<G, T, S>{rule, attrs.weight_decay, data<const G>(call.in, 0), to,
-                                        data<S>(call.out, 1), data<S>(call.out, 2)});
+          launch_flat<kN>(context, "adam", to, n,
+                          AdamOfOwnMasters<G, T, S>{rule, attrs.weight_decay, attrs.lr_scale,
+                                                    data<const G>(call.in, 0), to,
+                                                    data<S>(call.out, 1), data<S>(call.out, 2)});
         });
       });
     };

@@ -17,7 +17,7 @@ constexpr int kN = pack_of(sizeof(float));
 template <class G, class T>
 struct Sgd {
   const StepState* state;
-  float decay, momentum, rest;
+  float decay, momentum, rest, lr_scale;
   bool nesterov;
   const G* grad;
   float *master, *buffer;  // buffer may be null
@@ -42,8 +42,9 @@ struct Sgd {
       }
       store(moving, buffer, at, n);
     }
+    const float lr = s.lr * lr_scale;
 #pragma unroll
-    for (int k = 0; k < kN; ++k) p[k] = fmaf(-s.lr, step[k], p[k]);
+    for (int k = 0; k < kN; ++k) p[k] = fmaf(-lr, step[k], p[k]);
     store(p, master, at, n);
     if (copy) store(p, copy, at, n);
   }
@@ -62,8 +63,8 @@ std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& co
             float* master = data<float>(call.out, 0);
             launch_flat<kN>(context, "sgd", master, n,
                             Body{call.state, a.weight_decay, a.momentum, 1 - a.dampening,
-                                 a.nesterov, data<const decltype(g)>(call.in, 0), master,
-                                 data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
+                                 a.lr_scale, a.nesterov, data<const decltype(g)>(call.in, 0),
+                                 master, data<float>(call.out, 1), data<decltype(t)>(call.out, 2)});
           });
         });
       });

@@ -77,6 +77,9 @@ std::vector<std::string> results() {
     add(call, {x}, {run});
     call.op = OpKind::activation_grad;
     add(call, {x, y}, {run});
+    call.op = OpKind::scale;
+    call.attrs = ScaleAttrs{0.3f};
+    add(call, {x}, {run});
     call.op = OpKind::add_dropout;
     call.attrs = DropoutAttrs{.dropout = 0.3f, .seq_len = 3};
     add(call, {x, y}, {run});

@@ -17,7 +17,7 @@ constexpr int64_t kGuard = 8;
 // The operands of an update; each starts `offset` elements into memory with guards around it.
 struct Range {
   int64_t n, offset;
-  float decay;
+  float decay, lr_scale = 1;
   DType grad_type, copy_type;  // copy f32: none
   std::vector<float> grad, p, m, v;
   std::vector<uint16_t> narrow_grad, copy;
@@ -45,7 +45,8 @@ struct Range {
     if (copy_type != DType::f32) writes[3] = {copy.data() + offset, {n}, copy_type};
   }
   KernelSpec spec(float eps = 1e-8f) const {
-    return {OpKind::adam, AdamAttrs{.eps = eps, .weight_decay = decay}, in, out, 1};
+    return {OpKind::adam, AdamAttrs{.eps = eps, .weight_decay = decay, .lr_scale = lr_scale}, in,
+            out, 1};
   }
   bool operator==(const Range& o) const {
     return p == o.p && m == o.m && v == o.v && copy == o.copy && grad == o.grad;
@@ -71,6 +72,7 @@ std::vector<Range> ranges_of(size_t count, DType grad, DType copy) {
     const bool empty = i % 7 == 3 && copy == DType::f32;
     const int64_t n = empty ? 0 : i % 5 == 0 ? 2500 : static_cast<int64_t>(1 + i * 37 % 90);
     list.emplace_back(n, static_cast<int64_t>(i % 4), i % 3 == 0 ? 0.0f : 0.1f, grad, copy);
+    list.back().lr_scale = i % 4 == 1 ? 0.25f : i % 4 == 2 ? 0.0f : 1.0f;
   }
   return list;
 }
@@ -83,7 +85,9 @@ std::vector<KernelSpec> specs_of(const std::vector<Range>& list) {
 
 }  // namespace
 
-TEST_CASE("a launch over many ranges has the bits of a launch for each, and the CPU's") {
+TEST_CASE(
+    "a launch over many ranges, decays and rates has the bits of a launch for each, and the "
+    "CPU's") {
   EmulatedStream stream;
   const auto device = make_emulated_library(stream);
   const auto cpu = make_cpu_library();

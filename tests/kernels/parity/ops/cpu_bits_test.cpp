@@ -29,6 +29,7 @@ struct OpInputs {
     state.seed = 11;
     state.first_sample = 0x1'0000'0002;
     state.lr = 0.01f;
+    state.adam_lr = 0.02f;
     state.grad_scale = 0.3f;
     state.bias_correction1 = 0.271f;
     state.bias_correction2 = 0.143f;
@@ -58,6 +59,7 @@ TEST_CASE("element by element ops have the processor's bits") {
   for (DType dtype : kRunTypes) {
     const Operand out{Shape{o.r, o.c}, dtype};
     require_processor_bits(o.with(OpKind::add), {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::scale, ScaleAttrs{0.3f}), {o.rows(dtype, 1)}, {out});
     require_processor_bits(o.with(OpKind::activation, relu), {o.rows(dtype, 1)}, {out});
     require_processor_bits(o.with(OpKind::activation_grad, relu),
                            {o.rows(dtype, 1), o.rows(dtype, 2)}, {out});
@@ -242,6 +244,34 @@ TEST_CASE("updates have the processor's bits") {
       require_processor_bits(o.with(OpKind::muon, MuonAttrs{.weight_decay = 0.1f, .scale = 2.5f}),
                              {m}, {master, param});
     }
+}
+
+TEST_CASE("updates by a share of the learning rate have the processor's bits") {
+  const OpInputs o;
+  const auto one = [&](uint64_t seed) { return o.flat(DType::f32, seed); };
+  const Operand param{Shape{o.r * o.c}, DType::bf16};
+  for (const float share : {0.25f, 0.3f, 0.0f}) {
+    const auto require = [&](OpKind op, const OpAttrs& attrs, const std::vector<Operand>& in,
+                             const std::vector<Operand>& out) {
+      INFO("lr_scale " << share);
+      require_processor_bits(o.with(op, attrs), in, out);
+    };
+    for (const bool beside_muon : {false, true}) {
+      const AdamAttrs adam{.weight_decay = 0.1f, .beside_muon = beside_muon, .lr_scale = share};
+      require(OpKind::adam, adam, {one(1)}, {one(2), one(3), one(4), param});
+      require(OpKind::adam, adam, {one(1)}, {o.flat(DType::bf16, 2), one(3), one(4)});
+    }
+    require(OpKind::sgd, SgdAttrs{.weight_decay = 0.1f, .momentum = 0.9f, .lr_scale = share},
+            {one(1)}, {one(2), one(3), param});
+    require(OpKind::adagrad, AdagradAttrs{.weight_decay = 0.1f, .lr_scale = share}, {one(1)},
+            {one(2), one(3), param});
+    require(OpKind::lion, LionAttrs{.weight_decay = 0.1f, .lr_scale = share}, {one(1)},
+            {one(2), one(3), param});
+    require(OpKind::lamb, LambAttrs{.parameters = 1, .lr_scale = share},
+            {one(1), {Shape{4}, DType::f64, {1, 2, 3, 4}}}, {one(2), param});
+    require(OpKind::muon, MuonAttrs{.weight_decay = 0.1f, .scale = 2.5f, .lr_scale = share},
+            {one(1)}, {one(2), param});
+  }
 }
 
 TEST_CASE("low-rank factors have the processor's bits") {

@@ -176,6 +176,32 @@ TEST_CASE("add adds") {
     }
 }
 
+TEST_CASE("scale multiplies in f32 and rounds once, in place too") {
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 15, 16, 97, 40000})
+      for (const float factor : {1.0f, 2.0f, 0.3f, -1.7f, 0.0f}) {
+        const auto x = rounded(normal_values(n, 1, 3), dtype);
+        const Call call{OpKind::scale, ScaleAttrs{factor}};
+        const std::vector<Operand> in{{Shape{n}, dtype, x}};
+        const auto y = run_everywhere(call, in, {{Shape{n}, dtype}});
+        const auto product = map(x, [&](double v) { return v * static_cast<double>(factor); });
+        CHECK(y[0].values() == rounded(rounded(product, DType::f32), dtype));
+        const auto in_place = run_everywhere(call, in, {{Shape{n}, dtype, {}, 0}});
+        require_same_bits("in place", in_place[0], y[0]);
+      }
+}
+
+TEST_CASE("scale without attributes copies, and lets NaN and infinity through") {
+  const double inf = HUGE_VAL;
+  for (DType dtype : kRunTypes) {
+    const Operand x{Shape{4}, dtype, {std::nan(""), inf, -inf, 1.5}}, out{Shape{4}, dtype};
+    CHECK(run_at_offset({OpKind::scale}, {x}, {out}, 1)[0].values()[3] == 1.5);
+    const auto y = run_at_offset({OpKind::scale, ScaleAttrs{-0.5f}}, {x}, {out}, 1)[0].values();
+    CHECK(std::isnan(y[0]));
+    CHECK((y[1] == -inf && y[2] == inf && y[3] == -0.75));
+  }
+}
+
 TEST_CASE("an element of an element by element op has the same bits in every slice") {
   const int64_t n = 97;
   for (DType dtype : kRunTypes) {
@@ -183,6 +209,7 @@ TEST_CASE("an element of an element by element op has the same bits in every sli
                                    {Shape{n}, dtype, normal_values(n, 2, 3)}};
     const std::vector<Operand> out{{Shape{n}, dtype}};
     require_slices_agree({OpKind::add}, two, out);
+    require_slices_agree({OpKind::scale, ScaleAttrs{0.3f}}, {two[0]}, out);
     for (Activation kind : {Activation::relu, Activation::gelu}) {
       Call call{OpKind::activation};
       call.attrs = ActivationAttrs{.activation = kind};
@@ -196,8 +223,8 @@ TEST_CASE("an element of an element by element op has the same bits in every sli
 }
 
 TEST_CASE("element by element ops do nothing on no elements") {
-  for (OpKind op : {OpKind::activation, OpKind::activation_grad, OpKind::add, OpKind::cast,
-                    OpKind::accumulate, OpKind::round_wire})
+  for (OpKind op : {OpKind::activation, OpKind::activation_grad, OpKind::add, OpKind::scale,
+                    OpKind::cast, OpKind::accumulate, OpKind::round_wire})
     run_at_offset({op}, {{Shape{0}}, {Shape{0}}}, {{Shape{0}}}, 0);
 }
 

@@ -218,6 +218,80 @@ TEST_CASE("a 16-bit gradient updates as the same values in f32 do") {
     }
 }
 
+// What updates by a share of the learning rate: an optimizer's op with weight decay, of moments and a 16-bit copy.
+struct ScaledUpdate {
+  OpKind op;
+  OpAttrs whole, share;  // lr_scale 1 and another
+  std::vector<Operand> in, out;
+};
+
+std::vector<ScaledUpdate> scaled_updates(const UpdateInputs& o, float share) {
+  const Shape shape{o.n};
+  const Operand p = o.state(o.p), m = o.state(o.m), v = o.state(o.v), copy{shape, DType::bf16};
+  std::vector<ScaledUpdate> list;
+  const auto add = [&](OpKind op, auto attrs, std::vector<Operand> in, std::vector<Operand> out) {
+    const OpAttrs whole = attrs;
+    attrs.lr_scale = share;
+    list.push_back({op, whole, attrs, std::move(in), std::move(out)});
+  };
+  for (const bool decoupled : {false, true})
+    for (const bool beside_muon : {false, true}) {
+      const AdamAttrs attrs{
+          .weight_decay = 0.1f, .decoupled_decay = decoupled, .beside_muon = beside_muon};
+      add(OpKind::adam, attrs, {o.in()}, {p, m, v, copy});
+      add(OpKind::adam, attrs, {o.in()}, {{shape, DType::f16, o.p}, m, v, absent()});
+    }
+  for (const float momentum : {0.0f, 0.9f})
+    add(OpKind::sgd, SgdAttrs{.weight_decay = 0.1f, .momentum = momentum}, {o.in()},
+        {p, momentum > 0 ? m : absent(), copy});
+  add(OpKind::adagrad, AdagradAttrs{.weight_decay = 0.1f}, {o.in()}, {p, v, copy});
+  add(OpKind::lion, LionAttrs{.weight_decay = 0.1f}, {o.in()}, {p, m, copy});
+  add(OpKind::lamb, LambAttrs{}, {m, {Shape{2}, DType::f64, {3, 2}}}, {p, copy});
+  add(OpKind::muon, MuonAttrs{.weight_decay = 0.1f, .scale = 1.5f}, {m}, {p, copy});
+  return list;
+}
+
+TEST_CASE("lr_scale multiplies the learning rate of every optimizer, and of its decoupled decay") {
+  const UpdateInputs o(97);
+  StepState state = adam_state(2);
+  state.adam_lr = 0.03f;
+  state.applied_steps = 1;
+  for (const float share : {0.25f, 0.3f, 1.0f}) {
+    StepState slower = state;
+    slower.lr *= share;
+    slower.adam_lr *= share;
+    for (const ScaledUpdate& u : scaled_updates(o, share)) {
+      INFO(name_of(u.op) << " at " << share);
+      const auto scaled = run_everywhere({u.op, u.share, 1, &state}, u.in, u.out),
+                 expected = run_everywhere({u.op, u.whole, 1, &slower}, u.in, u.out),
+                 whole = run_everywhere({u.op, u.whole, 1, &state}, u.in, u.out);
+      for (size_t i = 0; i < scaled.size(); ++i)
+        require_same_bits("output " + std::to_string(i), scaled[i], expected[i]);
+      CHECK((scaled[0].values() == whole[0].values()) == (share == 1));
+    }
+  }
+}
+
+TEST_CASE("at lr_scale 0 the weights stay, and the optimizer's state moves on") {
+  const UpdateInputs o(97);
+  StepState state = adam_state(2);
+  state.adam_lr = 0.03f;
+  state.applied_steps = 1;
+  for (const ScaledUpdate& u : scaled_updates(o, 0)) {
+    INFO(name_of(u.op));
+    const auto still = run_everywhere({u.op, u.share, 1, &state}, u.in, u.out),
+               whole = run_everywhere({u.op, u.whole, 1, &state}, u.in, u.out);
+    const Operand& weights = u.out[0];
+    CHECK(still[0].values() == rounded(weights.values, weights.dtype));
+    CHECK(whole[0].values() != still[0].values());
+    for (size_t i = 1; i < still.size(); ++i)
+      if (u.out[i].values.empty() && u.out[i].shape.elements() > 0)
+        CHECK(still[i].values() == rounded(weights.values, u.out[i].dtype));
+      else
+        require_same_bits("state " + std::to_string(i), still[i], whole[i]);
+  }
+}
+
 TEST_CASE("an element's update has the same bits in every slice") {
   const StepState s = adam_state(2);
   for (const auto& [grad, copy] :

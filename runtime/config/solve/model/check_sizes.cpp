@@ -1,4 +1,4 @@
-#include "runtime/config/solve/check_sizes.h"
+#include "runtime/config/solve/model/check_sizes.h"
 
 #include <fmt/core.h>
 

@@ -1,0 +1,57 @@
+#include "runtime/config/solve/model/solve_fine_tuning.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/config/keys/dstrain/parameter_groups.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kGroups = "dstrain.parameter_groups", kLora = "dstrain.lora",
+                           kAllLinear = "all-linear";
+
+std::vector<ParameterGroup> solve_groups(Values& v, const Diagnostics& diagnostics) {
+  const Member* const list = v.given(kGroups);
+  if (!list || diagnostics.stopped(kGroups)) return {};
+  v.record(kGroups, json_text(list->value), v.origin_of(kGroups));
+  return parameter_groups(list->value);
+}
+
+LoraConfig solve_lora(Values& v) {
+  LoraConfig lora{.r = v.integer("dstrain.lora.r"),
+                  .alpha = v.real("dstrain.lora.alpha"),
+                  .dropout = v.real("dstrain.lora.dropout"),
+                  .rslora = v.flag("dstrain.lora.rslora")};
+  lora.targets = v.texts("dstrain.lora.targets");
+  if (lora.targets.empty()) lora.targets = {v.text("dstrain.lora.targets")};
+  lora.all_linear = lora.targets == std::vector<std::string>{std::string(kAllLinear)};
+  if (lora.all_linear) lora.targets.clear();
+  return lora;
+}
+
+}  // namespace
+
+void solve_fine_tuning(Job& job, Values& values, const Diagnostics& diagnostics) {
+  FineTuning tuning{.groups = solve_groups(values, diagnostics)};
+  if (values.given(kLora)) {
+    tuning.lora = solve_lora(values);
+    if (values.given("dstrain.lora.base")) values.text("dstrain.lora.base", "", "");
+    if (values.given("dstrain.lora.init"))
+      job.adapters.init = values.text("dstrain.lora.init", "", "");
+    job.adapters.merge = values.flag("dstrain.lora.merge");
+  }
+  job.model.set_fine_tuning(std::move(tuning));
+}
+
+void check_fine_tuning(const Job& job, Diagnostics& diagnostics) {
+  const std::vector<ParameterGroup>& groups = job.model.fine_tuning().groups;
+  const auto is_scaled = [](const ParameterGroup& group) { return group.lr_scale != 1; };
+  if (is_one_bit(job.optimizer.kind) && std::ranges::any_of(groups, is_scaled))
+    diagnostics.error(kGroups,
+                      "a 1-bit optimizer has one learning rate for all parameters: remove "
+                      "lr_scale, or use an optimizer that sends gradients, such as AdamW",
+                      {"optimizer.type"});
+}
+
+}  // namespace dstrain

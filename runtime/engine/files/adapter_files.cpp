@@ -1,0 +1,123 @@
+#include "runtime/engine/files/adapter_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/input_file.h"
+
+namespace dstrain {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int64_t kLargestConfig = int64_t{16} << 20;
+constexpr std::string_view kPrefix = "base_model.model.";
+
+// Returns a member of the file, which must have the type of `usual`; `usual` where it is absent or null.
+template <class T>
+T value_of(const json& config, const char* key, T usual, const std::string& path) try {
+  const auto found = config.find(key);
+  return found == config.end() || found->is_null() ? usual : found->get<T>();
+} catch (const json::exception&) {
+  fail_user("{}: {} has a value of another type than PEFT's", path, key);
+}
+
+}  // namespace
+
+AdaptedWeights split_adapters(const StateRegister& weights) {
+  AdaptedWeights split;
+  for (const StateEntry& entry : weights) {
+    if (!is_adapter(entry.name)) {
+      split.base.push_back(entry);
+      continue;
+    }
+    split.adapters.push_back(entry);
+    split.adapters.back().parts = {{.tensor = fmt::format("{}{}", kPrefix, entry.name)}};
+  }
+  return split;
+}
+
+std::vector<std::string> adapted_modules(const StateRegister& weights) {
+  std::vector<std::string> modules;
+  for (const StateEntry& entry : weights)
+    if (entry.name.ends_with(kLoraA))
+      modules.push_back(entry.name.substr(0, entry.name.size() - kLoraA.size()));
+  return modules;
+}
+
+std::string adapter_config_json(const Job& job, const std::vector<std::string>& modules) {
+  const LoraConfig& lora = job.model.fine_tuning().lora.value();
+  // PEFT looks for modules whose names end so.
+  std::set<std::string> targets(lora.targets.begin(), lora.targets.end());
+  if (lora.all_linear)
+    for (const std::string& module : modules) targets.insert(module.substr(module.rfind('.') + 1));
+  // Where the weights of products are (inputs, outputs) in transformers, PEFT has to know.
+  const bool transposed = std::ranges::any_of(weight_map_of(job.model), [](const WeightEntry& w) {
+    return std::ranges::any_of(w.parts, &WeightPart::transposed);
+  });
+  ordered_json config{{"alpha_pattern", ordered_json::object()},
+                      {"base_model_name_or_path", nullptr},
+                      {"bias", "none"},
+                      {"fan_in_fan_out", transposed},
+                      {"inference_mode", true},
+                      {"init_lora_weights", true},
+                      {"layers_pattern", nullptr},
+                      {"layers_to_transform", nullptr},
+                      {"lora_alpha", lora.alpha},
+                      {"lora_dropout", lora.dropout},
+                      {"modules_to_save", nullptr},
+                      {"peft_type", "LORA"},
+                      {"r", lora.r},
+                      {"rank_pattern", ordered_json::object()},
+                      {"revision", nullptr},
+                      {"target_modules", targets},
+                      {"task_type", "CAUSAL_LM"},
+                      {"use_dora", false},
+                      {"use_rslora", lora.rslora}};
+  if (std::round(lora.alpha) == lora.alpha) config["lora_alpha"] = static_cast<int64_t>(lora.alpha);
+  if (!job.model_directory.empty())
+    config["base_model_name_or_path"] =
+        std::filesystem::absolute(job.model_directory).lexically_normal().string();
+  return config.dump(2) + "\n";
+}
+
+void check_adapter(const std::string& folder, const LoraConfig& lora) {
+  const std::string path = fmt::format("{}/{}", folder, kAdapterConfig);
+  const std::string text =
+      read_input_file(path, "the configuration of the adapter", kLargestConfig);
+  const json config = json::parse(text, nullptr, false);
+  if (!config.is_object()) fail_user("{}: expected a JSON object", path);
+  if (const std::string type = value_of<std::string>(config, "peft_type", "LORA", path);
+      type != "LORA")
+    fail_user("{}: peft_type {}: expected an adapter of type LORA", path, type);
+  if (value_of(config, "use_dora", false, path))
+    fail_user("{}: use_dora: the adapter is a DoRA, which is not supported", path);
+  if (const std::string bias = value_of<std::string>(config, "bias", "none", path); bias != "none")
+    fail_user("{}: bias {}: adapters with biases are not supported", path, bias);
+  for (const char* const key : {"rank_pattern", "alpha_pattern", "modules_to_save"})
+    if (const auto found = config.find(key);
+        found != config.end() && !found->is_null() && !found->empty())
+      fail_user("{}: {}: not supported in an adapter to begin with", path, key);
+  LoraConfig theirs = lora;
+  theirs.r = value_of<int64_t>(config, "r", 8, path);
+  theirs.alpha = value_of<double>(config, "lora_alpha", 8, path);
+  theirs.rslora = value_of(config, "use_rslora", false, path);
+  if (theirs.r != lora.r)
+    fail_user("{}: the adapter has rank {}: set dstrain.lora.r to {}", path, theirs.r, theirs.r);
+  if (theirs.scale() != lora.scale())
+    fail_user(
+        "{}: the adapter has lora_alpha {}, use_rslora {}, and counts {:.6g}; the configuration's "
+        "would count {:.6g}: set dstrain.lora.alpha to {} and dstrain.lora.rslora to {}",
+        path, theirs.alpha, theirs.rslora, theirs.scale(), lora.scale(), theirs.alpha,
+        theirs.rslora);
+}
+
+}  // namespace dstrain

@@ -1,0 +1,50 @@
+// EndWeights: the files of weights that a run writes at its end: those of the model; or with adapters (dstrain.lora) those
+// of PEFT, and with `merge` those of the model with its adapters added to the weights.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/job.h"
+#include "runtime/ir/program.h"
+#include "runtime/storage/state.h"
+#include "runtime/storage/weights/weights_writer.h"
+
+namespace dstrain {
+
+class EndWeights {
+ public:
+  // `weights`: those of the whole model. Opens temporary files in the output directory. Throws RunError.
+  EndWeights(const Job& job, const StateRegister& weights, const WeightsFormat& format);
+
+  // Writes elements [begin, begin + values.elements()) of a weight; `values` is f32 on the host. All of an adapter must
+  // come before the weight that it belongs to. Throws RunError.
+  void write(const std::string& name, int64_t begin, const Tensor& values);
+  // Puts the files in place of earlier ones. The caller must have written every element.
+  void finish();
+
+  // Returns whether the files of a job hold adapters alone.
+  static bool adapters_alone(const Job& job) {
+    return job.model.fine_tuning().lora && !job.adapters.merge;
+  }
+
+ private:
+  // An adapter in f32: A (r, inputs) and B (outputs, r).
+  struct Adapter {
+    int64_t r = 0, inputs = 0;
+    std::vector<float> a, b;
+  };
+  void keep(const std::string& name, int64_t begin, const Tensor& values);
+  // Returns the values with what the adapter adds to them.
+  std::vector<float> merged(const Adapter& adapter, int64_t begin, const Tensor& values) const;
+
+  const Job& job_;
+  std::optional<WeightsWriter> model_, adapters_;
+  std::string adapter_config_;
+  std::map<std::string, Adapter, std::less<>> kept_;  // by the name of the weight
+};
+
+}  // namespace dstrain
