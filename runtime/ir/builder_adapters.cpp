@@ -1,4 +1,6 @@
 // The part of Builder that adds low-rank adapters to products.
+#include <fmt/core.h>
+
 #include <cmath>
 
 #include "runtime/ir/builder.h"

@@ -76,6 +76,9 @@ NodeName=dsnode NodeHostname=$host NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
 PartitionName=main Nodes=dsnode Default=YES MaxTime=INFINITE State=UP
 CONF
 
+  # Elsewhere a folder that a killed daemon has left would make a later job of the same number fail.
+  echo "PMIxCliTmpDirBase=$slurm_folder" >"$slurm_folder/mpi.conf"
+
   start_daemon munged --foreground --force --key-file="$slurm_folder/munge/key" \
     --socket="$slurm_folder/munge/socket" --pid-file="$slurm_folder/munge/pid" \
     --log-file="$slurm_folder/munge/log" --seed-file="$slurm_folder/munge/seed"
