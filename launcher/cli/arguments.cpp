@@ -231,7 +231,9 @@ Arguments parse_check(const std::vector<std::string>& words, const ModelRegistry
   add_sources(line, a.request);
   line.option("--device", "auto|cpu|cuda", "judge for runs on it (auto: what holds on both)",
               text(a.request.device));
-  line.flag("--json", "print JSON", a.json);
+  line.flag("--all", "a line for every key, also for those that are honoured without a word",
+            a.all);
+  line.flag("--json", "print JSON, which has every key", a.json);
   if (const auto help = line.parse(words)) return PrintArguments{*help};
   require("check", "--config FILE", !a.request.path.empty());
   return a;

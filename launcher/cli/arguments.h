@@ -47,6 +47,7 @@ struct VerifyArguments {
 struct CheckArguments {
   ConfigRequest request;
   bool json = false;
+  bool all = false;  // a line for every key
 };
 
 // The arguments of `dstrain estimate`, which compares the memory that the plan needs with what DeepSpeed's estimators

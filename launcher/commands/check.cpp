@@ -46,10 +46,12 @@ int run_check(const CheckArguments& arguments) {
   judge_name_patterns(loaded);
   const bool wrong = has_errors(loaded.verdicts);
   const std::string model = wrong ? "" : model_line(arguments.request.path, loaded);
-  print_result(arguments.json ? check_json(loaded.verdicts)
-                              : (model.empty() ? "" : model + "\n") +
-                                    check_text(loaded.verdicts, loaded.way_on,
-                                               wrong ? "" : terms_of(arguments, loaded.job)));
+  print_result(arguments.json
+                   ? check_json(loaded.verdicts)
+                   : (model.empty() ? "" : model + "\n") +
+                         check_text(loaded.verdicts,
+                                    arguments.all ? CheckLines::all : CheckLines::notable,
+                                    loaded.way_on, wrong ? "" : terms_of(arguments, loaded.job)));
   return wrong ? 1 : 0;
 }
 

@@ -8,8 +8,8 @@
 
 #include "runtime/core/log/log.h"
 #include "runtime/core/rank_board.h"
-#include "runtime/core/threads/without_signals.h"
 #include "runtime/core/text.h"
+#include "runtime/core/threads/without_signals.h"
 #include "runtime/engine/metrics/metrics_text.h"
 
 namespace dstrain {

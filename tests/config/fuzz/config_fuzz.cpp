@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   request.ranks = 2;
   request.models = &dstrain::model_registry();
   const dstrain::LoadedConfig loaded = dstrain::check_config(request);
-  dstrain::check_text(loaded.verdicts);
+  for (const auto lines : {dstrain::CheckLines::notable, dstrain::CheckLines::all})
+    dstrain::check_text(loaded.verdicts, lines);
   dstrain::check_json(loaded.verdicts);
   if (has_errors(loaded.verdicts)) return 0;
   if (!(dstrain::job_from_resolved(dstrain::resolved_config_json(loaded),

@@ -152,6 +152,8 @@ TEST_CASE("plan and check") {
   CHECK_FALSE(plan.request.need_data);
   const auto check = std::get<CheckArguments>(parse("check --config c.json"));
   CHECK_FALSE(check.json);
+  CHECK_FALSE(check.all);
+  CHECK(std::get<CheckArguments>(parse("check --config c.json --all")).all);
   CHECK_FALSE(check.request.ranks.has_value());
 }
 

@@ -162,7 +162,7 @@ for schedule in LRRangeTest WarmupLR 'OneCycle","params":{'"$cycle_rates"',"' 'W
   'WarmupCosineLR","params":{"total_num_steps":9,"'; do
   [[ $schedule == *params* ]] || schedule+='","params":{"'
   config last.json '"scheduler":{"type":"'"$schedule"'last_batch_iteration":-1}}'
-  run 0 dstrain check --config last.json
+  run 0 dstrain check --config last.json --all
   says 'scheduler.params.last_batch_iteration: honoured'
 done
 
@@ -173,7 +173,7 @@ says fused:\ no_effect foreach:\ no_effect capturable:\ no_effect set_grad_none:
   differentiable:\ refused decoupled_weight_decay:\ refused adamw_mode:\ refused '4 no_effect, 4 refused.'
 config adagrad.json '"optimizer":{"type":"Adagrad","params":{"lr":0.1,"lr_decay":0.1}}'
 run 0 dstrain check --config adagrad.json
-says 'optimizer.params.lr_decay: '
+says 'honoured: ' ' optimizer.params.lr_decay, '
 run 1 dstrain check --config adagrad.json --set optimizer.params.initial_accumulator_value=0.1
 says 'optimizer.params.initial_accumulator_value: refused'
 
