@@ -57,6 +57,10 @@ ModelMeasures measure(const Program& program) {
   for (const Parameter& p : program.parameters) {
     m.parameters += elements_of(p.shape);
     if (p.frozen) m.frozen += elements_of(p.shape);
+    if (p.blocks != BlockFormat::none) {
+      m.packed += elements_of(p.shape);
+      m.blocks = p.blocks;
+    }
     if (p.shape.rank > 1) m.matrix_elements += elements_of(p.shape);
   }
   for (const Buffer& b : program.buffers)
@@ -97,6 +101,7 @@ ModelMeasures measure_model(const ModelConfig& asked) {
   grow(m.layers, three.layers);
   grow(m.parameters, three.parameters);
   grow(m.frozen, three.frozen);
+  grow(m.packed, three.packed);
   grow(m.matrix_elements, three.matrix_elements);
   grow(m.activations, three.activations);
   return m;

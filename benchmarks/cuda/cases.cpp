@@ -215,6 +215,9 @@ class List {
     const Operand int8 = bytes({quantized_bytes(n)});
     add("quantize bf16", OpKind::quantize, {}, {run({n})}, {int8});
     add("dequantize bf16", OpKind::dequantize, {}, {int8}, {run({n})});
+    for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4})
+      add(fmt::format("unpack_weight {} to bf16", name_of(format)), OpKind::unpack_weight,
+          UnpackAttrs{format}, {bytes({packed_bytes(format, n)})}, {run({n})});
     const Int4Attrs attrs{.part = part};
     add("quantize_int4 f32, 4 parts", OpKind::quantize_int4, attrs, {f32({ranks * part})},
         {bytes({ranks, int4})});

@@ -224,6 +224,9 @@ void bench_codecs(const Options& options) {
     };
     bench("quantize", OpKind::quantize, {}, own, bytes({quantized_bytes(part)}));
     bench("dequantize", OpKind::dequantize, {}, bytes({ranks, quantized_bytes(part)}), whole);
+    for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4})
+      bench(fmt::format("unpack_weight {}", name_of(format)), OpKind::unpack_weight,
+            UnpackAttrs{format}, bytes({packed_bytes(format, ranks * part)}), whole);
     bench("quantize_int4", OpKind::quantize_int4, attrs, whole, bytes({ranks, int4}));
     const TensorSpec errors = bytes({ranks, quantized_bytes(part)});
     bench_op(options, fmt::format("quantize_int4, errors {}", name_of(dtype)),

@@ -133,7 +133,12 @@ double least_bytes(const Job& job) {
   const ModelMeasures model = job.model.measures();
   const double of_parameters = values / divisor(where.parameters, place),
                of_trained = of_parameters + state / divisor(where.optimizer, place);
-  return ((model.parameters - model.frozen) * of_trained + model.frozen * of_parameters) /
+  const double of_packed =
+      model.packed > 0
+          ? of_parameters / value * static_cast<double>(group_bytes(model.blocks)) / kWeightGroup
+          : 0;
+  return ((model.parameters - model.frozen) * of_trained +
+          (model.frozen - model.packed) * of_parameters + model.packed * of_packed) /
          job.pipeline.stages;
 }
 

@@ -228,13 +228,14 @@ BufferId Builder::gated(BufferId gate, BufferId up, Activation kind) {
 }
 
 BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation activation) {
-  const Shape shape{rows_of(program_.at(x).shape), program_.at(weight).shape[0]};
+  const BufferId values = unpacked(weight);
+  const Shape shape{rows_of(program_.at(x).shape), program_.at(values).shape[0]};
   const std::string module = adapted_module(weight);
   const Activation fused =
       activation == Activation::relu && module.empty() ? activation : Activation::none;
-  BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, weight, bias},
+  BufferId y = emit(OpKind::linear, ActivationAttrs{fused}, {x, values, bias},
                     activation_buffer(stem(weight), shape, x));
-  if (!module.empty()) y = add_adapter(y, x, weight, module);
+  if (!module.empty()) y = add_adapter(y, x, values, module);
   return activation == fused ? y : this->activation(y, activation);
 }
 

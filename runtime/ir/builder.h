@@ -143,6 +143,8 @@ class Builder {
   // `rows`: those in memory.
   BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale,
                    Trainable trainable);
+  // Returns the weight of a product: itself, or where the fine-tuning keeps it in packed blocks what is unpacked of them.
+  BufferId unpacked(BufferId weight);
   // Returns the name of the module whose weight gets an adapter; empty: it gets none.
   std::string adapted_module(BufferId weight) const;
   // Returns y + the adapter's part of the product of x and the weight.

@@ -6,6 +6,22 @@
 #include "runtime/ir/builder.h"
 
 namespace dstrain {
+BufferId Builder::unpacked(BufferId weight) {
+  const int index = program_.at(weight).parameter;
+  if (!tuning_.lora || tuning_.lora->base == BlockFormat::none || index < 0) return weight;
+  Parameter& p = program_.parameters[static_cast<size_t>(index)];
+  if (!p.frozen || program_.layers.back().number < 0) return weight;
+  const BlockFormat format = tuning_.lora->base;
+  if (p.blocks == BlockFormat::none) {
+    p.blocks = format;
+    Buffer& value = program_.at(weight);
+    value.dtype = DType::u8;
+    value.shape = {packed_bytes(format, p.shape.elements())};
+  }
+  return emit(OpKind::unpack_weight, UnpackAttrs{format}, {weight},
+              {.name = fresh(stem(weight) + ".weight"), .shape = p.shape, .dtype = options_.dtype});
+}
+
 std::string Builder::adapted_module(BufferId weight) const {
   constexpr std::string_view end = ".weight";
   const int index = program_.at(weight).parameter;
@@ -19,7 +35,8 @@ std::string Builder::adapted_module(BufferId weight) const {
 
 BufferId Builder::add_adapter(BufferId y, BufferId x, BufferId weight, const std::string& module) {
   const LoraConfig lora = *tuning_.lora;
-  const Parameter& base = program_.parameters[static_cast<size_t>(program_.at(weight).parameter)];
+  const BufferId declared = program_.find("param:" + module + ".weight");
+  const Parameter& base = program_.parameters[static_cast<size_t>(program_.at(declared).parameter)];
   const int64_t outputs = base.shape[0], inputs = base.shape[1];
   const int64_t rows_in_memory = program_.at(weight).shape[0];
   // Kaiming's uniform distribution with a slope of sqrt(5), as PEFT begins.

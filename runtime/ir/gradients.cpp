@@ -17,12 +17,23 @@ bool Gradients::needs(BufferId value) const {
 }
 
 void Gradients::mark(const Instruction& op) {
+  if (op.op == OpKind::unpack_weight) unpacked_[op.writes[0]] = op;
   bool any = false;
   for (BufferId id : op.reads) any = any || needs(id);
   needs_.resize(program_.buffers.size());
   if (any)
     for (BufferId id : op.writes)
       if (id != kNone) needs_[static_cast<size_t>(id)] = 1;
+}
+
+BufferId Gradients::again(BufferId value) {
+  const auto found = unpacked_.find(value);
+  if (found == unpacked_.end()) return value;
+  Buffer copy = program_.at(value);
+  copy.name = "again:" + copy.name;
+  const BufferId unpacked = program_.add_buffer(std::move(copy));
+  emit(OpKind::unpack_weight, found->second.attrs, found->second.reads, {unpacked});
+  return unpacked;
 }
 
 BufferId Gradients::like(BufferId value) {

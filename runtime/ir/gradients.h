@@ -23,6 +23,10 @@ class Gradients {
   // Marks what `op` writes as needing gradients if one of its operands does. Call in forward order.
   void mark(const Instruction& op);
 
+  // Returns a forward value for an instruction of the backward pass to read: itself, or what an instruction of the backward
+  // pass unpacks once more, so that an unpacked weight is not kept.
+  BufferId again(BufferId value);
+
   // Returns a new activation-gradient buffer with the shape and dtype of `value`.
   BufferId like(BufferId value);
   // Takes `gradient` as a contribution to the gradient of `value`; later contributions are added.
@@ -56,7 +60,8 @@ class Gradients {
   Program& program_;
   std::unordered_map<BufferId, BufferId> gradient_;
   std::unordered_map<BufferId, int> uses_;
-  std::unordered_map<BufferId, BufferId> unread_;  // gradients of frozen parameters
+  std::unordered_map<BufferId, BufferId> unread_;       // gradients of frozen parameters
+  std::unordered_map<BufferId, Instruction> unpacked_;  // by what it writes
   std::vector<char> needs_;
   int32_t group_ = 0, sublayer_ = 0;
 };

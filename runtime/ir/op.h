@@ -13,6 +13,7 @@
 #include <string_view>
 #include <variant>
 
+#include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/dtype.h"
 #include "runtime/ir/rotary.h"
 
@@ -62,6 +63,7 @@ enum class OpKind : uint8_t {
   dropout_grad,        // d_y (R,C) -> d_h (R,C)
   add,                 // a, b -> a + b
   pack_weight,         // weight (N,K) -> packed u8, in a product's layout
+  unpack_weight,  // packed u8 (runtime/core/blocks/weight_blocks.h) -> y (N,K), of the run's dtype
   // at the boundary of a step, over flat ranges of a unit
   cast,            // x -> y in another dtype, rounded to nearest even
   accumulate,      // x (n), any dtype -> y f32 or run (n): y = x or y += x, rounded once
@@ -200,6 +202,11 @@ struct PackAttrs {
   int64_t rows = 0;             // R of the product that reads the packed weight
   bool for_input_grad = false;  // packed for linear_input_grad, else for linear
   bool operator==(const PackAttrs&) const = default;
+};
+// The attributes of unpack_weight.
+struct UnpackAttrs {
+  BlockFormat format = BlockFormat::nf4;  // int8 or nf4
+  bool operator==(const UnpackAttrs&) const = default;
 };
 // The attributes of round_wire.
 struct WireAttrs {
@@ -352,7 +359,7 @@ using OpAttrs =
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
                  FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
-                 UpdateBufferAttrs, RotaryAttrs>;
+                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

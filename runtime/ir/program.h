@@ -178,9 +178,12 @@ struct Parameter {
   float init_scale = 0;    // normal: standard deviation; uniform: bound
   bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
   bool frozen = false;     // training leaves it as it is: no gradient, no optimizer state
+  // Not none: `value` is bytes, the packed blocks of a frozen weight, which unpack_weight reads.
+  BlockFormat blocks = BlockFormat::none;
   int unit = 0;
-  int sublayer = 0;    // number in the whole model
-  int64_t offset = 0;  // elements from the start of the unit (set by the layout)
+  int sublayer = 0;  // number in the whole model
+  int64_t offset =
+      0;  // elements from the start of the unit, of packed blocks bytes (set by the layout)
   BufferId value = kNone;
   BufferId gradient = kNone;  // f32; set by the backward pass; none if it is frozen
 };
@@ -193,6 +196,7 @@ struct Unit {
   std::vector<int> parameters{};
   int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
   bool frozen = false;   // all parameters are: they are held and gathered, nothing else
+  BlockFormat blocks = BlockFormat::none;  // of all parameters; not none: elements are bytes
 };
 
 // A layer of the model.

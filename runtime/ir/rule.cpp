@@ -1,6 +1,7 @@
 #include "runtime/ir/rule.h"
 
 #include "runtime/ir/ops/attention.h"
+#include "runtime/ir/ops/blocks.h"
 #include "runtime/ir/ops/boundary.h"
 #include "runtime/ir/ops/collective.h"
 #include "runtime/ir/ops/cross_entropy.h"
@@ -37,10 +38,10 @@ constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... f
 }
 
 constexpr std::array<OpRule, kOpKinds> kRules = by_kind(
-    ops::kAttentionRules, ops::kBoundaryRules, ops::kCollectiveRules, ops::kCrossEntropyRules,
-    ops::kElementwiseRules, ops::kEmbedRules, ops::kFrozenLambRules, ops::kLayerNormRules,
-    ops::kLinearRules, ops::kLowRankRules, ops::kOptimizerRules, ops::kRmsNormRules,
-    ops::kRotaryRules, ops::kSignRules, ops::kStepRules, ops::kTransferRules);
+    ops::kAttentionRules, ops::kBlockRules, ops::kBoundaryRules, ops::kCollectiveRules,
+    ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules, ops::kFrozenLambRules,
+    ops::kLayerNormRules, ops::kLinearRules, ops::kLowRankRules, ops::kOptimizerRules,
+    ops::kRmsNormRules, ops::kRotaryRules, ops::kSignRules, ops::kStepRules, ops::kTransferRules);
 
 }  // namespace
 

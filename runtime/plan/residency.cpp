@@ -41,7 +41,10 @@ Range common(Range a, Range b) {
 }
 
 Range elements_of(const Parameter& parameter) {
-  return {parameter.offset, parameter.offset + parameter.shape.elements()};
+  const int64_t values = parameter.shape.elements();
+  const bool packed = parameter.blocks != BlockFormat::none;
+  return {parameter.offset,
+          parameter.offset + (packed ? packed_bytes(parameter.blocks, values) : values)};
 }
 
 Held held_in(const Buffer& buffer, const Unit& unit, Place place) {

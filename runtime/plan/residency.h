@@ -52,7 +52,7 @@ int64_t most_in_flight(const Program& program);
 // Returns the elements that are in both; a range of negative size if there are none.
 Range common(Range a, Range b);
 
-// Returns the elements of its unit that a parameter is.
+// Returns the elements of its unit that a parameter is; bytes where they are packed blocks.
 Range elements_of(const Parameter& parameter);
 
 // Returns what the flat buffer `buffer` of `unit` holds, by its size. For partial state: what it would hold if all

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/config/model/weight_map.h"
+#include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/core/tensor.h"
 
@@ -36,6 +37,9 @@ struct StateEntry {
   bool owner = true;                   // this rank writes the slice to files; false for replicas
   RemoteMemory* device = nullptr;      // that has the memory of `local`; null: the host
   std::vector<WeightPart> parts = {};  // what it is in weight files; empty: the tensor of its name
+  // Not none: `local` is bytes, packed groups of elements of a weight, whose shape is `global_shape`; `begin` is the first
+  // of these elements.
+  BlockFormat blocks = BlockFormat::none;
 };
 
 // Returns the shape of an entry's tensor in a checkpoint.

@@ -8,6 +8,7 @@
 #include "runtime/core/devices/host_pieces.h"
 #include "runtime/core/error.h"
 #include "runtime/core/step_rules.h"
+#include "runtime/storage/weights/packed_weights.h"
 #include "runtime/storage/weights/weights_reader.h"
 
 namespace dstrain {
@@ -36,6 +37,13 @@ void load_weights(const std::string& path, const StateRegister& want, const Fore
     const StateEntry& entry = want[weight];
     const int64_t count = entry.local.elements();
     const DType dtype = entry.local.dtype;
+    if (entry.blocks != BlockFormat::none) {
+      pack_entry(entry, [&](int64_t begin, int64_t elements, float* to) {
+        weights.read(weight, begin, elements, to);
+        check_numbers(to, elements, begin, entry.name, path);
+      });
+      continue;
+    }
     check(is_convertible(dtype), "weights are loaded as floats, and {} asks for {}", entry.name,
           name_of(dtype));
     check(entry.begin >= 0 && entry.begin + count <= entry.global_shape.elements(),

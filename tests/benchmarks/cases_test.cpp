@@ -80,6 +80,9 @@ TEST_CASE("floors of kernels that memory limits") {
   const double int8 = n + 4 * n / 256, int4 = 4.0 * int4_bytes(n / 4);
   CHECK(bytes("quantize bf16") == 2 * n + int8);
   CHECK(bytes("dequantize bf16") == 2 * n + int8);
+  const double groups = 121524;  // of 1024 values
+  CHECK(bytes("unpack_weight int8 to bf16") == groups * 1088 + 2 * n);
+  CHECK(bytes("unpack_weight nf4 to bf16") == groups * 576 + 2 * n);
   CHECK(bytes("quantize_int4 f32, 4 parts") == 4 * n + int4);
   CHECK(bytes("requantize_int4 of 4 ranks") == int4 + int4 / 4);
   const int64_t errors = 4 * quantized_bytes(n / 4);

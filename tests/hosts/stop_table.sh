@@ -205,7 +205,11 @@ run() {
   fi
   expected=$((128 + $(kill -l "$signal")))
   for process in "${runs[@]}"; do
-    timeout 60 tail --pid="$process" -f /dev/null || { wrong+='; it did not end' && send "$front" all KILL; }
+    timeout 60 tail --pid="$process" -f /dev/null || {
+      wrong+='; it did not end'
+      send "$front" all KILL
+      kill -KILL "$process" 2>/dev/null || true # mpirun may wait for ever for a rank that was killed as it started
+    }
     status=0
     wait "$process" 2>/dev/null || status=$?
     ((status == expected)) || wrong+="; status $status"

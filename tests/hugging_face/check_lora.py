@@ -5,8 +5,8 @@
 
 Makes a tiny model with save_pretrained (check_family.py) and an adapter of it with PEFT, whose parts are both random, trains
 the adapter with PEFT and with dstrain for twenty steps, and compares losses, gradient norms and the adapter's tensors, which
-PEFT then opens from what dstrain wrote; also the merged model's logits, and what dstrain reads again. Then a model with
-parameter groups (frozen ones, learning-rate scales, decays) against PyTorch's. A line for each comparison; the exit status is
+PEFT then opens from what dstrain wrote; also the merged model's logits, and what dstrain reads again; and adapters of a base
+in blocks, against PEFT on the weights that the blocks stand for. Then a model with parameter groups (frozen ones, learning-rate scales, decays) against PyTorch's. A line for each comparison; the exit status is
 1 if one fails. Needs torch, transformers, peft, safetensors and numpy.
 """
 import argparse
@@ -135,6 +135,50 @@ def compare_lora(args, folder, program, source, model, tokens):
                worst_of(load_file(several / "adapter_model.safetensors"), load_file(output / "adapter_model.safetensors")), 1e-4)
 
 
+NF4 = torch.tensor([
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0])
+
+
+def in_blocks(weight, base):
+    """Returns a weight (outputs, inputs) as blocks of 64 values have it, each with a scale in fp32."""
+    flat = torch.nn.functional.pad(weight.float().flatten(), (0, -weight.numel() % 64)).view(-1, 64)
+    largest = flat.abs().amax(1, keepdim=True)
+    if base == "int8":
+        scale = largest / 127
+        values = torch.round(flat / scale) * scale
+    else:
+        values = NF4[(flat / largest).unsqueeze(-1).sub(NF4).abs().argmin(-1)] * largest
+    return values.flatten()[: weight.numel()].view(weight.shape)
+
+
+def compare_blocks(args, folder, program, source, model, tokens):
+    """A base in blocks trains as PEFT does on the weights that the blocks stand for."""
+    for base in ("int8", "nf4"):
+        rounded = copy.deepcopy(model)
+        with torch.no_grad():
+            for name, p in rounded.named_parameters():
+                layer = any(part.isdigit() for part in name.split("."))
+                if layer and p.dim() == 2:
+                    transposed = args.family.startswith("gpt2")
+                    values = in_blocks(p.T.contiguous() if transposed else p, base)
+                    p.copy_(values.T if transposed else values)
+        lora = adapted(rounded, args.family)
+        lora.save_pretrained(folder / "adapter_of_blocks")
+        lora = lora.double()
+        losses, norms = train(lora, tokens, [p for p in lora.parameters() if p.requires_grad])
+        section = {**lora_section(args.family), "base": base, "init": str(folder / "adapter_of_blocks")}
+        configure(program, f"{base}.json", {"lora": section})
+        output = program.run(base, source, config=f"{base}.json")
+        compare_steps(f"base in {base}", output, losses, norms)
+        lora.save_pretrained(folder / "theirs_of_blocks")
+        theirs, ours = (load_file(f / "adapter_model.safetensors") for f in (folder / "theirs_of_blocks", output))
+        report(f"base in {base}: the adapter after twenty steps", worst_of(ours, theirs), 1e-4)
+        several = program.run(f"{base}_sharded", source, "--num_gpus", "2", "--set", "zero_optimization.stage=3", config=f"{base}.json")
+        report(f"base in {base}: adapter of 2 ranks at stage 3", worst_of(load_file(several / "adapter_model.safetensors"), ours), 1e-4)
+
+
 def compare_groups(args, folder, program, source, model, tokens):
     """Norms and biases with settings of their own, the first layer frozen but for its norms' weights."""
     layer = "transformer.h.0." if args.family.startswith("gpt2") else "model.layers.0."
@@ -176,6 +220,7 @@ def main():
     model.save_pretrained(source)
     program = family.Dstrain(args.program, folder, folder / "tokens.bin")
     compare_lora(args, folder, program, source, model, tokens)
+    compare_blocks(args, folder, program, source, model, tokens)
     compare_groups(args, folder, program, source, model, tokens)
     return 1 if failures else 0
 

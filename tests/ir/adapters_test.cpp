@@ -80,6 +80,23 @@ TEST_CASE("an activation follows the adapter's sum") {
   CHECK(count(program, OpKind::activation) == 2);
 }
 
+TEST_CASE(
+    "weights of products in blocks are bytes that are unpacked, and the head is not in blocks") {
+  const Program program =
+      adapted({.r = 2, .targets = {"qkv", "lm_head"}, .base = BlockFormat::nf4});
+  for (const Parameter& p : program.parameters) {
+    const bool product = p.name.starts_with("blocks.") && p.shape.rank == 2 && p.frozen;
+    INFO(p.name);
+    CHECK((p.blocks == BlockFormat::nf4) == product);
+    CHECK((program.at(p.value).dtype == DType::u8) == product);
+  }
+  CHECK(count(program, OpKind::unpack_weight) == 2 * 4);
+  const auto unpack =
+      std::ranges::find(program.instructions, OpKind::unpack_weight, &Instruction::op);
+  CHECK(program.at(unpack->writes[0]).shape == Shape{36, 12});
+  CHECK(attrs_as<UnpackAttrs>(unpack->attrs).format == BlockFormat::nf4);
+}
+
 TEST_CASE("a head with rows of padding has them in its adapter too") {
   ModelConfig model =
       GptLite{.n_layer = 1, .n_embd = 12, .n_head = 3, .block_size = 4, .vocab_size = 11};

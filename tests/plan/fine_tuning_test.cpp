@@ -90,6 +90,55 @@ TEST_CASE("every optimizer that adds gradients scales the rate of a group") {
   }
 }
 
+TEST_CASE("a base in blocks is bytes of whole groups, of which each rank owns some at stage 3") {
+  for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4})
+    for (const int stage : {0, 3}) {
+      Job job = tuned_job(
+          stage, {.groups = {}, .lora = LoraConfig{.r = 2, .all_linear = true, .base = format}});
+      job.dtype = job.wire_dtype = DType::bf16;
+      const Program program = plan_of(job).train.program;
+      int64_t packed = 0, bytes = 0;
+      for (const Unit& unit : program.units) {
+        if (unit.blocks == BlockFormat::none) continue;
+        ++packed;
+        CHECK(unit.frozen);
+        CHECK(unit.blocks == format);
+        CHECK(unit.elements % (group_bytes(format) * 2) == 0);
+        const Buffer& values = program.at(program.find("params:" + unit.name));
+        CHECK(values.dtype == DType::u8);
+        CHECK(values.bytes() == unit.elements / (stage == 3 ? 2 : 1));
+        bytes += unit.elements;
+        for (const int index : unit.parameters) {
+          const Parameter& p = program.parameters[static_cast<size_t>(index)];
+          CHECK(p.offset % group_bytes(format) == 0);
+          CHECK(program.at(p.value).bytes() == packed_bytes(format, p.shape.elements()));
+        }
+      }
+      CHECK(packed == 4);  // blocks
+      // Of 12 x 32 x 32 weights: 8.5 or 4.5 bits each, and padding of a slice.
+      const double bits = format == BlockFormat::int8 ? 8.5 : 4.5;
+      CHECK(static_cast<double>(bytes) == 4 * 12 * 1024 * bits / 8);
+    }
+}
+
+TEST_CASE("what is unpacked of blocks is not kept for the backward pass") {
+  const Job job = tuned_job(
+      0, {.groups = {}, .lora = LoraConfig{.r = 2, .all_linear = true, .base = BlockFormat::nf4}});
+  const Plan plan = plan_of(job).train;
+  const Program& program = plan.program;
+  size_t forward = 0, again = 0;
+  for (const Instruction& op : program.instructions) {
+    if (op.op != OpKind::unpack_weight) continue;
+    (op.phase == Phase::forward ? forward : again) += 1;
+    for (const Instruction& reader : program.instructions)
+      if (std::ranges::find(reader.reads, op.writes[0]) != reader.reads.end())
+        CHECK(reader.phase == op.phase);
+  }
+  CHECK(forward == 4 * 4);
+  // All but the first block's queries, keys and values, behind which nothing is trained.
+  CHECK(again == 4 * 4 - 1);
+}
+
 TEST_CASE("with adapters the base has no gradients and no state, in 16 bits no master") {
   for (const int stage : {0, 3}) {
     Job job = tuned_job(stage, {.groups = {}, .lora = LoraConfig{.r = 2, .all_linear = true}});

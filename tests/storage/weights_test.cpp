@@ -76,6 +76,35 @@ TEST_CASE("weights are rounded to 16-bit masters, slice by slice") {
   for (size_t i = 0; i < tail.size(); ++i) CHECK(tail[i] == to_f16(a[100 + i]).bits);
 }
 
+TEST_CASE("weights in blocks are packed as they are read, whole groups of any slice") {
+  TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  constexpr int64_t kValues = 300 * kWeightGroup + 700;  // the last group is not whole
+  std::vector<float> a = counted(kValues, 0.3f);
+  {
+    WeightsWriter writer(path, {entry("a", {kValues}, a)});
+    writer.write("a", 0, view(a));
+    writer.finish();
+  }
+  for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4}) {
+    std::vector<std::byte> expected(static_cast<size_t>(packed_bytes(format, kValues)));
+    CHECK(pack_groups(format, a.data(), kValues, expected.data()));
+    const int64_t group = group_bytes(format), groups = packed_bytes(format, kValues) / group;
+    for (const auto& [first, end] :
+         std::vector<std::pair<int64_t, int64_t>>{{0, groups}, {0, 1}, {3, 290}, {300, groups}}) {
+      std::vector<std::byte> bytes(static_cast<size_t>((end - first) * group));
+      load_weights(path, {{.name = "a",
+                           .slot = "master",
+                           .global_shape = {kValues},
+                           .dtype = DType::u8,
+                           .begin = first * kWeightGroup,
+                           .local = {bytes.data(), {(end - first) * group}, DType::u8},
+                           .blocks = format}});
+      CHECK(std::equal(bytes.begin(), bytes.end(), expected.begin() + first * group));
+    }
+  }
+}
+
 TEST_CASE("weights written slice by slice in any order are read back, whole and in other slices") {
   TempDir dir;
   const std::string path = dir / "model.safetensors";

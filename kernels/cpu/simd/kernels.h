@@ -39,6 +39,7 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_unpack_weight(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec);

@@ -52,6 +52,7 @@ constexpr OpMaker<> kOps[] = {
     {OpKind::sgd, simd::make_sgd},
     {OpKind::muon_momentum, simd::make_muon_momentum},
     {OpKind::muon, simd::make_muon},
+    {OpKind::unpack_weight, simd::make_unpack_weight},
     {OpKind::quantize, simd::make_quantize},
     {OpKind::dequantize, simd::make_dequantize},
     {OpKind::quantize_int4, simd::make_quantize_int4},

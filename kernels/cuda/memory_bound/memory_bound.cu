@@ -42,6 +42,7 @@ constexpr Maker kOps[] = {
     {OpKind::sgd, make_sgd},
     {OpKind::muon_momentum, make_muon_momentum},
     {OpKind::muon, make_muon},
+    {OpKind::unpack_weight, make_unpack_weight},
     {OpKind::quantize, make_quantize},
     {OpKind::dequantize, make_dequantize},
     {OpKind::quantize_int4, make_quantize_int4},

@@ -5,7 +5,7 @@
 //
 // Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
 // its bits: embed, its gradients, add, scale, relu, dropout, cast, accumulate, round_wire, sum_squares, quantize,
-// optimizers.
+// unpack_weight, optimizers.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -69,6 +69,7 @@ std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec, const LaunchContext& c
 std::unique_ptr<Kernel> make_sgd(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_muon_momentum(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_muon(const KernelSpec& spec, const LaunchContext& context);
+std::unique_ptr<Kernel> make_unpack_weight(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_quantize(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_dequantize(const KernelSpec& spec, const LaunchContext& context);
 std::unique_ptr<Kernel> make_quantize_int4(const KernelSpec& spec, const LaunchContext& context);

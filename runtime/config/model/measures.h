@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/blocks/weight_blocks.h"
+
 namespace dstrain {
 
 // The table of the token embedding.
@@ -21,7 +23,9 @@ struct ModelMeasures {
   int64_t layers = 0;                     // all, also those without a number
   std::vector<std::string> named_layers;  // those without a number, in order: "embedding", "head"
   double parameters = 0;
-  double frozen = 0;           // of the parameters, those that training leaves as they are
+  double frozen = 0;  // of the parameters, those that training leaves as they are
+  double packed = 0;  // of the frozen ones, those in blocks
+  BlockFormat blocks = BlockFormat::none;  // of these
   double matrix_elements = 0;  // of the parameters, those of matrices: without biases and norms
   double activations = 0;      // of a sample: all results of the forward pass, inputs included
   int64_t rows = 1;            // of a sample's last loss: its predictions

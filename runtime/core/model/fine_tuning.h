@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/blocks/weight_blocks.h"
+
 namespace dstrain {
 
 // Parameters by patterns of their names, and what they have otherwise than others (dstrain.parameter_groups).
@@ -29,6 +31,9 @@ struct LoraConfig {
   bool all_linear = false;  // the products of all numbered layers
   std::vector<std::string>
       targets{};  // else the last parts of modules' names: "q_proj", "attn.c_attn"
+  // What the weights of the blocks' products are kept in, which are unpacked in front of each product (QLoRA, Dettmers et
+  // al., 2023); none: the run's dtype.
+  BlockFormat base = BlockFormat::none;
   bool operator==(const LoraConfig&) const = default;
 
   double scale() const;

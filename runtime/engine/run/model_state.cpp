@@ -7,6 +7,7 @@
 #include "runtime/core/philox.h"
 #include "runtime/core/threads/parts.h"
 #include "runtime/optim/optimizer_rule.h"
+#include "runtime/storage/weights/packed_weights.h"
 
 namespace dstrain {
 namespace {
@@ -15,6 +16,12 @@ constexpr std::array<std::string_view, 7> kScalarNames = {
     "step",       "applied_steps", "first_sample",    "loss_scale",
     "hysteresis", "last_overflow", "scaler_iteration"};
 constexpr std::string_view kMaster = "master", kBuffer = "buffer";
+
+// Returns the shape of a parameter as it is held: of packed blocks, their bytes.
+Shape held_shape(const Parameter& p) {
+  if (p.blocks == BlockFormat::none) return p.shape;
+  return {packed_bytes(p.blocks, p.shape.elements())};
+}
 
 }  // namespace
 
@@ -94,6 +101,12 @@ void ModelState::initialize(uint64_t seed, const Implementations& implementation
           break;
       }
     };
+    if (p.blocks != BlockFormat::none) {
+      StateEntry entry{.name = p.name, .begin = first, .local = t, .device = held.owner};
+      as_elements(entry, p.shape, p.blocks);
+      pack_entry(entry, [&](int64_t at, int64_t n, float* to) { fill(to, at, n); });
+      continue;
+    }
     on_host(held.owner, t, HostAccess::write, [&](int64_t at, const Tensor& values) {
       const int64_t n = values.elements();
       if (values.dtype == DType::f32) return fill(values.as<float>(), first + at, n);
@@ -214,12 +227,13 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
       continue;
     }
     if (!here) {  // another stage's
-      const DType dtype = any.frozen       ? program.dtype
-                          : first != kNone ? program.at(first).dtype
-                                           : plan_.master_dtype;
+      const DType dtype = any.blocks != BlockFormat::none ? DType::u8
+                          : any.frozen                    ? program.dtype
+                          : first != kNone                ? program.at(first).dtype
+                                                          : plan_.master_dtype;
       list.push_back({.name = any.name,
                       .slot = std::string(slot),
-                      .global_shape = any.shape,
+                      .global_shape = held_shape(any),
                       .dtype = dtype,
                       .local = {nullptr, {0}, dtype},
                       .owner = false});
@@ -233,7 +247,7 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
     const auto [begin, values, owner] = piece(slot, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
-                    .global_shape = p.shape,
+                    .global_shape = held_shape(p),
                     .dtype = program.at(id).dtype,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, program.at(id).dtype},
@@ -247,6 +261,10 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
 StateRegister ModelState::weights() const {
   StateRegister list;
   append(kMaster, list, false);
+  const std::vector<Parameter>& parameters = plan_.program.model_parameters();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].blocks != BlockFormat::none)
+      as_elements(list[i], parameters[i].shape, parameters[i].blocks);
   append_buffers(list);
   return list;
 }
@@ -263,13 +281,16 @@ StateRegister ModelState::weights_to_read() const {
 
 void ModelState::cut_to_owned(StateEntry& entry, const Parameter& p) const {
   const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
-  const Range held{p.offset + entry.begin, p.offset + entry.begin + entry.local.elements()};
+  const int64_t begin = piece(kMaster, p).begin;  // of packed blocks: the byte
+  const Range held{p.offset + begin, p.offset + begin + entry.local.elements()};
   const Range owned = common(held, owned_slice(unit, plan_.place));
   const int64_t elements = std::max<int64_t>(owned.end - owned.begin, 0);
   if (elements > 0) {
     entry.local.data =
-        entry.local.as<std::byte>() + (owned.begin - held.begin) * size_of(entry.dtype);
+        entry.local.as<std::byte>() + (owned.begin - held.begin) * size_of(entry.local.dtype);
     entry.begin = owned.begin - p.offset;
+    if (p.blocks != BlockFormat::none)
+      entry.begin = entry.begin / group_bytes(p.blocks) * kWeightGroup;
   }
   entry.local.shape = {elements};
 }

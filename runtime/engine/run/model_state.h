@@ -60,7 +60,8 @@ class ModelState {
   // Returns the masters of `p` that this rank holds.
   Piece master(const Parameter& p) const { return piece("master", p); }
 
-  // Returns the masters that this rank holds, as named weights in the order of the model, and the registered buffers.
+  // Returns the masters that this rank holds, as named weights in the order of the model, and the registered buffers. Those
+  // in packed blocks have the format (StateEntry::blocks).
   StateRegister weights() const;
   // Returns the same with what this rank reads of them, so that ranks read no element twice: of masters that it holds as a
   // whole, its slice. share_masters() then gives all of them to all ranks.

@@ -146,7 +146,8 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   Device& device = arenas_.device();
   Memory buffer;
   for (const Unit& unit : program.units) {
-    if (unit.frozen && !which.frozen) continue;
+    // Packed blocks are no weights that a file could have: a run with such a base writes its adapters alone.
+    if ((unit.frozen && !which.frozen) || unit.blocks != BlockFormat::none) continue;
     if (which.average && !unit.frozen) {
       for_average(unit, [&](int64_t begin, const Tensor& values) {
         if (root) take_parameters(unit, begin, values);

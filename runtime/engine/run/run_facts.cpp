@@ -162,8 +162,9 @@ void add_fine_tuning(FactList& list, const FineTuning& tuning) {
   list.add_unusual(FactChange::allowed, "dstrain.parameter_groups", rates_text(tuning), "none");
   const std::optional<LoraConfig>& lora = tuning.lora;
   list.add_unusual(FactChange::impossible, "dstrain.lora",
-                   lora ? fmt::format("rank {} of {}", lora->r,
-                                      lora->all_linear ? "all-linear" : list_text(lora->targets))
+                   lora ? fmt::format("rank {} of {}, base {}", lora->r,
+                                      lora->all_linear ? "all-linear" : list_text(lora->targets),
+                                      name_of(lora->base))
                         : "none",
                    "none");
   if (!lora) return;

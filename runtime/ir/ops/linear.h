@@ -54,7 +54,7 @@ inline constexpr OpRule linear{
           }
           if (g.needs(x)) {
             const BufferId d_x = g.like(x);
-            g.emit(OpKind::linear_input_grad, {}, {d_y, w}, {d_x});
+            g.emit(OpKind::linear_input_grad, {}, {d_y, g.again(w)}, {d_x});
             g.contribute(x, d_x);
           }
           g.emit_weight(OpKind::linear_weight_grad, {}, {d_y, x}, {w});

@@ -88,8 +88,9 @@ class QuantizeGathers {
   }
 
   bool gathers_parameters(const Instruction& op) const {
-    return op.op == OpKind::all_gather && op.when != When::step_end &&
-           program_.at(program_.root(op.writes[0])).lifetime != Lifetime::persistent;
+    if (op.op != OpKind::all_gather || op.when == When::step_end) return false;
+    const Buffer& gathered = program_.at(program_.root(op.writes[0]));
+    return gathered.lifetime != Lifetime::persistent && gathered.dtype != DType::u8;
   }
 
   // Finds where each gathered buffer is read first, and the end of the step's start.

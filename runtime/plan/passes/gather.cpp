@@ -16,7 +16,7 @@
 namespace dstrain {
 namespace {
 
-// A run of instructions that use one unit and no other, but for the one with the other parameters of its layer: where a
+// A run of instructions that use one unit and no other, but for those with the other parameters of its layer: where a
 // layer is frozen in part, their visits overlap.
 struct Visit {
   int unit = 0;
@@ -39,15 +39,6 @@ class GatherPass {
         limits_(job.gather),
         in_turns_(job.pipeline.stages > 1) {
     for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
-    sibling_.assign(program.units.size(), -1);
-    std::unordered_map<int, int> trained;  // units, by their first sublayer
-    for (size_t u = 0; u < program.units.size(); ++u) {
-      const Unit& unit = program.units[u];
-      const auto [other, first] = trained.try_emplace(unit.first_sublayer, static_cast<int>(u));
-      if (first) continue;
-      sibling_[u] = other->second;
-      sibling_[static_cast<size_t>(other->second)] = static_cast<int>(u);
-    }
   }
 
   void run() {
@@ -102,11 +93,19 @@ class GatherPass {
         visit->last = i;
       }
     for (size_t v = 0; v < visits_.size(); ++v) live_.push_back(elements_of_visit(v));
-    for (size_t v = 0; v + 1 < visits_.size(); ++v) {
-      if (visits_[v + 1].first > visits_[v].last) continue;
-      live_[v] += elements_of_visit(v + 1);
-      live_[v + 1] += elements_of_visit(v);
-    }
+    for (size_t v = 0; v < visits_.size(); ++v)
+      for (size_t w = v + 1; w < visits_.size() && visits_[w].first <= visits_[v].last; ++w) {
+        live_[v] += elements_of_visit(w);
+        live_[w] += elements_of_visit(v);
+      }
+  }
+
+  // Returns whether two units have parameters of the same layer.
+  bool are_siblings(int a, int b) const {
+    const auto first = [this](int unit) {
+      return program_.units[static_cast<size_t>(unit)].first_sublayer;
+    };
+    return first(a) == first(b);
   }
 
   // Returns the visit of the unit that instruction `i` goes on with; null: it begins one.
@@ -114,7 +113,7 @@ class GatherPass {
     for (size_t v = visits_.size(); v-- > 0;) {
       Visit& visit = visits_[v];
       const bool mine = visit.unit == unit;
-      if (!mine && visit.unit != sibling_[static_cast<size_t>(unit)]) return nullptr;
+      if (!mine && !are_siblings(visit.unit, unit)) return nullptr;
       if (!in_one_turn(program_.instructions[visit.first], program_.instructions[i]))
         return nullptr;
       if (mine) return &visit;
@@ -295,8 +294,6 @@ class GatherPass {
   const GatherLimits& limits_;
   const bool in_turns_;  // phases of different micro-batches follow one another
   std::unordered_map<BufferId, int> unit_of_value_;
-  std::vector<int>
-      sibling_;  // of every unit: the one with the other parameters of its layer, or -1
   std::vector<Visit> visits_;  // in the order of the list
   std::vector<int64_t> live_;  // elements gathered during each visit
   std::vector<bool> kept_;     // units that stay gathered for the whole step

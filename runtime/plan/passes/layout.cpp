@@ -6,6 +6,11 @@ namespace {
 
 constexpr int64_t kAlign = 16;  // elements: 64 bytes in f32, so every parameter starts a cache line
 
+// Returns what parameters and slices of ranks are multiples of: packed blocks are divided between groups.
+int64_t align_of(const Unit& unit) {
+  return unit.blocks == BlockFormat::none ? kAlign : group_bytes(unit.blocks);
+}
+
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
@@ -14,23 +19,24 @@ int64_t round_up(int64_t n, int64_t to) {
 
 void layout(Program& program, Place place, const Residency& residency) {
   for (Unit& unit : program.units) {
+    const int64_t align = align_of(unit);
     int64_t at = 0;
     bool trained = false, sent = false;
     for (int index : unit.parameters) {
       Parameter& p = program.parameters[static_cast<size_t>(index)];
       p.offset = at;
-      at += round_up(program.at(p.value).shape.elements(), kAlign);  // with rows of padding
+      at += round_up(program.at(p.value).shape.elements(), align);  // with rows of padding
       trained = trained || p.gradient != kNone;
       sent = sent || program.at(p.value).shared;
     }
-    unit.elements = round_up(at, kAlign * place.ranks);
+    unit.elements = round_up(at, align * place.ranks);
     // Peers read the buffers that parameters are gathered from. Those of a frozen unit are gathered where they are used,
     // never after an update.
     const bool gathered = (unit.frozen ? residency.parameters : residency.optimizer) != Held::whole;
     const BufferId values =
         program.add_buffer({.name = "params:" + unit.name,
                             .shape = {unit.elements / divisor(residency.parameters, place)},
-                            .dtype = program.dtype,
+                            .dtype = unit.blocks == BlockFormat::none ? program.dtype : DType::u8,
                             .memory = MemoryClass::parameters,
                             .lifetime = Lifetime::persistent,
                             .shared = sent || gathered});

@@ -65,8 +65,8 @@ void offload_activations(Program& program, const Job& job);
 // if another instruction would overwrite what one of them reads.
 void split_backward(Program& program);
 
-// Moves the frozen parameters of each unit to a unit of their own, "U:frozen", behind all that are trained; a unit of
-// frozen parameters alone keeps its name. Such a unit is held and gathered as the others are, and has neither gradients
+// Moves the frozen parameters of each unit to a unit of their own, "U:frozen", behind all that are trained, and those of
+// packed blocks to another one, "U:packed"; the first of a unit's parts keeps its name. Such a unit is held and gathered as the others are, and has neither gradients
 // nor optimizer state.
 void separate_frozen(Program& program);
 

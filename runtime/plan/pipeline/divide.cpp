@@ -38,7 +38,10 @@ double state_bytes(const Job& job, const Parameter& p) {
   const auto value = static_cast<double>(size_of(job.dtype));
   // What is offloaded is not the device's.
   const double parameters = job.offload.parameters == OffloadTo::none ? 1 : 0;
-  const double held_value = parameters * value / divisor(held.parameters, place);
+  const double bytes = p.blocks == BlockFormat::none
+                           ? value
+                           : static_cast<double>(group_bytes(p.blocks)) / kWeightGroup;
+  const double held_value = parameters * bytes / divisor(held.parameters, place);
   if (p.frozen) return held_value;
   const auto moment = static_cast<double>(size_of(job.state_dtype));
   const double moments =

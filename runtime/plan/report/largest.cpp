@@ -21,10 +21,16 @@ namespace {
 constexpr int64_t kHeadSize = 128;
 constexpr std::array<int64_t, 2> kChannelsOfALayer{128, 32};
 // No run keeps less of a parameter: its weight in fp32, or in 16 bits with a master or a gradient; of a frozen one the
-// weight alone.
-constexpr int64_t kLeastBytes = 4, kLeastFrozenBytes = 2;
+// weight alone, or its packed blocks.
+constexpr double kLeastBytes = 4, kLeastFrozenBytes = 2, kLeastPackedBytes = 0.5;
 // The most memory of a machine in all: plans have some ten times as many bytes, which must not exceed 63 bits.
 constexpr double kMostBytes = 1e17;
+
+// Returns the bytes of a parameter that any run of a model keeps at least.
+double least_bytes_of(const ModelMeasures& model) {
+  if (model.packed > 0) return kLeastPackedBytes;
+  return model.frozen > 0 ? kLeastFrozenBytes : kLeastBytes;
+}
 
 // Settings, and the spaces in which they keep state.
 struct Choice {
@@ -91,14 +97,17 @@ class Search {
     const int64_t all = machine_.device * ranks + machine_.host + machine_.disk;
     // The first size that certainly does not fit.
     int64_t least_too_large = 1;
-    const int64_t least = model_of(1).measures().frozen > 0 ? kLeastFrozenBytes : kLeastBytes;
-    while (elements(least_too_large) * least <= all) least_too_large *= 2;
+    const double least = least_bytes_of(model_of(1).measures());
+    const auto exceeds = [&](int64_t heads) {
+      return static_cast<double>(elements(heads)) * least > static_cast<double>(all);
+    };
+    while (!exceeds(least_too_large)) least_too_large *= 2;
     LargestModel best{.settings = std::move(settings), .limit = "all memory"};
     int64_t fits = 0;
     while (least_too_large - fits > 1) {
       const int64_t heads = (fits + least_too_large) / 2;
       job_.model = model_of(heads);
-      const bool certain = elements(heads) * least > all;
+      const bool certain = exceeds(heads);
       const PlannedMemory memory = certain ? PlannedMemory{} : planned_memory(job_, inputs_);
       const std::string limit = certain ? "all memory" : exceeded(memory);
       if (limit.empty()) {

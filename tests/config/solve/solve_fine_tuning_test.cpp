@@ -95,12 +95,16 @@ TEST_CASE("lora: what an adapter cannot be is an error") {
   CHECK_THAT(with_lora(R"("rank": 4)").error(), Contains("dstrain.lora.rank: unknown key"));
 }
 
-TEST_CASE("lora: the base has the run's dtype") {
+TEST_CASE("lora: the base has the run's dtype, or is in blocks of 8 or 4 bits") {
   CHECK(with_lora(R"("base": "f32")").error() == "no error");
   CHECK(with_lora(R"("base": "bf16")", R"("bf16": {"enabled": true}, )").error() == "no error");
   CHECK_THAT(with_lora(R"("base": "bf16")").error(),
              Contains("dstrain.lora.base: the base has the run's dtype, f32"));
-  CHECK_THAT(with_lora(R"("base": "nf4")").error(), Contains("dstrain.lora.base: "));
+  CHECK(with_lora(R"("base": "f32")").job().model.fine_tuning().lora->base == BlockFormat::none);
+  CHECK(with_lora(R"("base": "nf4")").job().model.fine_tuning().lora->base == BlockFormat::nf4);
+  CHECK(with_lora(R"("base": "int8")").job().model.fine_tuning().lora->base == BlockFormat::int8);
+  CHECK_THAT(with_lora(R"("base": "nf4", "merge": true)").error(),
+             Contains("dstrain.lora.merge: the weights of the blocks are rounded to nf4"));
   CHECK_THAT(with_lora(R"("base": "int4")").error(), Contains("expected one of"));
 }
 

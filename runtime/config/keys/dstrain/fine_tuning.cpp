@@ -17,18 +17,26 @@ constexpr Rule kGroups{[](const Facts&, const KeySpec&, const Node& value) -> Ju
 constexpr Rule kBase{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       const std::string_view run = facts.fp16 ? "f16" : facts.bf16 ? "bf16" : "f32";
-      if (value.text == run) return {};
-      if (value.text == "int8" || value.text == "nf4")
-        return {State::not_yet,
-                "base weights in blocks of less than 16 bits: remove the key, and the "
-                "base has the run's dtype"};
+      if (value.text == run || value.text == "int8" || value.text == "nf4") return {};
       return {
           State::refused,
           fmt::format("the base has the run's dtype, {}: remove the key, or set bf16.enabled or "
                       "fp16.enabled",
                       run)};
     },
-    "the run's dtype: honoured; int8, nf4: not_yet; else refused"};
+    "the run's dtype, int8, nf4: honoured; else refused"};
+
+constexpr Rule kMerge{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      const std::string base = facts.text("dstrain.lora.base");
+      if (value.boolean && (base == "int8" || base == "nf4"))
+        return {State::refused,
+                fmt::format("the weights of the blocks are rounded to {}: merge the adapter into "
+                            "the model's own weights, by a run of no step with dstrain.lora.init",
+                            base)};
+      return {};
+    },
+    "honoured; refused with base int8 or nf4"};
 
 }  // namespace
 
@@ -69,7 +77,8 @@ std::vector<KeySpec> fine_tuning() {
       {.key = "dstrain.lora.rslora", .fallback = "false", .note = "alpha / sqrt(r)"},
       {.key = "dstrain.lora.base",
        .type = Type::choice,
-       .note = "what the frozen weights are kept in; unset: the run's dtype",
+       .note = "what the frozen weights of the blocks' products are kept in: int8 and nf4 in "
+               "blocks of 64 with a scale in fp32; unset: the run's dtype",
        .rule = &kBase,
        .choices = "bf16|f16|f32|int8|nf4"},
       {.key = "dstrain.lora.init",
@@ -77,7 +86,8 @@ std::vector<KeySpec> fine_tuning() {
        .note = "a folder with an adapter to begin with, of PEFT's files; unset: fresh adapters"},
       {.key = "dstrain.lora.merge",
        .fallback = "false",
-       .note = "the run's end also writes the model with its adapters added to the weights"},
+       .note = "the run's end also writes the model with its adapters added to the weights",
+       .rule = &kMerge},
   };
 }
 

@@ -27,6 +27,11 @@ LoraConfig solve_lora(Values& v) {
   if (lora.targets.empty()) lora.targets = {v.text("dstrain.lora.targets")};
   lora.all_linear = lora.targets == std::vector<std::string>{std::string(kAllLinear)};
   if (lora.all_linear) lora.targets.clear();
+  if (v.given("dstrain.lora.base")) {
+    const std::string base = v.text("dstrain.lora.base", "", "");
+    for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4})
+      if (base == name_of(format)) lora.base = format;
+  }
   return lora;
 }
 
@@ -36,7 +41,6 @@ void solve_fine_tuning(Job& job, Values& values, const Diagnostics& diagnostics)
   FineTuning tuning{.groups = solve_groups(values, diagnostics)};
   if (values.given(kLora)) {
     tuning.lora = solve_lora(values);
-    if (values.given("dstrain.lora.base")) values.text("dstrain.lora.base", "", "");
     if (values.given("dstrain.lora.init"))
       job.adapters.init = values.text("dstrain.lora.init", "", "");
     job.adapters.merge = values.flag("dstrain.lora.merge");

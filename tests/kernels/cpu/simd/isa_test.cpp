@@ -107,6 +107,12 @@ std::vector<std::string> results() {
       call.attrs = RotaryAttrs{.head_size = 50, .seq_len = 3};
       add(call, {heads}, {{heads.shape, dtype}});
     }
+    for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4}) {
+      call.op = OpKind::unpack_weight;
+      call.attrs = UnpackAttrs{format};
+      const Shape packed{packed_bytes(format, r * c)};
+      add(call, {{packed, DType::u8, integer_values(packed.elements(), 8, 0, 64)}}, {run});
+    }
     call.attrs = {};
     call.op = OpKind::sum_rows;
     add(call, {x}, {weight});

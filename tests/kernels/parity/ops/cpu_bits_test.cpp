@@ -154,6 +154,19 @@ TEST_CASE("what moves and sums flat ranges has the processor's bits") {
                            {{Shape{n}, dtype, normal_values(n, 4, 10)}}, {{Shape{1}, DType::f64}});
 }
 
+TEST_CASE("unpacked weights have the processor's bits") {
+  const OpInputs o;
+  const int64_t n = 3 * kWeightGroup + 77;
+  for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4})
+    for (DType dtype : kRunTypes) {
+      // Bytes from 0 to 63, so that no scale is NaN.
+      const Shape packed{packed_bytes(format, n)};
+      require_processor_bits(o.with(OpKind::unpack_weight, UnpackAttrs{format}),
+                             {{packed, DType::u8, integer_values(packed.elements(), 7, 0, 64)}},
+                             {{Shape{n}, dtype}});
+    }
+}
+
 TEST_CASE("signs and their errors have the processor's bits") {
   const OpInputs o;
   const int64_t parts = 3, n = 2 * 4096 + 51, bytes = sign_bytes(n);
