@@ -16,7 +16,8 @@ BufferId Builder::unpacked(BufferId weight) {
     p.blocks = format;
     Buffer& value = program_.at(weight);
     value.dtype = DType::u8;
-    value.shape = {packed_bytes(format, p.shape.elements())};
+    // Shapes alone may have more elements than 63 bits count, and nothing asks for their bytes.
+    if (options_.checked) value.shape = {packed_bytes(format, p.shape.elements())};
   }
   return emit(OpKind::unpack_weight, UnpackAttrs{format}, {weight},
               {.name = fresh(stem(weight) + ".weight"), .shape = p.shape, .dtype = options_.dtype});

@@ -98,3 +98,31 @@ TEST_CASE("a vocabulary that is not known counts as one token") {
   const ModelMeasures m = ModelConfig(GptLite{.n_layer = 1, .n_embd = 6, .n_head = 2}).measures();
   CHECK(m.token_table->rows == 1);
 }
+
+TEST_CASE("adapters, frozen weights and those in blocks are measured, at any size") {
+  constexpr int64_t most = 2147483647;
+  const auto with = [](GptLite sizes, FineTuning tuning) {
+    ModelConfig model = sizes;
+    model.set_fine_tuning(std::move(tuning));
+    return model.measures();
+  };
+  const GptLite small{.n_layer = 5, .n_embd = 6, .n_head = 2, .block_size = 5, .vocab_size = 11};
+  const FineTuning nf4{.groups = {},
+                       .lora = LoraConfig{.r = 3, .all_linear = true, .base = BlockFormat::nf4}};
+  const ModelMeasures plain = with(small, {}), packed = with(small, nf4);
+  CHECK(plain.frozen == 0);
+  CHECK(packed.packed == 5 * 12 * 6 * 6);
+  CHECK(packed.blocks == BlockFormat::nf4);
+  CHECK(packed.frozen == plain.parameters);
+  // A (3, inputs) and B (outputs, 3) of four products of 6 to 18, 6, 24 and 24 to 6 columns.
+  CHECK(packed.parameters - packed.frozen == 5 * 3 * (6 + 18 + 6 + 6 + 6 + 24 + 24 + 6));
+  // Patterns may freeze some layers.
+  const ModelMeasures one =
+      with(small, {.groups = {{.match = {"blocks.3.*"}, .trainable = false}}});
+  CHECK(one.frozen > 0);
+  CHECK(one.frozen ==
+        with(small, {.groups = {{.match = {"blocks.*"}, .trainable = false}}}).frozen / 5);
+  const ModelMeasures large = with(
+      {.n_layer = 2048, .n_embd = most, .n_head = 7, .block_size = most, .vocab_size = most}, nf4);
+  CHECK(large.packed == Approx(2048 * 12.0 * most * most));
+}
