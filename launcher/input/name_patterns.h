@@ -9,7 +9,7 @@
 
 namespace dstrain {
 
-// Returns names and shapes of the model's weights, and what they are in weight files.
+// Returns names and shapes of the model's weights, those of adapters included, and what they are in weight files.
 StateRegister weights_of(const ModelConfig& model);
 
 // A pattern that matches no name: its key in the configuration, and what is wrong.
@@ -17,8 +17,9 @@ struct WrongPattern {
   std::string key, message;
 };
 
-// Returns the first pattern of dstrain.weight_decay_exclude that matches no weight, or of pipeline.partition that
-// matches no layer. The vocabulary's size may be unknown.
+// Returns the first pattern of dstrain.lora.targets that matches no product, of dstrain.weight_decay_exclude or
+// dstrain.parameter_groups that matches no weight, or of pipeline.partition that matches no layer; or that the groups
+// freeze everything. The vocabulary's size may be unknown.
 std::optional<WrongPattern> find_wrong_pattern(const Job& job);
 
 // Throws UserError, which names the place of the pattern, if there is a wrong one.

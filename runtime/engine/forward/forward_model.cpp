@@ -41,7 +41,7 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
     load_files(state, place, implementations);
     return;
   }
-  StateRegister weights = state.weights();
+  StateRegister weights = state.weights_in_checkpoints();
   load_checkpoint_weights(place.checkpoint, weights);
 }
 

@@ -258,14 +258,19 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
   }
 }
 
-StateRegister ModelState::weights() const {
+StateRegister ModelState::weights_in_checkpoints() const {
   StateRegister list;
   append(kMaster, list, false);
+  append_buffers(list);
+  return list;
+}
+
+StateRegister ModelState::weights() const {
+  StateRegister list = weights_in_checkpoints();
   const std::vector<Parameter>& parameters = plan_.program.model_parameters();
   for (size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].blocks != BlockFormat::none)
       as_elements(list[i], parameters[i].shape, parameters[i].blocks);
-  append_buffers(list);
   return list;
 }
 

@@ -63,6 +63,8 @@ class ModelState {
   // Returns the masters that this rank holds, as named weights in the order of the model, and the registered buffers. Those
   // in packed blocks have the format (StateEntry::blocks).
   StateRegister weights() const;
+  // Returns the same as checkpoints have them: packed blocks are bytes.
+  StateRegister weights_in_checkpoints() const;
   // Returns the same with what this rank reads of them, so that ranks read no element twice: of masters that it holds as a
   // whole, its slice. share_masters() then gives all of them to all ranks.
   StateRegister weights_to_read() const;

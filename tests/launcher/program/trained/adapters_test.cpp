@@ -1,0 +1,106 @@
+// Runs with adapters (dstrain.lora): what they leave, and what eval, export and --resume make of that.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/launcher/support/run_folder.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Contains;
+using nlohmann::json;
+
+const std::string kLora = "--set dstrain.lora.r=4 --set optimizer.type=AdamW ";
+
+// Returns what a command with this exit status wrote.
+std::string said(const RunFolder& folder, const std::string& words, int status = 0) {
+  return folder.output_of(std::string(DSTRAIN_PROGRAM) + " " + words, status);
+}
+
+void train(const RunFolder& folder, const std::string& output, const std::string& options) {
+  INFO(said(folder, "--config c.json --output " + output + " " + kLora + options + " 2>&1"));
+}
+
+double loss_of(const RunFolder& folder, const std::string& run) {
+  return json::parse(said(folder, "eval --json --run " + run + " --data text.txt 2>err"))["loss"];
+}
+
+bool is_there(const RunFolder& folder, const std::string& file) {
+  return std::filesystem::exists(folder.path(file));
+}
+
+TEST_CASE("a run with adapters leaves them alone, and eval finds the base again") {
+  const RunFolder folder;
+  said(folder, "--config c.json --output plain 2>&1");
+  for (const std::string base : {"f32", "int8", "nf4"}) {
+    INFO(base);
+    const std::string options =
+        "--set dstrain.lora.base=" + base + " --set dstrain.save_last=true --num_gpus 2 ";
+    train(folder, base, options);
+    CHECK(is_there(folder, base + "/adapter_config.json"));
+    CHECK_FALSE(is_there(folder, base + "/model.safetensors"));
+    const double loss = loss_of(folder, base);
+    CHECK(loss < loss_of(folder, "plain") + 1);
+    CHECK(loss_of(folder, base + "/checkpoints/step_4") == loss);
+    // Of weights in a file, the base is that file.
+    train(folder, "from_" + base, options + "--init_weights plain/model.safetensors");
+    const double from = loss_of(folder, "from_" + base);
+    CHECK(from != loss);
+    CHECK(loss_of(folder, "from_" + base + "/checkpoints/step_4") == from);
+  }
+  CHECK(loss_of(folder, "nf4") != loss_of(folder, "f32"));
+}
+
+TEST_CASE("the merged model is the base with its adapters") {
+  const RunFolder folder;
+  train(folder, "apart", "");
+  train(folder, "merged", "--set dstrain.lora.merge=true");
+  CHECK(folder.read("apart/adapter_model.safetensors") ==
+        folder.read("merged/adapter_model.safetensors"));
+  CHECK(loss_of(folder, "merged") == Approx(loss_of(folder, "apart")).epsilon(1e-6));
+  said(folder, "export merged --format safetensors --output exported");
+  CHECK(is_there(folder, "exported/model.safetensors"));
+  CHECK_THAT(said(folder, "export apart --format safetensors 2>&1", 1),
+             Contains("the run has adapters beside its model"));
+}
+
+TEST_CASE("a run with adapters is resumed with the same bits, whatever its base is kept in") {
+  const RunFolder folder;
+  for (const std::string base : {"f32", "nf4"}) {
+    INFO(base);
+    const std::string options = "--set dstrain.lora.base=" + base + " ";
+    train(folder, "whole", options);
+    train(folder, base, options + "--steps 2 --set dstrain.save_last=true");
+    const std::string resume = "--resume " + base + " ";
+    said(folder, "--config c.json " + kLora + options + resume + "2>&1");
+    CHECK(folder.read(base + "/adapter_model.safetensors") ==
+          folder.read("whole/adapter_model.safetensors"));
+    CHECK_THAT(said(folder, "eval --run " + base + " --data text.txt 2>&1", 1),
+               Contains("the weights that it began with are in its checkpoints"));
+    CHECK_THAT(said(folder,
+                    "--config c.json " + resume + "--steps 6 " + kLora + options +
+                        "--set dstrain.lora.r=2 2>&1",
+                    1),
+               Contains("dstrain.lora was rank 4"));
+  }
+}
+
+TEST_CASE("an adapter to begin with must be one of the same rank") {
+  const RunFolder folder;
+  train(folder, "first", "");
+  train(folder, "second", "--steps 0 --set dstrain.lora.init=first");
+  CHECK(folder.read("first/adapter_model.safetensors") ==
+        folder.read("second/adapter_model.safetensors"));
+  const auto error = [&](const std::string& options) {
+    return said(folder, "--config c.json --output x " + kLora + options + " 2>&1", 1);
+  };
+  CHECK_THAT(error("--set dstrain.lora.init=first --set dstrain.lora.r=8"),
+             Contains("first/adapter_config.json: the adapter has rank 4"));
+  CHECK_THAT(error("--set dstrain.lora.init=nowhere"), Contains("nowhere/adapter_config.json"));
+  CHECK_THAT(error("--set 'dstrain.lora.targets=[\"nothing\"]'"),
+             Contains("no product has a name that ends in \"nothing\""));
+  CHECK_FALSE(is_there(folder, "x/metrics.jsonl"));
+}
+
+}  // namespace
+}  // namespace dstrain
