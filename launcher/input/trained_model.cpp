@@ -48,14 +48,9 @@ ModelPlace model_place(const std::string& directory, std::string_view option) {
 
 // Returns the model whose weights are at a place: with the adapters of the run, unless the weights have them already.
 ModelConfig held_model(const Job& job, const ModelPlace& place) {
-  namespace fs = std::filesystem;
   ModelConfig model = job.model;
   FineTuning tuning = model.fine_tuning();
-  std::error_code none;
-  const fs::path folder = place.run_dir;
-  const bool merged = place.checkpoint.empty() && (fs::exists(folder / kWeightsName, none) ||
-                                                   fs::exists(folder / kIndexName, none));
-  if (merged) tuning.lora.reset();
+  if (place.checkpoint.empty() && job.adapters.merge) tuning.lora.reset();
   model.set_fine_tuning(std::move(tuning));
   return model;
 }

@@ -115,7 +115,7 @@ TEST_CASE("a base in blocks is bytes of whole groups, of which each rank owns so
         }
       }
       CHECK(packed == 4);  // blocks
-      // Of 12 x 32 x 32 weights: 8.5 or 4.5 bits each, and padding of a slice.
+      // A block's products have 12 x 32 x 32 weights, of 8.5 or 4.5 bits each.
       const double bits = format == BlockFormat::int8 ? 8.5 : 4.5;
       CHECK(static_cast<double>(bytes) == 4 * 12 * 1024 * bits / 8);
     }

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "runtime/config/model/family.h"
 #include "runtime/engine/files/adapter_files.h"
@@ -84,8 +86,19 @@ std::vector<float> EndWeights::merged(const Adapter& adapter, int64_t begin,
 }
 
 void EndWeights::finish() {
-  if (model_) model_->finish();
-  if (!adapters_) return;
+  // What an earlier run has left in the folder would be taken for weights of this one.
+  const auto remove = [this](std::string_view name) {
+    std::error_code none;
+    std::filesystem::remove(fmt::format("{}/{}", job_.output, name), none);
+  };
+  if (model_)
+    model_->finish();
+  else
+    for (const std::string_view name : {kIndexName, kWeightsName}) remove(name);
+  if (!adapters_) {
+    for (const std::string_view name : {kAdapterConfig, kAdapterWeights}) remove(name);
+    return;
+  }
   adapters_->finish();
   write_file(fmt::format("{}/{}", job_.output, kAdapterConfig), adapter_config_);
 }

@@ -23,7 +23,7 @@ class EndWeights {
   // Writes elements [begin, begin + values.elements()) of a weight; `values` is f32 on the host. All of an adapter must
   // come before the weight that it belongs to. Throws RunError.
   void write(const std::string& name, int64_t begin, const Tensor& values);
-  // Puts the files in place of earlier ones. The caller must have written every element.
+  // Puts the files in place of earlier ones, and removes earlier ones that this run does not write. The caller must have written every element.
   void finish();
 
   // Returns whether the files of a job hold adapters alone.

@@ -42,13 +42,27 @@ TEST_CASE("a run with adapters leaves them alone, and eval finds the base again"
     const double loss = loss_of(folder, base);
     CHECK(loss < loss_of(folder, "plain") + 1);
     CHECK(loss_of(folder, base + "/checkpoints/step_4") == loss);
-    // Of weights in a file, the base is that file.
+    // The base of a run that begins with a file is that file.
     train(folder, "from_" + base, options + "--init_weights plain/model.safetensors");
     const double from = loss_of(folder, "from_" + base);
     CHECK(from != loss);
     CHECK(loss_of(folder, "from_" + base + "/checkpoints/step_4") == from);
   }
   CHECK(loss_of(folder, "nf4") != loss_of(folder, "f32"));
+}
+
+TEST_CASE("weights that an earlier run has left in the folder are not taken for the run's own") {
+  const RunFolder folder;
+  train(folder, "fresh", "");
+  said(folder, "--config c.json --output out 2>&1");
+  const double plain = loss_of(folder, "out");
+  train(folder, "out", "");
+  CHECK_FALSE(is_there(folder, "out/model.safetensors"));
+  CHECK(loss_of(folder, "out") == loss_of(folder, "fresh"));
+  said(folder, "--config c.json --output out 2>&1");
+  CHECK_FALSE(is_there(folder, "out/adapter_config.json"));
+  CHECK_FALSE(is_there(folder, "out/adapter_model.safetensors"));
+  CHECK(loss_of(folder, "out") == plain);
 }
 
 TEST_CASE("the merged model is the base with its adapters") {
