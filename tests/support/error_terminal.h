@@ -2,11 +2,11 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <array>
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -41,14 +41,28 @@ class ErrorTerminal {
     size.ws_col = static_cast<unsigned short>(columns);
     REQUIRE(::ioctl(master_, TIOCSWINSZ, &size) == 0);
   }
-  // Returns what was written since the last call.
+  // Returns what was written since the last call. The kernel hands over what a terminal was written a little later, and
+  // in parts: a byte that nothing else writes ends the text.
   std::string text() const {
-    std::array<char, 4096> bytes;
-    const ssize_t n = ::read(master_, bytes.data(), bytes.size());
-    return n > 0 ? std::string(bytes.data(), static_cast<size_t>(n)) : "";
+    REQUIRE(::write(STDERR_FILENO, &kEndOfText, 1) == 1);
+    std::string text;
+    for (char byte = 0; next(byte);) {
+      if (byte == kEndOfText) return text;
+      text += byte;
+    }
+    FAIL("the terminal has only " << text << " ten seconds after the end of the text was written");
+    return text;
   }
 
  private:
+  static constexpr char kEndOfText = '\x1e';
+
+  // Waits for a byte and reads it. Returns whether one came within ten seconds.
+  bool next(char& byte) const {
+    pollfd ready{.fd = master_, .events = POLLIN, .revents = 0};
+    return ::poll(&ready, 1, 10'000) == 1 && ::read(master_, &byte, 1) == 1;
+  }
+
   WithoutVariable term_{"TERM"};  // the terminal is not a dumb one
   int master_, before_;
 };
