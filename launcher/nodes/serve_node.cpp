@@ -38,6 +38,8 @@ constexpr int64_t kNodeZeroTimeout = 600'000'000'000;
 constexpr int64_t kRemarkAfter = 1'000'000'000, kRemarkEvery = 60'000'000'000;
 // How long node 0 may take to end the run after the second stop signal.
 constexpr int64_t kForEnd = 15'000'000'000;
+// How long after node 0's end a stop signal to all nodes may take to reach this one.
+constexpr int64_t kForSameSignal = 500'000'000;
 // How long the programs that run for node 0 may take to end after their connections.
 constexpr int64_t kForCommands = 8'000'000'000;
 
@@ -82,7 +84,7 @@ class ServedNode {
       }
       serve_commands();
       collect_commands();
-      if (const auto status = serve_node_zero()) return *status;
+      if (const auto status = serve_node_zero(requests)) return *status;
       tell_stop(second != 0 ? second : first, second != 0 ? 2 : first != 0 ? 1 : 0);
       if (told_stops_ == 2 && monotonic_ns() - told_ns_ > kForEnd) return 128 + second;
     }
@@ -133,7 +135,7 @@ class ServedNode {
 
   // Exchanges messages with node 0. Returns the exit status of the run once it has ended. Throws if node 0 refuses this
   // node or is lost.
-  std::optional<int> serve_node_zero() {
+  std::optional<int> serve_node_zero(const RankBoard& requests) {
     LineChannel& channel = master_->channel;
     const int64_t now = monotonic_ns();
     silence_.update(now);
@@ -142,6 +144,7 @@ class ServedNode {
       handle(message);
     });
     if (ended_) return ended(*ended_);
+    if (const int signal = open ? 0 : same_signal(requests); signal != 0) return 128 + signal;
     if (!open)
       fail_run("node 0 was lost: {}",
                channel.fault().empty() ? "the connection to it ended" : channel.fault());
@@ -154,6 +157,15 @@ class ServedNode {
     }
     channel.flush();
     return std::nullopt;
+  }
+
+  // A stop signal that reaches all nodes ends node 0 at once if nothing runs yet. Returns that signal once it has reached
+  // this node, too; 0 if none comes or node 0 has started something here, which it then loses.
+  int same_signal(const RankBoard& requests) const {
+    const int64_t end = monotonic_ns() + kForSameSignal;
+    while (!has_started_ && requests.stop_request() == 0 && monotonic_ns() < end)
+      ::poll(nullptr, 0, kServeTickMs);
+    return has_started_ ? 0 : requests.stop_request();
   }
 
   // Says which nodes the run waits for, whenever these have changed.
@@ -206,6 +218,7 @@ class ServedNode {
   void start(const std::string& command, SocketChannel& relay) {
     const pid_t pid =
         start_relay_end(command, relay.channel.keys_for(kRelayCommand), relay.socket.get());
+    has_started_ = true;
     commands_.push_back({pid, std::move(relay.socket)});
   }
 
@@ -239,6 +252,7 @@ class ServedNode {
   std::vector<std::unique_ptr<SocketChannel>> relays_;  // whose command has not arrived
   std::optional<int> ended_;                            // the status of the run
   std::vector<ServedCommand> commands_;
+  bool has_started_ = false;  // a command
   std::vector<int> missing_;  // the nodes that node 0 waits for
   Silence silence_{0};        // of node 0
   int64_t most_silence_ns_ =

@@ -4,10 +4,17 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
 
+#include "launcher/connection/handshake.h"
 #include "launcher/connection/tcp_socket.h"
+#include "runtime/core/rank_board.h"
 #include "tests/launcher/support/run_folder.h"
 #include "tests/launcher/support/terminal.h"
 
@@ -134,6 +141,32 @@ TEST_CASE(
   ::kill(program.pid(), SIGINT);
   CHECK(program.wait() == 128 + SIGINT);
   CHECK(folder.nothing_left());
+}
+
+TEST_CASE(
+    "a node takes the end of node 0 for what a stop signal to all nodes has done, if it gets that "
+    "signal") {
+  const int signal = GENERATE(0, SIGHUP, SIGTERM);
+  CAPTURE(signal);
+  ::signal(SIGHUP, SIG_DFL);  // a run of a test under nohup would ignore it
+  const auto node_zero = TcpListener::at(0, "127.0.0.1");
+  const RunFolder folder;
+  RunningProgram program = folder.train(
+      "--no_ssh --nnodes 2 --node_rank 1 --num_gpus 1 --master_addr 127.0.0.1 --master_port " +
+      std::to_string(node_zero->port()));
+  PendingConnections pending("");
+  std::unique_ptr<SocketChannel> met;
+  REQUIRE(wait_until([&] {
+    pending.serve(*node_zero, monotonic_ns(),
+                  [&](auto& connection, const nlohmann::json&) { met = std::move(connection); });
+    return met != nullptr;
+  }));
+  REQUIRE(wait_until([&] { return program.wrote("has met node 0"); }));
+  met.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  if (signal != 0) ::kill(program.pid(), signal);
+  CHECK(program.wait() == (signal == 0 ? 2 : 128 + signal));
+  CHECK((program.text().find("node 0 was lost") != std::string::npos) == (signal == 0));
 }
 
 TEST_CASE("a run whose terminal is closed writes weights and checkpoint") {
