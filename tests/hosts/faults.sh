@@ -111,7 +111,7 @@ mend() {
 status_of() {
   case $1/$2 in
     config/* | exception/start) echo 1 ;;
-    disk/start) if grep -q 'are free in out' log; then echo 1; else echo 2; fi ;;  # before or after the look at the space
+    disk/start) if grep -q 'a checkpoint .* are free in out' log; then echo 1; else echo 2; fi ;;  # before or after the look at the space
     launcher/*) echo 137 ;;
     *) echo 2 ;;
   esac

@@ -222,7 +222,13 @@ std::optional<AgreedFailure> try_save_checkpoint(const std::string& output_dir,
   if (!failure || !failure->can_go_on || !failure->no_room) return failure;
   const double made = comm.rank() == 0 && make_room() ? 1 : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
-  comm.gather_values({&made, 1}, all);
+  try {
+    comm.gather_values({&made, 1}, all);
+  } catch (
+      ...) {  // a rank that has the answer stopped the run; this rank's own error says more than that
+    if (failure->own) std::rethrow_exception(failure->error);
+    throw;
+  }
   return all[0] != 0 ? saving.attempt(output_dir) : failure;
 }
 

@@ -1,5 +1,6 @@
 // Saving and loading: every number of ranks to every other, and the errors on the way.
 #include <catch2/catch.hpp>
+#include <span>
 
 #include "runtime/core/error.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
@@ -248,6 +249,38 @@ TEST_CASE("ranks agree on whether a run can go on without a checkpoint") {
   });
   CHECK(errors == Errors(3));
   CHECK(fs::is_empty(dir / "checkpoints"));
+}
+
+// One rank, whose run another one stops at any time.
+class StoppedComm : public ThreadComm {
+ public:
+  using ThreadComm::ThreadComm;
+  void stop() { stopped_ = true; }
+  void gather_values(std::span<const double> mine, std::span<double> all) override {
+    if (stopped_) throw PeerError("rank 2 stopped the run");
+    ThreadComm::gather_values(mine, all);
+  }
+
+ private:
+  bool stopped_ = false;
+};
+
+TEST_CASE(
+    "a rank without room for a checkpoint says so, though the others stop the run meanwhile") {
+  TempDir dir;
+  ThreadGroup group(1);
+  StoppedComm comm(group, 0);
+  const StateRegister state = {{.name = "too large",
+                                .slot = "master",
+                                .global_shape = {int64_t{1} << 45},
+                                .local = {nullptr, {int64_t{1} << 45}, DType::f32}}};
+  const auto save = [&] {
+    try_save_checkpoint(dir.path(), {.step = 4}, state, comm, [&comm] {
+      comm.stop();
+      return false;
+    });
+  };
+  CHECK_THROWS_WITH(save(), Contains("saving step 4 needs 141 TB"));
 }
 
 TEST_CASE("a place that cannot be written fails on all ranks") {
