@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/cli/help/command_help.h"
 #include "launcher/cli/launch_options.h"
 #include "runtime/config/load.h"
 
@@ -150,7 +151,13 @@ struct RankStarterArguments {
   std::vector<std::string> words;  // the command line of each rank
 };
 
-// The result of --help or --version: the text to print.
+// The result of --help: the help of a command. `commands`: all of them, where the help of the program is asked for.
+struct HelpArguments {
+  CommandHelp command;
+  std::vector<CommandHelp> commands{};
+};
+
+// The result of --version, `help --man` and `help --completion`: the text to print.
 struct PrintArguments {
   std::string text;
 };
@@ -160,11 +167,14 @@ using Arguments =
                  GenerateArguments, EvalArguments, ExportArguments, ModelsArguments, HostsArguments,
                  DoctorArguments, BenchIoArguments, TokenizeArguments, HostAgentArguments,
                  HostWatchArguments, RelayArguments, RelayEndArguments, RankStarterArguments,
-                 PrintArguments>;
+                 HelpArguments, PrintArguments>;
 
 // Parses `words`, the command line without the program's name. Throws UserError with one line: which word is wrong,
 // what was expected, and for an unknown option or command the known name that is most like it.
 // `models`: those that the program has, which requests refer to.
 Arguments parse_arguments(const std::vector<std::string>& words, const ModelRegistry& models);
+
+// Returns the help of every command for users, in the order in which the help of the program lists them.
+std::vector<CommandHelp> command_helps(const ModelRegistry& models);
 
 }  // namespace dstrain

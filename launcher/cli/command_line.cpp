@@ -7,12 +7,16 @@
 #include <iterator>
 #include <string_view>
 
+#include "launcher/cli/headings.h"
 #include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
 namespace {
+
+// The group of options without effect, which no help shows.
+constexpr const char* kWithoutEffect = "without effect";
 
 std::vector<std::string> split(const std::string& names) {
   std::vector<std::string> parts;
@@ -61,10 +65,14 @@ CommandLine::CommandLine(const std::string& command, const std::string& what_it_
       command_(command),
       names_{"--help"} {
   app_->allow_extras();
-  app_->get_formatter()->column_width(36);
+  app_->set_help_flag("-h,--help", "print this text")->group(heading::kPrinting);
 }
 
 CommandLine::~CommandLine() = default;
+
+void CommandLine::group(const std::string& heading) {
+  app_->option_defaults()->group(heading);
+}
 
 void CommandLine::option(const std::string& names, const std::string& placeholder,
                          const std::string& help, const Reader& read) {
@@ -91,6 +99,7 @@ void CommandLine::add(const std::string& names, const std::string& placeholder,
                       int most_values, bool many) {
   const std::vector<std::string> all = split(names);
   remember(all);
+  if (many) repeatable_.insert(all.front());
   if (least_values > 0) value_names_.insert(value_names_.end(), all.begin(), all.end());
   const auto read_all = [name = all.front(), read, many](const CLI::results_t& values) {
     if (values.size() > 1 && !many) fail_user("{} is given {} times", name, values.size());
@@ -111,7 +120,64 @@ void CommandLine::flag(const std::string& names, const std::string& help, bool& 
 
 void CommandLine::operands(const std::string& placeholder, std::vector<std::string>& target) {
   operands_ = &target;
-  app_->name(app_->get_name() + " " + placeholder);
+  operand_ = placeholder;
+}
+
+void CommandLine::values(const std::string& name, const std::vector<KnownValue>& known) {
+  std::vector<KnownValue>& values = known_values_[name];
+  values.insert(values.end(), known.begin(), known.end());
+}
+
+void CommandLine::example(const std::string& command, const std::string& says) {
+  examples_.push_back({command, says});
+}
+
+void CommandLine::without_effect(const std::vector<std::string>& options) {
+  for (const std::string& option : options) app_->get_option(option)->group(kWithoutEffect);
+}
+
+ValueHelp CommandLine::value_of(const std::string& name, const std::string& placeholder) const {
+  ValueHelp value = value_of_placeholder(placeholder);
+  if (const auto known = known_values_.find(name); known != known_values_.end())
+    value.words.insert(value.words.end(), known->second.begin(), known->second.end());
+  return value;
+}
+
+OptionHelp CommandLine::help_of(const CLI::Option& option) const {
+  OptionHelp help;
+  for (const std::string& name : option.get_snames()) help.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) help.names.push_back("--" + name);
+  const std::string first = "--" + option.get_lnames().front();
+  help.value = value_of(first, option.get_type_name());
+  help.value_optional = !help.value.placeholder.empty() && option.get_expected_min() == 0;
+  help.several_values = option.get_expected_max() > 1;
+  help.repeatable = repeatable_.contains(first);
+  help.does = option.get_description();
+  return help;
+}
+
+CommandHelp CommandLine::help() const {
+  CommandHelp help;
+  help.name = command_;
+  help.does = app_->get_description();
+  help.examples = examples_;
+  help.operand = value_of(operand_, operand_);
+  const CLI::App& app = *app_;
+  std::vector<const CLI::Option*> options = app.get_options();
+  // CLI11 has added --help before all others, and readers look for it last.
+  std::erase(options, app.get_help_ptr());
+  options.push_back(app.get_help_ptr());
+  for (const CLI::Option* option : options) {
+    const std::string& heading = option->get_group();
+    if (heading == kWithoutEffect) {
+      help.without_effect.push_back("--" + option->get_lnames().front());
+      continue;
+    }
+    auto group = std::ranges::find(help.groups, heading, &OptionGroup::heading);
+    if (group == help.groups.end()) group = help.groups.insert(group, OptionGroup{heading, {}});
+    group->options.push_back(help_of(*option));
+  }
+  return help;
 }
 
 // A name of one letter is like any other and no help as a suggestion.
@@ -120,13 +186,13 @@ void CommandLine::remember(const std::vector<std::string>& names) {
                        [](const std::string& name) { return name.starts_with("--"); });
 }
 
-std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
+std::optional<CommandHelp> CommandLine::parse(const std::vector<std::string>& words) {
   refuse_swallowed(words);
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 reads them from the end
   try {
     app_->parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return app_->help();
+    return help();
   } catch (const CLI::ArgumentMismatch& e) {  // "--config: 1 required FILE missing"
     const std::string text = e.what();
     fail_user("{}: the value is missing", text.substr(0, text.find(':')));

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "launcher/cli/headings.h"
 #include "launcher/cli/option_readers.h"
 #include "launcher/process/environment.h"
 #include "runtime/config/text.h"
@@ -87,6 +88,7 @@ CommandLine::Reader text_or_nothing(std::string& target) {
 }  // namespace
 
 void add_host_options(CommandLine& line, HostOptions& options) {
+  line.group(heading::kHosts);
   line.option("--hostfile,-H", "FILE", "the hosts, a line 'NAME slots=N' for each",
               text(options.hostfile));
   line.option("--include,-i", "NODE[:slot,slot][@NODE...]", "the hosts and slots to use",
@@ -125,6 +127,7 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
               text(options.secret_file));
   line.flag("--force_multi", "start ranks as on several hosts where there is one",
             options.force_multi);
+  line.group(heading::kProcesses);
   line.repeated("--export", "NAME[=VALUE]", "set a variable for every rank; may be repeated",
                 [&options](const std::string& option, const std::string& value) {
                   read_export(options.exports, option, value);
@@ -133,15 +136,16 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   line.option("--bind_core_list", "0-3,8-11", "the cores to share out (all)",
               text(options.bind_core_list));
   line.flag("--save_pid", "write the launching process's id into a file", options.save_pid);
-  line.option("--enable_each_rank_log", "DIR", "write what each rank prints into a file of its own",
-              text(options.rank_log_dir));
-  line.flag("--quiet,-q", "print warnings and errors only", options.quiet);
-  line.flag("--log_time", "begin every line with date and time", options.log_time);
   line.option("--max_restarts", "N", "start again from the newest checkpoint after a failure (0)",
               integer(options.max_restarts, 0));
   line.flag("--elastic", "a restart may leave a failed host out", options.elastic);
   line.flag("--dry_run", "print where ranks would run and the command, start nothing",
             options.dry_run);
+  line.group(heading::kPrinting);
+  line.option("--enable_each_rank_log", "DIR", "write what each rank prints into a file of its own",
+              text(options.rank_log_dir));
+  line.flag("--quiet,-q", "print warnings and errors only", options.quiet);
+  line.flag("--log_time", "begin every line with date and time", options.log_time);
 }
 
 namespace {

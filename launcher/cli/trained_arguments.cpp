@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "launcher/cli/command_line.h"
+#include "launcher/cli/headings.h"
 #include "launcher/cli/option_readers.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/text.h"
@@ -16,6 +17,13 @@ Arguments parse_generate(const std::vector<std::string>& words) {
                    "Continues a prompt with a trained model. Without --prompt and --prompt_ids the "
                    "prompt is the "
                    "standard input.");
+  line.example("dstrain generate --run runs/ds_config --prompt \"In the beginning\"",
+               "continue a text");
+  line.example("dstrain generate --run runs/ds_config --prompt To --temperature 0",
+               "always by the likeliest token");
+  line.example("dstrain generate --run runs/ds_config/checkpoints/step_400",
+               "from a checkpoint; the prompt is the standard input");
+  line.group(heading::kRead);
   line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
               text(a.run_dir));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
@@ -26,6 +34,7 @@ Arguments parse_generate(const std::vector<std::string>& words) {
               [&a](const std::string& option, const std::string& value) {
                 a.prompt_ids = token_ids(option, value);
               });
+  line.group(heading::kWritten);
   line.option("--tokens", "N", "tokens to add (200)", integer(a.tokens, 0));
   line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
               [&a](const std::string& option, const std::string& value) {
@@ -43,7 +52,7 @@ Arguments parse_generate(const std::vector<std::string>& words) {
                 a.seed =
                     number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
               });
-  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
   require("generate", "--run DIR", !a.run_dir.empty());
   if (a.prompt && a.prompt_ids)
     fail_user("dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3");
@@ -55,6 +64,10 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   CommandLine line("eval",
                    "Prints the loss, perplexity, bits per byte and accuracy of a trained model on "
                    "a whole file. Trains nothing.");
+  line.example("dstrain eval --run runs/ds_config --data other.txt", "of a run");
+  line.example("dstrain eval --model ./gpt2 --data other.txt", "of the model in a folder");
+  line.example("dstrain eval --run runs/ds_config --data other.txt --json", "for a program");
+  line.group(heading::kMeasured);
   line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
               text(a.run_dir));
   line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
@@ -64,10 +77,12 @@ Arguments parse_eval(const std::vector<std::string>& words) {
               integer(a.seq_len, 1));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
               text(a.device));
+  line.group(heading::kWritten);
   line.option("--logits", "FILE", "write the logits of the first window (safetensors)",
               text(a.logits));
+  line.group(heading::kPrinting);
   line.flag("--json", "print JSON", a.json);
-  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
   require("eval", "--run DIR or --model DIR", !a.run_dir.empty() || !a.model.empty());
   if (!a.run_dir.empty() && !a.model.empty())
     fail_user("dstrain eval takes one of --run DIR and --model DIR");
@@ -84,7 +99,13 @@ Arguments parse_export(const std::vector<std::string>& words) {
                    "checkpoints, in other programs' files: a whole folder that transformers open "
                    "(hf), or model.safetensors with the names of the run's own model "
                    "(safetensors).");
+  line.example("dstrain export runs/ds_config --format hf", "a folder for from_pretrained");
+  line.example("dstrain export runs/ds_config --format safetensors --dtype bf16",
+               "the weights alone, in 16 bits");
+  line.example("dstrain export runs/ds_config/checkpoints/step_400 --format hf --output model",
+               "of a checkpoint, into a folder");
   line.operands("RUN", runs);
+  line.group(heading::kWritten);
   line.option("--format", "hf|safetensors", "what is written", text(format));
   line.option("--output", "DIR", "the folder (RUN/export/FORMAT)", text(a.output));
   line.option("--dtype", "fp32|bf16|fp16",
@@ -95,7 +116,7 @@ Arguments parse_export(const std::vector<std::string>& words) {
                 a.dtype = dtype_named(value);
               });
   line.flag("--overwrite", "replace the weights of another model in the folder", a.overwrite);
-  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
   require("export", "RUN", !runs.empty());
   if (runs.size() > 1)
     fail_user("dstrain export takes one RUN, got '{}' and '{}'", printable(runs[0]),
@@ -115,28 +136,35 @@ Arguments parse_tokenize(const std::vector<std::string>& words) {
       "Writes the token ids of text files, by the tokenizer of a Hugging Face directory. A file "
       "FILE.jsonl has a document in each line: its \"text\", \"messages\", or \"prompt\" and "
       "\"completion\"; any other one is a document.");
+  line.example("dstrain tokenize --model ./gpt2 --data a.txt b.jsonl --output a.bin",
+               "of two files");
+  line.example("dstrain tokenize --model ./qwen --data chats.jsonl --output chats.bin",
+               "conversations, by the model's chat template");
+  line.example(
+      "dstrain tokenize --model ./gpt2 --data chats.jsonl --output chats.bin "
+      "--chat_template chatml",
+      "by another template");
+  line.group(heading::kRead);
   line.option("--model", "DIR", "a directory with a tokenizer.json", text(a.model));
   line.list("--data", "FILE...", "the text files, in order",
             [&a](const std::string& option, const std::string& value) {
               text(a.files.emplace_back())(option, value);
             });
+  line.flag("--skip_invalid", "leave out invalid lines of FILE.jsonl", a.skip_invalid);
+  line.group(heading::kWritten);
   line.option("--output", "FILE.bin", "the token file", text(a.output));
   line.flag("--no_eos", "put no end-of-text token behind documents of FILE.jsonl", a.no_eos);
-  line.option(
-      "--chat_template", "NAME|FILE",
-      "how messages are written: chatml, llama3, qwen, or a file; otherwise as the directory says",
-      text(a.chat_template));
-  line.option(
-      "--loss_on", "WHAT",
-      "the tokens that count in the loss: assistant (of messages, as a rule), completion, or all",
-      [&a](const std::string& option, const std::string& value) {
-        if (!one_of("assistant|completion|all", value))
-          fail_user("{}: expected assistant, completion or all, got '{}'", option,
-                    printable(value));
-        a.loss_on = value;
-      });
-  line.flag("--skip_invalid", "leave out invalid lines of FILE.jsonl", a.skip_invalid);
-  if (const auto help = line.parse(words)) return PrintArguments{*help};
+  line.option("--chat_template", "chatml|llama3|qwen|FILE",
+              "how messages are written; otherwise as the directory says", text(a.chat_template));
+  line.option("--loss_on", "assistant|completion|all",
+              "the tokens that count in the loss (of messages assistant, as a rule)",
+              [&a](const std::string& option, const std::string& value) {
+                if (!one_of("assistant|completion|all", value))
+                  fail_user("{}: expected assistant, completion or all, got '{}'", option,
+                            printable(value));
+                a.loss_on = value;
+              });
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
   require("tokenize", "--model DIR", !a.model.empty());
   require("tokenize", "--data FILE...", !a.files.empty());
   require("tokenize", "--output FILE.bin", !a.output.empty());

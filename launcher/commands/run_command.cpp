@@ -1,9 +1,12 @@
 #include "launcher/commands/run_command.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <variant>
 
 #include "launcher/cli/command_names.h"
+#include "launcher/cli/help/help_text.h"
 #include "launcher/commands/commands.h"
 #include "launcher/nodes/relay.h"
 #include "launcher/nodes/served_relay.h"
@@ -12,6 +15,7 @@
 #include "launcher/ranks/rank_starter.h"
 #include "launcher/supervise/watchers/host_watch.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log/terminal.h"
 
 namespace dstrain {
 namespace {
@@ -41,6 +45,13 @@ struct Runner {
       fail_user("{} is a part of dstrain that it starts itself: use dstrain --num_gpus {}",
                 kRankStarterCommand, a.ranks);
     return start_ranks_here(static_cast<int>(a.ranks), [this, &a] { return run(a.words, models); });
+  }
+  int operator()(const HelpArguments& a) const {
+    const int columns =
+        ::isatty(STDOUT_FILENO) == 1 ? terminal_columns(STDOUT_FILENO) : kHelpColumns;
+    print_result(a.commands.empty() ? help_text(a.command, columns)
+                                    : overview_text(a.command, a.commands, columns));
+    return 0;
   }
   int operator()(const PrintArguments& a) const {
     print_result(a.text);

@@ -39,15 +39,21 @@ class Install(unittest.TestCase):
         self.assertEqual(done.returncode, status, f"{line}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def test_an_empty_root_gets_the_program_and_the_configurations(self):
+    def test_an_empty_root_gets_the_program_its_pages_and_the_configurations(self):
         root = self.home / "root"
         self.env["DESTDIR"] = str(root)
         self.run_line(f"cmake --install {BUILD} --prefix /usr")
         installed = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
         configs = {f"usr/share/dstrain/configs/{path.name}" for path in (ROOT / "configs").iterdir()
                    if path.suffix in (".json", ".sbatch")}
-        self.assertEqual(installed, configs | {"usr/bin/dstrain"})
+        pages = {"man/man1/dstrain.1": "--man", "bash-completion/completions/dstrain": "--completion bash",
+                 "zsh/site-functions/_dstrain": "--completion zsh",
+                 "fish/vendor_completions.d/dstrain.fish": "--completion fish"}
+        self.assertEqual(installed, configs | {"usr/bin/dstrain"} | {f"usr/share/{page}" for page in pages})
         self.run_line(f"{root}/usr/bin/dstrain --version")
+        for page, option in pages.items():
+            printed = self.run_line(f"{root}/usr/bin/dstrain help {option}")
+            self.assertEqual((root / "usr/share" / page).read_text(), printed, page)
 
     def write_inputs(self):
         (self.work / "input.txt").write_text("In the beginning God created the heaven and the earth.\n" * 200)
