@@ -80,7 +80,8 @@ Arguments parse_hosts(const std::vector<std::string>& words) {
 
 Arguments parse_doctor(const std::vector<std::string>& words, const ModelRegistry& models) {
   DoctorArguments a;
-  ConfigRequest request;
+  ConfigRequest& request = a.request;
+  request.need_data = true;
   CommandLine line(
       "doctor",
       "Looks whether hosts are ready for a run: ssh, dstrain, memory, clocks, network, and with "
@@ -95,6 +96,8 @@ Arguments parse_doctor(const std::vector<std::string>& words, const ModelRegistr
   add_run(line, request);
   add_files(line, request);
   add_launch_options(line, a.launch);
+  line.group(heading::kPrinting);
+  line.flag("--json", "print JSON (of this machine: without a hostfile)", a.json);
   line.without_effect({"--save_interval", "--launcher", "--launcher_args", "--no_ssh",
                        "--node_rank", "--nnodes", "--secret_file", "--force_multi", "--export",
                        "--bind_cores_to_rank", "--bind_core_list", "--save_pid",

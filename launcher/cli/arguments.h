@@ -106,8 +106,10 @@ struct ModelsArguments {
 // The arguments of `dstrain doctor`, which checks that hosts are ready for a run.
 struct DoctorArguments {
   LaunchOptions launch;
-  std::vector<std::string>
-      words;  // the command line of a run whose input is checked too; empty: none
+  // A run whose input is checked too, and its command line, which other hosts get; path and words empty: none.
+  ConfigRequest request;
+  std::vector<std::string> words;
+  bool json = false;
 };
 
 // The arguments of `dstrain bench-io`, which finds the settings of section aio that are best for drives.

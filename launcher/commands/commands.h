@@ -22,7 +22,7 @@ int run_export(const ExportArguments& arguments, const ModelRegistry& models);
 int run_tokenize(const TokenizeArguments& arguments);
 int run_models(const ModelsArguments& arguments, const ModelRegistry& models);
 int run_hosts(const HostsArguments& arguments);
-int run_doctor(const DoctorArguments& arguments, const ModelRegistry& models);
+int run_doctor(const DoctorArguments& arguments);
 int run_bench_io(const BenchIoArguments& arguments);
 int run_host_agent(const HostAgentArguments& arguments, const ModelRegistry& models);
 

@@ -34,7 +34,7 @@ struct Runner {
   int operator()(const TokenizeArguments& a) const { return run_tokenize(a); }
   int operator()(const ModelsArguments& a) const { return run_models(a, models); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
-  int operator()(const DoctorArguments& a) const { return run_doctor(a, models); }
+  int operator()(const DoctorArguments& a) const { return run_doctor(a); }
   int operator()(const BenchIoArguments& a) const { return run_bench_io(a); }
   int operator()(const HostAgentArguments& a) const { return run_host_agent(a, models); }
   int operator()(const HostWatchArguments&) const { return watch_host(task_of_this_watcher()); }

@@ -1,16 +1,10 @@
 #include "launcher/hosts/open_mpi.h"
 
-#include <poll.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "launcher/process/child.h"
+#include "launcher/process/program_output.h"
 #include "launcher/process/program_path.h"
-#include "runtime/core/error.h"
-#include "runtime/core/rank_board.h"
 
 namespace dstrain {
 
@@ -21,8 +15,7 @@ std::string open_mpi_version(const std::string& said) {
 }
 
 OpenMpi find_open_mpi() {
-  constexpr int64_t kTimeout = 10'000'000'000;
-  constexpr int kTickMs = 20;
+  constexpr double kTimeout = 10;
   OpenMpi found;
   found.orted = !find_on_path("orted").empty();
   const std::string mpirun = find_on_path("mpirun");
@@ -30,15 +23,7 @@ OpenMpi find_open_mpi() {
   if (!found.mpirun) return found;
   Child child({mpirun, "--version"},
               {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
-  std::string said;
-  const int64_t end = monotonic_ns() + kTimeout;
-  for (bool ended = false; !ended && monotonic_ns() < end; ::poll(nullptr, 0, kTickMs)) {
-    ended =
-        child.ended().has_value();  // checked first, so that the loop still reads its last output
-    std::array<char, 4096> buffer;
-    for (ssize_t n = 0; (n = ::read(child.output(), buffer.data(), buffer.size())) > 0;)
-      said.append(buffer.data(), static_cast<size_t>(n));
-  }
+  const std::string said = program_output(child, kTimeout);
   found.version = open_mpi_version(said);
   if (found.version.empty()) found.other = said.substr(0, said.find('\n'));
   return found;

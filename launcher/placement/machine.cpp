@@ -6,10 +6,9 @@
 #include <array>
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <sstream>
 #include <vector>
 
+#include "launcher/placement/system_numbers.h"
 #include "runtime/core/cgroup.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
@@ -37,26 +36,6 @@ struct Cgroup {
   fs::path directory;
   const CgroupFiles* files;
 };
-
-// Returns the file's only number; nothing if there is no file, or no limit ("max").
-std::optional<int64_t> number_in(const fs::path& file) {
-  std::ifstream in(file);
-  int64_t value = 0;
-  if (!(in >> value)) return std::nullopt;
-  return value;
-}
-
-// Returns the number after the word `key` at the beginning of a line.
-std::optional<int64_t> number_after(const fs::path& file, const std::string& key) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string word;
-    int64_t value = 0;
-    if (words >> word >> value && word == key) return value;
-  }
-  return std::nullopt;
-}
 
 // Returns the memory cgroups of this process, innermost first.
 std::vector<Cgroup> cgroups(const fs::path& root) {
@@ -90,16 +69,16 @@ std::string host_identity() {
 
 MemoryOffer available_memory(const fs::path& root) {
   const fs::path meminfo = root / "proc/meminfo";
-  const auto kilobytes = number_after(meminfo, "MemAvailable:");
+  const auto kilobytes = system_number(meminfo, "MemAvailable:");
   if (!kilobytes) fail_run("cannot read MemAvailable from {}", meminfo.string());
   MemoryOffer offer{*kilobytes * 1024, "MemAvailable in /proc/meminfo"};
   for (const Cgroup& group : cgroups(root)) {
-    const auto limit = number_in(group.directory / group.files->limit);
-    const auto usage = number_in(group.directory / group.files->usage);
+    const auto limit = system_number(group.directory / group.files->limit);
+    const auto usage = system_number(group.directory / group.files->usage);
     if (!limit || !usage) continue;
     // Cached pages of files count as used, but the kernel frees them when memory is needed.
     const int64_t reclaimable =
-        number_after(group.directory / "memory.stat", group.files->reclaimable).value_or(0);
+        system_number(group.directory / "memory.stat", group.files->reclaimable).value_or(0);
     const int64_t left = std::max<int64_t>(*limit - (*usage - std::min(reclaimable, *usage)), 0);
     if (left < offer.bytes)
       offer = {left, fmt::format("the memory limit of {}, {}", group.directory.string(),
@@ -112,7 +91,7 @@ fs::path kill_counter(pid_t pid, const fs::path& root) {
   // The innermost group that counts: a group around it counts those of other groups, too.
   for (const CgroupDirectory& group : cgroup_directories(root, "memory", std::to_string(pid))) {
     const fs::path file = group.path / (group.version2 ? kVersion2 : kVersion1).kills_file;
-    if (number_after(file, kKills)) return file;
+    if (system_number(file, kKills)) return file;
   }
   std::error_code none;
   const fs::path mount = root / "sys/fs/cgroup", machine = root / "proc/vmstat";
@@ -120,11 +99,11 @@ fs::path kill_counter(pid_t pid, const fs::path& root) {
   const bool has_groups = fs::exists(mount / "memory", none) ||
                           std::find(std::istream_iterator<std::string>(controllers), {},
                                     "memory") != std::istream_iterator<std::string>();
-  return !has_groups && number_after(machine, kKills) ? machine : fs::path();
+  return !has_groups && system_number(machine, kKills) ? machine : fs::path();
 }
 
 int64_t kills_in(const fs::path& counter) {
-  return number_after(counter, kKills).value_or(0);
+  return system_number(counter, kKills).value_or(0);
 }
 
 }  // namespace dstrain

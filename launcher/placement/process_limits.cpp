@@ -1,15 +1,14 @@
 #include "launcher/placement/process_limits.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <system_error>
 
+#include "launcher/placement/system_numbers.h"
 #include "runtime/core/cgroup.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
@@ -18,22 +17,6 @@ namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-
-int64_t limit_of(decltype(RLIMIT_NOFILE) resource) {
-  rlimit limit{};
-  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
-  return static_cast<int64_t>(limit.rlim_cur);
-}
-
-// Returns the first number in a file; nothing if there is none ("max").
-std::optional<int64_t> first_number(const fs::path& file) {
-  std::ifstream in(file);
-  int64_t value = 0;
-  if (!(in >> value)) return std::nullopt;
-  return value;
-}
 
 // Returns the processes and threads of the whole machine, from "0.1 0.2 0.3 RUNNING/ALL LAST".
 int64_t all_threads(const fs::path& root) {
@@ -81,8 +64,8 @@ FreeProcesses free_processes(int64_t most, uid_t user, const fs::path& root) {
             fmt::format("ulimit -u is {}, and this user has {}", most, there)};
   }
   for (const CgroupDirectory& group : cgroup_directories(root, "pids")) {
-    const auto limit = first_number(group.path / "pids.max");
-    const auto there = first_number(group.path / "pids.current");
+    const auto limit = system_number(group.path / "pids.max");
+    const auto there = system_number(group.path / "pids.current");
     if (!limit || !there || *limit - *there >= free.count) continue;
     free = {std::max<int64_t>(*limit - *there, 0),
             fmt::format("{} is {}, and {} are there", (group.path / "pids.max").string(), *limit,
@@ -92,7 +75,7 @@ FreeProcesses free_processes(int64_t most, uid_t user, const fs::path& root) {
 }
 
 ProcessLimits process_limits() {
-  return {limit_of(RLIMIT_NOFILE), free_processes(limit_of(RLIMIT_NPROC), ::getuid())};
+  return {resource_limit(RLIMIT_NOFILE), free_processes(resource_limit(RLIMIT_NPROC), ::getuid())};
 }
 
 ProcessNeeds process_needs(int64_t ranks, int64_t threads, int64_t hosts) {

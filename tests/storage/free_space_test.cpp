@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "runtime/storage/disk/mount.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {
@@ -30,6 +31,12 @@ TEST_CASE("the drive of a path is the innermost mount that it lies in, the last 
   CHECK(drive_of(root / "nvme", root.path()) == "/dev/nvme0n1, mounted at " + at + "/nvme");
   CHECK(drive_of(root / "nvme2", root.path()) == "/dev/sda1, mounted at /");
   CHECK(drive_of(root / "none", root.path()).empty());
+  const std::optional<Mount> mount = mount_of(root / "nvme/swap", root.path());
+  REQUIRE(mount);
+  CHECK(mount->type == "xfs");
+  CHECK(mount->source == "/dev/nvme0n1");
+  CHECK(mount->point == at + "/nvme");
+  CHECK_FALSE(mount_of(root / "none", root.path()));
   CHECK(drive_of("/", root / "proc").empty());
   CHECK_FALSE(drive_of("/").empty());
 }

@@ -1,5 +1,6 @@
-// The functions of cuda_device.h in a build without CUDA.
+// The functions of cuda_device.h and cuda_facts.h in a build without CUDA.
 #include "runtime/core/devices/cuda_device.h"
+#include "runtime/core/devices/cuda_facts.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -18,6 +19,10 @@ int cuda_device_count() {
 
 std::array<double, 4> cuda_identity(const Device&) {
   throw InternalError("this build has no GPUs");
+}
+
+CudaFacts cuda_facts() {
+  return {};
 }
 
 std::string why_no_cuda() {

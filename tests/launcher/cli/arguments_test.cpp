@@ -85,6 +85,20 @@ TEST_CASE("a run begins with the weights of a file or of a checkpoint") {
           "leave out --init_weights to go on with the run, or --resume to begin one from w");
 }
 
+TEST_CASE("doctor takes every option of a run, and --json") {
+  const auto a =
+      std::get<DoctorArguments>(parse("doctor --json --config c.json --num_gpus 2 --output out"));
+  CHECK(a.json);
+  CHECK(a.request.path == "c.json");
+  CHECK(a.request.output == "out");
+  CHECK(a.request.need_data);
+  CHECK(a.launch.hosts.slots_each == 2);
+  CHECK(a.words.size() == 7);
+  const auto without = std::get<DoctorArguments>(parse("doctor --output out"));
+  CHECK_FALSE(without.json);
+  CHECK(without.words.empty());
+}
+
 TEST_CASE("what is not given is absent") {
   const auto r = std::get<TrainArguments>(parse("--config c.json")).request;
   CHECK_FALSE(r.ranks.has_value());
