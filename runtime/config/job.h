@@ -235,6 +235,18 @@ struct MonitorConfig {
   bool operator==(const MonitorConfig&) const = default;
 };
 
+// The report of the work and the times of one step (section flops_profiler).
+struct FlopsProfilerConfig {
+  bool enabled = false;
+  int64_t profile_step = 1;         // steps that are done before the one that is profiled
+  int64_t module_depth = -1;        // depths of modules whose sums are reported; -1: all
+  int64_t top_modules = 1;          // modules that are named at each depth
+  bool detailed = true;             // with the tree of all modules
+  std::string output_file{};        // empty: the log
+  double recompute_fwd_factor = 0;  // forward passes that the backward pass repeats, for its FLOPs
+  bool operator==(const FlopsProfilerConfig&) const = default;
+};
+
 // Where tensors are kept that are not on the device.
 enum class OffloadTo { none, cpu, nvme };
 // Who updates weights whose optimizer state is offloaded: the host, beside the state, or the device, which the state
@@ -333,8 +345,10 @@ struct Job {
   CommsLoggerConfig comms_logger;
   MonitorConfig tensorboard, csv_monitor;
   bool wall_clock_breakdown = false;  // the times of a step's phases are measured
-  int64_t timeout_s = 600;            // limit of one instruction, and of a wait for another rank
-  int64_t silence_s = 5;              // without a message from a host, until it counts as lost
+  FlopsProfilerConfig flops_profiler;
+  bool memory_breakdown = false;  // the memory of the ranks is printed, planned and measured
+  int64_t timeout_s = 600;        // limit of one instruction, and of a wait for another rank
+  int64_t silence_s = 5;          // without a message from a host, until it counts as lost
   std::vector<std::string> weight_decay_exclude;
   std::string output;                // directory
   std::string trace;                 // trace file; empty: none

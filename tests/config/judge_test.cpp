@@ -190,9 +190,14 @@ TEST_CASE("verdicts: sections that have a switch") {
        "data_efficiency.enabled",
        "not_yet: data_efficiency is not available yet: set enabled to false"},
       {R"("wall_clock_breakdown": true)", "wall_clock_breakdown", "honoured"},
-      {R"("memory_breakdown": false)", "memory_breakdown", "no_effect: off"},
-      {R"("memory_breakdown": true)", "memory_breakdown",
-       "no_effect: not available yet: the run goes on without it (dstrain plan prints the memory)"},
+      {R"("memory_breakdown": false)", "memory_breakdown", "honoured"},
+      {R"("memory_breakdown": true)", "memory_breakdown", "honoured"},
+      {R"("flops_profiler": {"enabled": true, "profile_step": 0})", "flops_profiler.profile_step",
+       "honoured"},
+      {R"("flops_profiler": {"enabled": true, "module_depth": -2})", "flops_profiler.module_depth",
+       "error: expected an integer of at least -1, found -2"},
+      {R"("flops_profiler": {"profile_step": 3})", "flops_profiler.profile_step",
+       "no_effect: flops_profiler is off"},
       {R"("comet": {"enabled": true})", "comet.enabled",
        "no_effect: comet is not available: the run goes on without it (turn on tensorboard, and "
        "`cometx "

@@ -198,13 +198,13 @@ TEST_CASE("load: all reasons are told at once, each with its place, none twice")
 TEST_CASE("load: what only watches a run is missed with one warning, and stops nothing") {
   const LoadedConfig loaded =
       ask(trains_with(R"("tensorboard": {"enabled": true, "job_name": "x", "colour": 1},
- "wandb": {"enabled": false}, "memory_breakdown": true)"))
+ "wandb": {"enabled": false}, "activation_checkpointing": {"profile": true})"))
           .load();
   CHECK(loaded.warnings ==
         std::vector<std::string>{
             "c.json:1:52: tensorboard.colour: unknown key",
-            "c.json:2:31: memory_breakdown: not available yet: the run goes on without it "
-            "(dstrain plan prints the memory)"});
+            "c.json:2:60: activation_checkpointing.profile: not available yet: the run goes on "
+            "without it (metrics.jsonl has step_ms)"});
 }
 
 TEST_CASE("load: an ignored key counts as not written, with one line") {

@@ -57,5 +57,11 @@ TEST_CASE("adapters and parameter groups train as PEFT and PyTorch train them") 
     check_script(python, "check_lora.py", "--family " + family);
 }
 
+TEST_CASE("flops_profiler counts what DeepSpeed's profiler counts of transformers' model") {
+  const std::string python = python_with("deepspeed, safetensors, torch, transformers");
+  SKIP_UNLESS(!python.empty(), "no Python with deepspeed (tests/hugging_face/README.md)");
+  check_script(python, "../../benchmarks/flops_profiler/compare.py", "--family llama --tokens 64");
+}
+
 }  // namespace
 }  // namespace dstrain

@@ -7,9 +7,6 @@ std::vector<KeySpec> monitoring() {
   constexpr std::string_view timers = "samples_per_second is always measured";
   const Rule* gated = &rules::kWarnsIfEnabled;
   const Rule* logged = &rules::kIfEnabled;
-  const auto section = [gated](std::string_view key) {
-    return KeySpec{.key = key, .type = Type::section, .rule = gated};
-  };
   const auto flag = [gated](std::string_view key, std::string_view fallback = "false") {
     return KeySpec{.key = key, .fallback = fallback, .rule = gated};
   };
@@ -28,8 +25,8 @@ std::vector<KeySpec> monitoring() {
                "steps_per_print steps"},
       {.key = "memory_breakdown",
        .fallback = "false",
-       .note = "dstrain plan prints the memory",
-       .rule = &rules::kWarns},
+       .note = "a table of the planned memory of the ranks by purpose, before the first step and "
+               "after it with what is in use"},
       {.key = "dump_state",
        .fallback = "false",
        .state = State::no_effect,
@@ -95,18 +92,45 @@ std::vector<KeySpec> monitoring() {
        .fallback = "false",
        .state = State::no_effect,
        .note = "the lines of verbose always name the layer"},
-      section("flops_profiler"),
-      flag("flops_profiler.enabled"),
+      {.key = "flops_profiler", .type = Type::section, .rule = logged},
+      {.key = "flops_profiler.enabled",
+       .fallback = "false",
+       .note = "a report of the parameters, FLOPs and times of the model's modules in one step",
+       .rule = logged},
       {.key = "flops_profiler.recompute_fwd_factor",
        .type = Type::real,
        .fallback = "0.0",
-       .rule = gated,
+       .note = "forward passes that the backward pass repeats: its FLOPs are 2 + this times those "
+               "of the forward pass",
+       .rule = logged,
        .min = 0},
-      count("flops_profiler.profile_step", "1", 0),
-      count("flops_profiler.module_depth", "-1", -1),
-      count("flops_profiler.top_modules", "1", 0),
-      flag("flops_profiler.detailed", "true"),
-      text("flops_profiler.output_file"),
+      {.key = "flops_profiler.profile_step",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "steps before the one that is profiled: with 1 it is the second, as the first also "
+               "warms up",
+       .rule = logged,
+       .min = 0},
+      {.key = "flops_profiler.module_depth",
+       .type = Type::integer,
+       .fallback = "-1",
+       .note = "depths of modules whose sums are reported; -1: all",
+       .rule = logged,
+       .min = -1},
+      {.key = "flops_profiler.top_modules",
+       .type = Type::integer,
+       .fallback = "1",
+       .note = "modules that are named at each depth",
+       .rule = logged,
+       .min = 0},
+      {.key = "flops_profiler.detailed",
+       .fallback = "true",
+       .note = "with the tree of all modules",
+       .rule = logged},
+      {.key = "flops_profiler.output_file",
+       .type = Type::string,
+       .note = "a file for the report; unset: the log",
+       .rule = logged},
       {.key = "timers", .type = Type::section},
       {.key = "timers.throughput", .type = Type::section},
       {.key = "timers.throughput.enabled",

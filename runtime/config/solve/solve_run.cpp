@@ -217,6 +217,21 @@ MonitorConfig solve_monitor(const std::string& section, Values& v, const Facts& 
   return config;
 }
 
+// Reads the section of the profiler. One that is off is not in the resolved configuration.
+FlopsProfilerConfig solve_flops_profiler(Values& v, const Facts& facts) {
+  if (!facts.on("flops_profiler.enabled")) return {};
+  FlopsProfilerConfig config;
+  config.enabled = v.flag("flops_profiler.enabled");
+  config.profile_step = v.integer("flops_profiler.profile_step");
+  config.module_depth = v.integer("flops_profiler.module_depth");
+  config.top_modules = v.integer("flops_profiler.top_modules");
+  config.detailed = v.flag("flops_profiler.detailed");
+  if (v.given("flops_profiler.output_file"))
+    config.output_file = v.text("flops_profiler.output_file", "", "");
+  config.recompute_fwd_factor = v.real("flops_profiler.recompute_fwd_factor");
+  return config;
+}
+
 OffloadTo offload_to(const std::string& device) {
   return device == "cpu" ? OffloadTo::cpu : device == "nvme" ? OffloadTo::nvme : OffloadTo::none;
 }
@@ -299,6 +314,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.comms_logger = solve_comms_logger(values);
   job.wall_clock_breakdown =
       facts.on("wall_clock_breakdown") && values.flag("wall_clock_breakdown");
+  job.flops_profiler = solve_flops_profiler(values, facts);
+  job.memory_breakdown = facts.on("memory_breakdown") && values.flag("memory_breakdown");
   job.tensorboard = solve_monitor("tensorboard", values, facts);
   job.csv_monitor = solve_monitor("csv_monitor", values, facts);
   job.offload = solve_offload(values, facts);

@@ -17,6 +17,7 @@
 #include "runtime/engine/metrics/event_file.h"
 #include "runtime/engine/metrics/metrics_file.h"
 #include "runtime/engine/metrics/metrics_log.h"
+#include "runtime/engine/profile/report_profile.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/step_phases.h"
 #include "runtime/storage/atomic_file.h"
@@ -78,7 +79,9 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
     open_sinks(progress);
+    make_profile_directory(job_.flops_profiler);
   });
+  if (const auto text = no_profile_text(job_, step); text && root()) log::warn("{}", *text);
   for (const auto& sink : sinks_) sink->begin();
   if (resumed_here()) saved_step_ = step;
 }
@@ -107,7 +110,8 @@ void RunOutput::add_collective(const CommRecord& record, const std::string& grou
 
 StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
   const bool kept = !job_.trace.empty() && traces_.size() < kTracedSteps;
-  if (!kept && !job_.wall_clock_breakdown) return nullptr;
+  newest_ = nullptr;
+  if (!kept && !job_.wall_clock_breakdown && !is_profiled(job_, step)) return nullptr;
   StepTrace& trace = kept ? traces_.emplace_back() : newest_trace_;
   trace.step = step;
   trace.prepare(plan);
@@ -116,8 +120,14 @@ StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
 }
 
 std::optional<StepPhases> RunOutput::newest_phases() const {
-  if (!job_.wall_clock_breakdown || !newest_) return std::nullopt;
+  if (!newest_ || !(job_.wall_clock_breakdown || is_profiled(job_, newest_->step)))
+    return std::nullopt;
   return phases_of(*newest_);
+}
+
+void RunOutput::write_profile() const {
+  if (newest_ && is_profiled(job_, newest_->step))
+    report_profile(job_, *newest_, phases_of(*newest_), *ctx_.comm);
 }
 
 // Opens what takes the metrics.

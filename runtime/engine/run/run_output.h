@@ -55,6 +55,8 @@ class RunOutput {
   StepTrace* new_trace(int64_t step, const Plan& plan);
   // Returns the phases of the newest step, which has run with its trace, if the job asks for them.
   std::optional<StepPhases> newest_phases() const;
+  // Writes the profile of the newest step if it is the one that the job profiles. Collective.
+  void write_profile() const;
 
   // Saves a checkpoint of this step. One that cannot be saved is left out with a warning, unless the job requires it.
   // Collective.
@@ -97,8 +99,8 @@ class RunOutput {
   // On rank 0: the dtypes of the tensors that keep that of the model's directory.
   std::map<std::string, DType> saved_dtypes_;
   std::vector<StepTrace> traces_;  // of the first steps, if the job asks for a trace
-  StepTrace newest_trace_;         // if the job asks for phases, and the step's trace is not kept
-  const StepTrace* newest_ = nullptr;  // of the newest step
+  StepTrace newest_trace_;  // of a step whose phases the job asks for, if its trace is not kept
+  const StepTrace* newest_ = nullptr;  // of the newest step; null: it has none
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
   int64_t skipped_ = 0;                           // steps of this run whose update was not applied

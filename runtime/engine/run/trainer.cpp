@@ -13,6 +13,7 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/profile/memory_breakdown.h"
 #include "runtime/engine/run/codec_error.h"
 #include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/resume.h"
@@ -274,6 +275,15 @@ bool Trainer::ends_epoch() const {
   return next_sample_ / samples != state_.first_sample / samples;
 }
 
+// Logs the memory of all ranks if the job asks for it. Collective. `measured`: with what is in use.
+void Trainer::log_memory(bool measured) const {
+  if (!job_.memory_breakdown) return;
+  const MemoryBreakdown memory = memory_breakdown(plans_.memory, arenas_, measured, *ctx_.comm);
+  if (!root()) return;
+  const std::string text = memory_breakdown_text(memory);
+  log::info("{}", text.substr(0, text.size() - 1));  // the log ends the line
+}
+
 void Trainer::log_begin() const {
   if (!root()) return;
   log::info("{}", first_line(job_, plans_.train, state_.step, ctx_.threads));
@@ -288,11 +298,14 @@ RunOutcome Trainer::run() {
   const int64_t first_step = state_.step;
   log_begin();
   output_.open(progress(), resumed_);
+  log_memory(false);
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();
     const int64_t sent = comm_.wire_bytes();
     step();
     record(seconds_since(start), comm_.wire_bytes() - sent);
+    output_.write_profile();
+    if (state_.step == first_step + 1) log_memory(true);
     const bool last = state_.step == job_.steps;
     if (validate_ && (due(job_.eval_interval) || last)) validate();
     const bool saves = due(job_.save_interval) || stop_signal_ != 0;

@@ -52,6 +52,7 @@ class Trainer {
   }
   void record(double seconds, int64_t comm_bytes);
   void log_begin() const;
+  void log_memory(bool measured) const;
   void validate();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;

@@ -167,7 +167,8 @@ void leave_out_files(Job& job) {
   job.output = job.trace = job.init_weights = job.resume = "";
   job.comms_logger = {};
   job.tensorboard = job.csv_monitor = {};
-  job.wall_clock_breakdown = false;
+  job.flops_profiler = {};
+  job.wall_clock_breakdown = job.memory_breakdown = false;
   job.eval_interval = job.save_interval = job.steps_per_print = 0;
   job.save_last = job.overwrite = job.resume_with_changes = false;
 }

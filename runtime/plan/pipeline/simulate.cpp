@@ -13,7 +13,7 @@ namespace {
 // One step of a pipeline, stage by stage.
 class PipelineStep {
  public:
-  PipelineStep(const PipelineOrders& orders, const std::vector<PhaseTimes>& times,
+  PipelineStep(const PipelineOrders& orders, const std::vector<PhaseSeconds>& times,
                double message_time)
       : orders_(orders),
         times_(times),
@@ -192,7 +192,7 @@ class PipelineStep {
   }
 
   const PipelineOrders& orders_;
-  const std::vector<PhaseTimes>& times_;
+  const std::vector<PhaseSeconds>& times_;
   double message_time_;
   int micros_ = 0;
   std::vector<int> stage_of_;                                 // of every part
@@ -215,7 +215,7 @@ PipelineOrders pipeline_orders(PipelineSchedule schedule, int stages, int virtua
   return orders;
 }
 
-PipelineTimes run_orders(const PipelineOrders& orders, const std::vector<PhaseTimes>& times,
+PipelineTimes run_orders(const PipelineOrders& orders, const std::vector<PhaseSeconds>& times,
                          double message_time) {
   return PipelineStep(orders, times, message_time).run();
 }

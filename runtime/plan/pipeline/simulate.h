@@ -25,7 +25,7 @@ PipelineOrders pipeline_orders(PipelineSchedule schedule, int stages, int virtua
                                int micro_batches);
 
 // How long the phases of a part take for one micro-batch, by phase, in any unit.
-using PhaseTimes = std::array<double, kPhases>;
+using PhaseSeconds = std::array<double, kPhases>;
 
 // The times at which a stage begins and ends a slot.
 struct SlotTime {
@@ -49,7 +49,7 @@ struct PipelineTimes {
 // It is an error if a slot waits for ever; if a part passes micro-batches on in another order than the next
 // part takes them; if a slot is there twice; or if a chunk does not do what part 0 does forward. The error
 // names the stage and the slot. `times` has an entry for each part.
-PipelineTimes run_orders(const PipelineOrders& orders, const std::vector<PhaseTimes>& times,
+PipelineTimes run_orders(const PipelineOrders& orders, const std::vector<PhaseSeconds>& times,
                          double message_time);
 
 // Returns for each chunk of a stage how many micro-batches it holds at most: those whose forward pass is done

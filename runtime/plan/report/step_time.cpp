@@ -65,8 +65,8 @@ double step_seconds(const Plan& plan, const std::string& device) {
   return seconds;
 }
 
-PhaseTimes phase_seconds(const Plan& plan, int chunk, const std::string& device) {
-  PhaseTimes times{};
+PhaseSeconds phase_seconds(const Plan& plan, int chunk, const std::string& device) {
+  PhaseSeconds times{};
   for (const Instruction& op : plan.program.instructions)
     if (op.when == When::every_micro && op.chunk == chunk)
       times[static_cast<size_t>(op.phase)] += instruction_seconds(plan.program, op, device);
@@ -84,7 +84,7 @@ PipelineTimes pipeline_times(const PipelineOrders& orders, std::span<const Plan*
                              const std::string& device) {
   check(orders.stages() == stages.size(), "{} plans for a pipeline of {} stages", stages.size(),
         orders.stages());
-  std::vector<PhaseTimes> times;
+  std::vector<PhaseSeconds> times;
   double message = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const std::vector<int>& parts = orders.parts[stage];

@@ -25,7 +25,7 @@ std::string rates_text(const std::string& device, DType dtype);
 double step_seconds(const Plan& plan, const std::string& device);
 
 // Returns the seconds of each phase of one micro-batch in a chunk, without its collectives and messages.
-PhaseTimes phase_seconds(const Plan& plan, int chunk, const std::string& device);
+PhaseSeconds phase_seconds(const Plan& plan, int chunk, const std::string& device);
 
 // Returns the seconds of the largest message that the rank sends; 0 if it sends none.
 double message_seconds(const Plan& plan, const std::string& device);

@@ -10,15 +10,15 @@ using namespace dstrain;
 
 namespace {
 
-constexpr PhaseTimes kWhole = {1, 2, 0}, kSplit = {1, 1, 1};
+constexpr PhaseSeconds kWhole = {1, 2, 0}, kSplit = {1, 1, 1};
 
-PipelineTimes simulate(const PipelineOrders& orders, PhaseTimes times, double message_time = 0) {
+PipelineTimes simulate(const PipelineOrders& orders, PhaseSeconds times, double message_time = 0) {
   size_t parts = 0;
   for (const auto& of_stage : orders.parts) parts += of_stage.size();
-  return run_orders(orders, std::vector<PhaseTimes>(parts, times), message_time);
+  return run_orders(orders, std::vector<PhaseSeconds>(parts, times), message_time);
 }
 
-PipelineTimes simulate(PipelineSchedule schedule, int stages, int micros, PhaseTimes times) {
+PipelineTimes simulate(PipelineSchedule schedule, int stages, int micros, PhaseSeconds times) {
   const int chunks = schedule == PipelineSchedule::zb_v ? 2 : 1;
   return simulate(pipeline_orders(schedule, stages, chunks, micros), times);
 }

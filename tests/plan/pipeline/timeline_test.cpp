@@ -14,7 +14,7 @@ struct TimelineCase {
   TimelineCase(PipelineSchedule schedule, int stages, int micros)
       : orders(
             pipeline_orders(schedule, stages, schedule == PipelineSchedule::zb_v ? 2 : 1, micros)) {
-    const PhaseTimes one = {1, splits_backward(schedule) ? 1.0 : 2.0, 1};
+    const PhaseSeconds one = {1, splits_backward(schedule) ? 1.0 : 2.0, 1};
     times = run_orders(orders, std::vector(orders.stages() * orders.parts[0].size(), one), 0);
   }
   std::string text(size_t width) const { return timeline_text("A step", orders, times, width); }

@@ -18,7 +18,7 @@ Job pipeline_job(int stages) {
   return job;
 }
 
-double sum(const PhaseTimes& times) {
+double sum(const PhaseSeconds& times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("step time: the phases of all micro-batches are the step but for its b
     const Job job = pipeline_job(stages);
     for (int stage = 0; stage < stages; ++stage) {
       const Plan plan = plan_of(job, stage).train;
-      const PhaseTimes times = phase_seconds(plan, 0, "cpu");
+      const PhaseSeconds times = phase_seconds(plan, 0, "cpu");
       CHECK(times[0] > 0);
       CHECK(times[1] > times[0]);
       CHECK(times[2] == 0);
