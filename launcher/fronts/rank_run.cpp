@@ -96,6 +96,7 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
   context.comm = &comm;
   context.slot = &slot;
   context.stop_signal = [&board] { return board.stop_request(); };
+  context.requests = &board;
   context.resolved_config = resolved_config_json(input.loaded);
   context.config_json = input.loaded.config_json;
   if (const std::optional<SlurmJob> job = slurm_job()) context.job = job->id;

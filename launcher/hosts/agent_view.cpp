@@ -143,6 +143,8 @@ void AgentView::handle_message(const json& m) {
                        from_json_text(m.at("text").get<std::string>())});
   } else if (what == "stop") {
     take_stop_signal(m.at("signal").get<int>(), m.at("count").get<int>());
+  } else if (what == "trace") {
+    take_trace_signal();
   } else if (what == "fault") {
     mark_lost(from_json_text(m.at("text").get<std::string>()));
   } else if (what == "bye") {
@@ -154,6 +156,10 @@ void AgentView::handle_message(const json& m) {
 
 void AgentView::request_stop(int signal) {
   channel_.send({{"do", "stop"}, {"signal", signal}});
+}
+
+void AgentView::request_trace() {
+  channel_.send({{"do", "trace"}});
 }
 
 void AgentView::kill_all() {

@@ -16,7 +16,8 @@
 //                                        once a second, and output {rank, error, text}
 //   alive, at least once a second        fault {text}, after which the agent ends
 //                                        stop {signal, count}: the agent has received that many stop signals
-//   stop {signal}, kill
+//                                        trace: the agent has received SIGUSR2
+//   stop {signal}, trace, kill
 //   end                                  bye, when nothing of the run is left
 #pragma once
 
@@ -60,6 +61,7 @@ class AgentView final : public HostView {
   int64_t lost_since() const override { return lost_since_; }
   Loss loss() const override { return loss_; }
   void request_stop(int signal) override;
+  void request_trace() override;
   void kill_all() override;
   int stopped() const override { return stopped_; }
   int64_t out_of_memory_kills() const override { return kills_; }

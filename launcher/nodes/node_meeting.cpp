@@ -115,7 +115,9 @@ NodeMeeting::Stop NodeMeeting::serve(const json& message) {
     node.silence.update(now);
     node.open = channel.receive([&](const json& m) {
       node.silence.heard();
-      if (m.at("say").get<std::string>() == "stop")
+      const auto what = m.at("say").get<std::string>();
+      if (what == "trace") take_trace_signal();
+      if (what == "stop")
         stop = {static_cast<int>(integer_member(m, "signal", 1, NSIG)),
                 static_cast<int>(integer_member(m, "count", 1, INT32_MAX))};
     });

@@ -85,6 +85,7 @@ class ServedNode {
       serve_commands();
       collect_commands();
       if (const auto status = serve_node_zero(requests)) return *status;
+      tell_trace(requests.trace_requests());
       tell_stop(second != 0 ? second : first, second != 0 ? 2 : first != 0 ? 1 : 0);
       if (told_stops_ == 2 && monotonic_ns() - told_ns_ > kForEnd) return 128 + second;
     }
@@ -185,6 +186,13 @@ class ServedNode {
     master_->channel.send({{"say", "stop"}, {"signal", signal}, {"count", count}});
   }
 
+  // Tells node 0 that this process has received SIGUSR2.
+  void tell_trace(int64_t requests) {
+    if (requests <= told_traces_) return;
+    told_traces_ = requests;
+    master_->channel.send({{"say", "trace"}});
+  }
+
   void collect_commands() {
     std::erase_if(commands_, [](const ServedCommand& command) {
       return ::waitpid(command.pid, nullptr, WNOHANG) != 0;
@@ -261,6 +269,7 @@ class ServedNode {
   int64_t next_remark_ns_ = begin_ns_ + kRemarkAfter;
   int told_stops_ = 0;
   int64_t told_ns_ = 0;
+  int64_t told_traces_ = 0;
 };
 
 }  // namespace

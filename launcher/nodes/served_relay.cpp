@@ -42,7 +42,7 @@ class NewProcess {
     ::posix_spawnattr_init(&attributes_);
     sigset_t none;
     ::sigemptyset(&none);
-    sigset_t usual = stop_signal_set();
+    sigset_t usual = signals_to_runs();
     ::sigaddset(&usual, SIGPIPE);
     ::posix_spawnattr_setsigmask(&attributes_, &none);
     ::posix_spawnattr_setsigdefault(&attributes_, &usual);

@@ -17,6 +17,7 @@ namespace dstrain {
 namespace {
 
 constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+constexpr int kTraceSignal = SIGUSR2;
 constexpr int64_t kSameSignalNs = 1'000'000'000;
 
 bool is_ignored(int number) {
@@ -35,7 +36,14 @@ void apply_default_action(int number) {
   ::raise(number);
 }
 
-// Receives the stop signals of this process in a thread of its own.
+sigset_t stop_signal_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kStopSignals) sigaddset(&set, number);
+  return set;
+}
+
+// Receives the signals to this process in a thread of its own.
 class SignalReceiver {
  public:
   // Starts the thread if this process has none. A fork does not inherit it.
@@ -43,7 +51,7 @@ class SignalReceiver {
     const std::lock_guard lock(mutex_);
     if (process_ == ::getpid()) return;
     process_ = ::getpid();
-    const sigset_t set = stop_signal_set();
+    const sigset_t set = signals_to_runs();
     ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
     std::thread([this, set] { receive(set); }).detach();
   }
@@ -57,6 +65,7 @@ class SignalReceiver {
     own_ = 0;
     second_ = 0;
     first_ns_ = 0;
+    if (std::exchange(trace_waits_, false)) board.request_trace();
   }
 
   void stop_serving() {
@@ -72,6 +81,14 @@ class SignalReceiver {
   void call_before_end(std::function<void(int)> act) {
     const std::lock_guard lock(mutex_);
     before_end_ = std::move(act);
+  }
+
+  void handle_trace() {
+    const std::lock_guard lock(mutex_);
+    if (board_ == nullptr)
+      trace_waits_ = true;
+    else
+      board_->request_trace();
   }
 
   // `count`: how many stop signals the process that received this one has received; 0: this process received it.
@@ -106,7 +123,11 @@ class SignalReceiver {
   [[noreturn]] void receive(const sigset_t& set) {
     while (true) {
       int number = 0;
-      if (::sigwait(&set, &number) == 0) handle(number, 0);
+      if (::sigwait(&set, &number) != 0) continue;
+      if (number == kTraceSignal)
+        handle_trace();
+      else
+        handle(number, 0);
     }
   }
 
@@ -127,6 +148,7 @@ class SignalReceiver {
   int own_ = 0;  // signals that this process has received; SIGHUP counts as the first only
   int second_ = 0;
   int64_t first_ns_ = 0;
+  bool trace_waits_ = false;  // a trace was asked for while there was no board
 };
 
 // Never destroyed: its thread lives as long as the process.
@@ -137,10 +159,9 @@ SignalReceiver& signal_receiver() {
 
 }  // namespace
 
-sigset_t stop_signal_set() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : kStopSignals) sigaddset(&set, number);
+sigset_t signals_to_runs() {
+  sigset_t set = stop_signal_set();
+  sigaddset(&set, kTraceSignal);
   return set;
 }
 
@@ -153,8 +174,13 @@ void take_stop_signal(int number, int count) {
     signal_receiver().handle(number, count);
 }
 
+void take_trace_signal() {
+  signal_receiver().handle_trace();
+}
+
 void ignore_stop_signals() {
   for (const int number : kStopSignals) ::signal(number, SIG_IGN);
+  ::signal(kTraceSignal, SIG_IGN);
 }
 
 void release_stop_signals() {

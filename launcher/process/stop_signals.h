@@ -1,6 +1,7 @@
-// Stop signals: SIGINT, SIGTERM, SIGUSR1 (a scheduler announces the end of a job's time) and SIGHUP (the terminal was
-// closed). One thread receives them. All other threads have them blocked, so that no handler ever runs on the stack of
-// a thread that computes, for which a library may have made no room.
+// The signals to a run. Stop signals are SIGINT, SIGTERM, SIGUSR1 (a scheduler announces the end of a job's time) and
+// SIGHUP (the terminal was closed). SIGUSR2 asks for a trace of the next steps, and ends no process that receives signals
+// here. One thread receives them. All other threads have them blocked, so that no handler ever runs on the stack of a
+// thread that computes, for which a library may have made no room.
 #pragma once
 
 #include <csignal>
@@ -10,18 +11,19 @@
 
 namespace dstrain {
 
-// Returns the stop signals.
-sigset_t stop_signal_set();
+// Returns the stop signals and SIGUSR2.
+sigset_t signals_to_runs();
 
-// Blocks the stop signals in the calling thread and in all threads that it starts from then on, and starts the thread
-// that receives them. While no StopSignals exists a signal has its default action. A process that trains must call
-// this before any other thread exists. Further calls have no effect.
+// Blocks the stop signals and SIGUSR2 in the calling thread and in all threads that it starts from then on, and starts
+// the thread that receives them. While no StopSignals exists a stop signal has its default action, and SIGUSR2 waits for
+// one. A process that trains must call this before any other thread exists. Further calls have no effect.
 void receive_stop_signals();
 
-// Makes this process, and those that it starts, ignore the stop signals. Async-signal-safe.
+// Makes this process, and those that it starts, ignore the stop signals and SIGUSR2. Async-signal-safe.
 void ignore_stop_signals();
 
-// Unblocks the stop signals in the calling thread. A process calls this before exec makes it another program.
+// Unblocks the stop signals in the calling thread. A process calls this before exec makes it another program. SIGUSR2
+// stays blocked, or it would end that program before it receives signals.
 void release_stop_signals();
 
 // Does what this process does about a stop signal of its own, for one that another process of the run has received and
@@ -29,10 +31,13 @@ void release_stop_signals();
 // (`pkill dstrain`), so only what is the second at one of them counts as the second.
 void take_stop_signal(int number, int count);
 
-// While an object of this class exists, it turns stop signals into stop requests on a board. The first signal asks the
-// run to stop after its step. A second one ends this process, or is remembered for a supervisor to act on. SIGHUP never
-// counts as the second, because a terminal that closes may send it twice, and is ignored if nohup ignored it. Calls
-// receive_stop_signals(). At most one exists at a time.
+// Does what this process does about a SIGUSR2 of its own, for one that another process of the run has received.
+void take_trace_signal();
+
+// While an object of this class exists, it turns stop signals into stop requests on a board, and SIGUSR2 into a request
+// for a trace. The first stop signal asks the run to stop after its step. A second one ends this process, or is
+// remembered for a supervisor to act on. SIGHUP never counts as the second, because a terminal that closes may send it
+// twice, and is ignored if nohup ignored it. Calls receive_stop_signals(). At most one exists at a time.
 class StopSignals {
  public:
   // Whether the first signal is answered with a line on standard error.

@@ -55,7 +55,7 @@ RankBoard join_launcher(int rank) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // SIGTTOU: a terminal with `tostop` would stop a rank that writes, because it runs in the background.
   // SIGPIPE: a lost connection to another rank is an error to report, not the end of this rank.
-  for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTTOU, SIGPIPE})
+  for (int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGTTOU, SIGPIPE})
     std::signal(number, SIG_IGN);
   log::set_rank(rank);
   log::set_time_stamps(false);  // the launching process adds them

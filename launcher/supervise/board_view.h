@@ -24,6 +24,7 @@ class BoardView final : public HostView {
   const std::string& lost() const override { return lost_; }
   int64_t lost_since() const override { return 0; }
   void request_stop(int signal) override { board_.request_stop(signal); }
+  void request_trace() override { board_.request_trace(); }
   void kill_all() override;
   int stopped() const override { return board_.stopped(); }
   int64_t out_of_memory_kills() const override;

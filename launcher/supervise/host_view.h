@@ -73,6 +73,8 @@ class HostView {
 
   // Asks the host's ranks to stop after their step, because of `signal`.
   virtual void request_stop(int signal) = 0;
+  // Asks the host's ranks for a trace of the next steps.
+  virtual void request_trace() = 0;
   // Kills the host's ranks (SIGKILL).
   virtual void kill_all() = 0;
   // The signal because of which the run stopped early, after writing its files; 0 if it did not.

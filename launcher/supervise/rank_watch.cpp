@@ -92,6 +92,10 @@ void RankWatch::request_stop(int signal) const {
   for (const auto& host : hosts_) host->request_stop(signal);
 }
 
+void RankWatch::request_trace() const {
+  for (const auto& host : hosts_) host->request_trace();
+}
+
 void RankWatch::forward_output(const HostView::OutputSink& sink) const {
   for (const auto& host : hosts_) host->forward_output(sink);
 }

@@ -31,6 +31,7 @@ class RankWatch {
   bool any_alive() const;
   void kill_all() const;  // SIGKILL
   void request_stop(int signal) const;
+  void request_trace() const;
   void forward_output(const HostView::OutputSink& sink) const;
   // Releases all hosts. ended() returns whether that is done.
   void end() const;

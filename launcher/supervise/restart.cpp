@@ -62,10 +62,13 @@ std::string origin_of(const CheckpointInfo& checkpoint) {
 
 int pause_unless_stopped(double seconds) {
   const RankBoard board = RankBoard::create(1);  // receives the stop request
-  const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::is_remembered);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (board.stop_request() == 0 && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  {
+    const StopSignals signals(board, StopSignals::Note::none, StopSignals::Second::is_remembered);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (board.stop_request() == 0 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (board.trace_requests() > 0) take_trace_signal();  // for the ranks that start now
   return board.stop_request();
 }
 

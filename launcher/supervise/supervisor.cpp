@@ -167,6 +167,11 @@ class Watch {
   void handle_signals() {
     if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true))
       ranks_.request_stop(board_.stop_request());
+    if (const int64_t traces = board_.trace_requests();
+        several_hosts_ && traces > traces_passed_on_) {
+      traces_passed_on_ = traces;
+      ranks_.request_trace();
+    }
     if (stopped_by_ != 0) return;
     // Ranks that do not run yet have no step to finish.
     const bool at_once = several_hosts_ && !ranks_.all_running();
@@ -310,7 +315,8 @@ class Watch {
   bool asked_to_end_ = false;
   bool killed_ranks_ = false;
   bool stop_passed_on_ = false;
-  int stopped_by_ = 0;  // the signal of the second request
+  int64_t traces_passed_on_ = 0;  // requests for traces
+  int stopped_by_ = 0;            // the signal of the second request
   int64_t fault_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
 };
 

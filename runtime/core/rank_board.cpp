@@ -15,6 +15,7 @@ namespace dstrain {
 namespace {
 
 constexpr uint64_t kMagic = 0x6473745f626f6172;  // "dst_boar"
+constexpr int64_t kSameRequestNs = 1'000'000'000;
 
 // Returns the number at the start of `text`, and removes it and the ':' after it.
 int64_t take_number(std::string_view& text, const std::string& address) {
@@ -42,6 +43,9 @@ struct alignas(64) RankBoard::Header {
   std::atomic<int32_t> failures{0};
   std::atomic<uint32_t> records_posted{0};
   std::atomic<uint32_t> ordered_end{0};
+  std::atomic<int64_t> trace_requests{0};
+  std::atomic<int64_t> trace_ns{
+      0};  // of the newest request, or of the agreement on it; 0: there was none
 };
 
 int64_t monotonic_ns() {
@@ -169,6 +173,22 @@ void RankBoard::request_stop(int signal) const noexcept {
 
 int RankBoard::stop_request() const noexcept {
   return header().stop_request.load();
+}
+
+void RankBoard::request_trace() const noexcept {
+  const int64_t now = monotonic_ns();
+  int64_t last = header().trace_ns.load();
+  if (last != 0 && now - last < kSameRequestNs) return;
+  // Whoever changes it first has the same request.
+  if (header().trace_ns.compare_exchange_strong(last, now)) header().trace_requests.fetch_add(1);
+}
+
+int64_t RankBoard::trace_requests() const noexcept {
+  return header().trace_requests.load();
+}
+
+void RankBoard::accept_trace() const noexcept {
+  header().trace_ns.store(monotonic_ns());
 }
 
 void RankBoard::set_stopped(int signal) const noexcept {

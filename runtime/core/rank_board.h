@@ -104,6 +104,13 @@ class RankBoard {
   void request_stop(int signal) const noexcept;
   int stop_request() const noexcept;  // 0: none
 
+  // Asks all ranks for a trace of the next steps. Signals to several processes of a run are often one, so a request
+  // within a second after another one, or after accept_trace(), is the same. Safe in a signal handler.
+  void request_trace() const noexcept;
+  int64_t trace_requests() const noexcept;  // since the board was made
+  // Records that the ranks have agreed on a request, which another board may have received earlier than this one.
+  void accept_trace() const noexcept;
+
   // Records that the run stopped because of `signal` after writing its files.
   void set_stopped(int signal) const noexcept;
   int stopped() const noexcept;  // 0: it did not stop

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -159,6 +160,30 @@ TEST_CASE("the first stop request stands") {
   CHECK(peer.stop_request() == SIGINT);
   peer.set_stopped(SIGINT);
   CHECK(board.stopped() == SIGINT);
+}
+
+TEST_CASE("requests for traces within a second are one") {
+  const RankBoard board = RankBoard::create(2);
+  const RankBoard peer = RankBoard::attach(board.address());
+  CHECK(peer.trace_requests() == 0);
+  board.request_trace();
+  board.request_trace();
+  peer.request_trace();
+  CHECK(peer.trace_requests() == 1);
+  CHECK(board.stop_request() == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  peer.request_trace();
+  CHECK(board.trace_requests() == 2);
+}
+
+TEST_CASE("a request that comes within a second after the agreement on it is not another one") {
+  const RankBoard late = RankBoard::create(1);
+  late.accept_trace();
+  late.request_trace();
+  CHECK(late.trace_requests() == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  late.request_trace();
+  CHECK(late.trace_requests() == 1);
 }
 
 TEST_CASE("an address that is no board is an error that says why") {

@@ -59,6 +59,30 @@ TEST_CASE("a step of replayed micro-batches has the bits of one without graphs")
   }
 }
 
+TEST_CASE("a traced step between replayed ones has their bits and times of all instructions") {
+  const RandomDataset data(13, 0.1);
+  for (const int64_t accumulation : {1, 4}) {
+    CAPTURE(accumulation);
+    TestRank traced(small_job(accumulation), data, 1, submitted_backend());
+    TestRank plain(small_job(accumulation), data, 1, submitted_backend());
+    for (int64_t step = 0; step < 6; ++step) {
+      StepTrace trace;
+      trace.prepare(traced.plans.train);
+      traced.state.step = 1;
+      traced.state.lr = 0.01F;
+      StepContext context{.state = &traced.state,
+                          .batch = {&data, Split::train, 0},
+                          .trace = step == 2 || step == 3 ? &trace : nullptr};
+      traced.executor.run(context);
+      CHECK(traced.state.loss_sum / static_cast<double>(traced.state.targets) == plain.step(0.01F));
+      CHECK(traced.state.grad_norm == plain.state.grad_norm);
+      for (const TimeSpan& span : trace.issues)
+        CHECK((context.trace == nullptr) == (span.begin_ns == 0));
+    }
+    CHECK(traced.executor.graph_size().nodes == plain.executor.graph_size().nodes);
+  }
+}
+
 TEST_CASE("pieces cover a step, and the middle one names what a micro-batch has of its own") {
   const RandomDataset data(13);
   for (const int64_t accumulation : {1, 3, 4, 7}) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests stop signals: every way to start ranks, who gets the signal, which signal, once or twice, and the moment. A run
-# must end with status 128 + n for signal n and leave no process and no temporary file on any host; after a single
-# signal in a step or in a save it must have written its weights and a checkpoint. Prints a line for each cell of this
+# Tests signals to runs: every way to start ranks, who gets the signal, which signal, once or twice, and the moment. After
+# a stop signal a run must end with status 128 + n for signal n and leave no process and no temporary file on any host;
+# after a single signal in a step or in a save it must have written its weights and a checkpoint. After SIGUSR2 it must go
+# on and write one trace with the same six steps of all ranks, and end as well after a later SIGTERM. Prints a line for each cell of this
 # table that is wrong, and a line for each way to start ranks.
 #   tests/hosts/stop_table.sh DSTRAIN [--cells N] [--only PATTERN] [--list]
 # --cells N: runs N cells, which the number DSTRAIN_SAMPLE chooses (default: a random one). --only: the cells that match
@@ -39,15 +40,18 @@ print_cells() {
   local front who signal times moment
   for front in $fronts; do
     for who in ${whos[$front]}; do
-      for signal in INT TERM HUP USR1; do
+      for signal in INT TERM HUP USR1 USR2; do
         # mpirun passes on no signal but SIGUSR1 and SIGUSR2, and ends its ranks by the others.
-        [[ $front/$who != mpirun/mpirun || $signal == USR1 ]] || continue
+        [[ $front/$who != mpirun/mpirun || $signal == USR? ]] || continue
         for times in once twice; do
           for moment in start step save; do
             # Ranks that have not begun are ended by mpirun itself, in the time that its option gives them. A task of srun
             # that has not begun is ended by the signal, and srun ends the others by SIGKILL, whose status it then has.
-            case $front/$who/$moment in
-              mpirun/mpirun/start | srun/rank/start) ;;
+            # SIGUSR2 ends a process that has not begun to receive signals, as ranks may be at the start.
+            case $front/$who/$moment/$signal in
+              mpirun/mpirun/start/* | srun/rank/start/*) ;;
+              mpirun/*/start/USR2 | srun/*/start/USR2) ;;
+              hostfile/all/start/USR2 | hostfile/host?/start/USR2 | no_ssh/all/start/USR2 | no_ssh/host?/start/USR2) ;;
               *) echo "$front $who $signal $times $moment" ;;
             esac
           done
@@ -61,7 +65,7 @@ chosen=$(print_cells | grep -E "$only")
   sort -n | sed -n "1,${cells}s/^[^ ]* //p" | sort)
 [[ -z $list ]] || { echo "$chosen" && exit; }
 
-training_hosts "$program" 2
+training_hosts "$program" 2 python3
 training_tmp
 training_by_mpirun
 hosts_file 1 1 >hosts
@@ -176,6 +180,30 @@ await() {
   done 2>/dev/null
 }
 
+# await_trace FRONT: waits for the trace that SIGUSR2 asks for, and adds to $wrong what is wrong with it.
+await_trace() {
+  local end=$((SECONDS + 120)) ranks=2 fault
+  [[ $1 != one ]] || ranks=1
+  until compgen -G 'out/trace_step_*.json' >/dev/null; do
+    if ! alive || ((SECONDS >= end)); then
+      wrong+='; no trace'
+      return
+    fi
+    sleep 0.05
+  done
+  fault=$(python3 - "$ranks" out/trace_step_*.json 2>&1 <<'PY'
+import json, sys
+ranks, files = int(sys.argv[1]), sys.argv[2:]
+if len(files) != 1: sys.exit(f"{len(files)} traces")
+first = int(files[0].rsplit("_", 1)[1].split(".")[0])
+steps = {}
+for e in json.load(open(files[0]))["traceEvents"]:
+    if e["ph"] == "X" and e["tid"] == 0: steps.setdefault(e["pid"], []).append(int(e["name"].split()[1]))
+if steps != {r: list(range(first, first + 6)) for r in range(ranks)}: sys.exit(f"{files[0]} has {steps}")
+PY
+  ) || wrong+="; $fault"
+}
+
 left() {
   if [[ $1 == srun ]]; then
     task_processes
@@ -202,6 +230,15 @@ run() {
   if [[ $times == twice ]]; then
     case $front in mpirun | srun) sleep 1.1 ;; *) sleep 0.1 ;; esac
     send "$front" "$who" "$signal"
+  fi
+  if [[ $signal == USR2 ]]; then
+    await_trace "$front"
+    signal=TERM times=once
+    case $front in
+      one | local | hostfile) send "$front" launcher TERM ;;
+      no_ssh) send "$front" node0 TERM ;;
+      *) send "$front" all TERM ;;
+    esac
   fi
   expected=$((128 + $(kill -l "$signal")))
   for process in "${runs[@]}"; do

@@ -180,7 +180,7 @@ class Agent {
       silence_.update(monotonic_ns());
       if (!open || launcher_is_lost()) return;
       require_node();
-      report_stop();
+      report_signals();
       answer_late();
       const bool listens = silence_.ns() <= most_silence_ns_;
       // Sent even if the launching process does not receive: its kernel acknowledges it, which launcher_is_lost()
@@ -203,9 +203,13 @@ class Agent {
       fail_run("the dstrain that was started there by hand (pid {}) has ended", node_.pid());
   }
 
-  // Tells the launching process how many stop signals this one has received: who sends one to all processes of a host
-  // means the run.
-  void report_stop() {
+  // Tells the launching process about SIGUSR2, and how many stop signals this one has received: who sends one to all
+  // processes of a host means the run.
+  void report_signals() {
+    if (const int64_t traces = requests_.trace_requests(); traces > told_traces_) {
+      told_traces_ = traces;
+      channel_.send({{"say", "trace"}});
+    }
     const int first = requests_.stop_request(), second = signals_.second();
     const int count = second != 0 ? 2 : first != 0 ? 1 : 0;
     if (count <= std::exchange(told_stops_, count)) return;
@@ -259,6 +263,8 @@ class Agent {
       channel_.send({{"say", "watching"}});
     } else if (what == "stop") {
       if (ranks_) ranks_->board().request_stop(m.at("signal").get<int>());
+    } else if (what == "trace") {
+      if (ranks_) ranks_->board().request_trace();
     } else if (what == "kill") {
       if (ranks_) ranks_->kill();
     } else if (what == "end") {
@@ -331,9 +337,10 @@ class Agent {
   LineChannel channel_;
   PeerProcess node_;  // that runs this agent in the place of an ssh server
   LauncherLink link_;
-  RankBoard requests_;  // receives the stop signals of this process
+  RankBoard requests_;  // receives the signals of this process
   StopSignals signals_;
   int told_stops_ = 0;
+  int64_t told_traces_ = 0;
   Silence silence_;  // of the launching process
   int64_t most_silence_ns_ = kLongestSilence;
   int64_t last_link_check_ns_ = 0;

@@ -302,7 +302,8 @@ class MemberWatcher {
 }  // namespace
 
 int watch_host(const WatchTask& task) {
-  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGPIPE}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE})
+    ::signal(number, SIG_IGN);
   // The kernel continues a watcher that is stopped when the rank that started it ends.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   std::optional<RankBoard> board;

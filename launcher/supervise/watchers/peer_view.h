@@ -28,7 +28,9 @@ class PeerView final : public HostView {
   std::span<const RankReport> ranks() const override { return reports_; }
   const std::string& lost() const override { return lost_; }
   int64_t lost_since() const override { return lost_since_; }
-  void request_stop(int) override {}  // every rank there receives stop signals itself
+  // Every rank there receives the signals itself.
+  void request_stop(int) override {}
+  void request_trace() override {}
   void kill_all() override;
   int stopped() const override { return stopped_; }
   int64_t out_of_memory_kills() const override { return kills_; }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/report/text_table.h"
 
@@ -133,6 +134,14 @@ std::string memory_breakdown_text(const MemoryBreakdown& memory) {
                       cell_text(least.gpu_in_use)});
   }
   return text_table(rows, rows[0].size() - 1);
+}
+
+void log_memory_breakdown(const MemoryTable& planned, const Arenas& arenas, bool measure,
+                          Communicator& comm) {
+  const MemoryBreakdown memory = memory_breakdown(planned, arenas, measure, comm);
+  if (comm.rank() != 0) return;
+  const std::string text = memory_breakdown_text(memory);
+  log::info("{}", text.substr(0, text.size() - 1));  // the log ends the line
 }
 
 }  // namespace dstrain

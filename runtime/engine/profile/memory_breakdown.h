@@ -41,4 +41,8 @@ MemoryBreakdown memory_breakdown(const MemoryTable& planned, const Arenas& arena
 // Returns a table with a line for each purpose, and the planned bytes of both ranks beside what is measured. Pure.
 std::string memory_breakdown_text(const MemoryBreakdown& memory);
 
+// Logs the table of all ranks on rank 0. Collective.
+void log_memory_breakdown(const MemoryTable& planned, const Arenas& arenas, bool measure,
+                          Communicator& comm);
+
 }  // namespace dstrain

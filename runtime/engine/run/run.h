@@ -20,12 +20,13 @@ class Trainer;
 // What a rank's run needs besides the job and the data. The caller must keep what it refers to alive.
 struct RunContext {
   const Implementations& implementations;
-  Communicator* comm = nullptr;        // its size is job.ranks
-  RankSlot* slot = nullptr;            // where this rank publishes its progress; may be null
-  std::function<int()> stop_signal{};  // 0, or the number of the signal that asked the run to stop
-  std::string resolved_config{};       // text of resolved_config.json, written by rank 0
-  std::string config_json{};           // text of config.json; empty: the run writes none
-  std::string job{};                   // id of the batch job that the run belongs to; empty: none
+  Communicator* comm = nullptr;         // its size is job.ranks
+  RankSlot* slot = nullptr;             // where this rank publishes its progress; may be null
+  std::function<int()> stop_signal{};   // 0, or the number of the signal that asked the run to stop
+  const RankBoard* requests = nullptr;  // through which a trace may be asked for; may be null
+  std::string resolved_config{};        // text of resolved_config.json, written by rank 0
+  std::string config_json{};            // text of config.json; empty: the run writes none
+  std::string job{};                    // id of the batch job that the run belongs to; empty: none
   // Who has the lock of the output directory (OutputLock::holder()), which then must be there; empty: nobody, and a
   // directory that is not there is made.
   std::string output_holder{};

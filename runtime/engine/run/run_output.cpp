@@ -29,8 +29,6 @@
 namespace dstrain {
 namespace {
 
-constexpr size_t kTracedSteps = 6;
-
 // Returns whether a run that does not stop early leaves a checkpoint of its last step.
 bool saves_last(const Job& job) {
   return job.save_last && job.steps > 0;
@@ -53,7 +51,8 @@ RunOutput::RunOutput(const Job& job, const Dataset& dataset, RunContext& ctx, Mo
       ctx_(ctx),
       model_(model),
       mesh_(mesh),
-      comm_log_(job.comms_logger) {}
+      comm_log_(job.comms_logger),
+      traces_(job, ctx.requests) {}
 
 void RunOutput::open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed) {
   const int64_t step = progress.state.step;
@@ -109,25 +108,19 @@ void RunOutput::add_collective(const CommRecord& record, const std::string& grou
 }
 
 StepTrace* RunOutput::new_trace(int64_t step, const Plan& plan) {
-  const bool kept = !job_.trace.empty() && traces_.size() < kTracedSteps;
-  newest_ = nullptr;
-  if (!kept && !job_.wall_clock_breakdown && !is_profiled(job_, step)) return nullptr;
-  StepTrace& trace = kept ? traces_.emplace_back() : newest_trace_;
-  trace.step = step;
-  trace.prepare(plan);
-  newest_ = &trace;
-  return &trace;
+  return traces_.begin(step, plan, job_.wall_clock_breakdown || is_profiled(job_, step));
 }
 
 std::optional<StepPhases> RunOutput::newest_phases() const {
-  if (!newest_ || !(job_.wall_clock_breakdown || is_profiled(job_, newest_->step)))
+  const StepTrace* newest = traces_.newest();
+  if (!newest || !(job_.wall_clock_breakdown || is_profiled(job_, newest->step)))
     return std::nullopt;
-  return phases_of(*newest_);
+  return phases_of(*newest);
 }
 
 void RunOutput::write_profile() const {
-  if (newest_ && is_profiled(job_, newest_->step))
-    report_profile(job_, *newest_, phases_of(*newest_), *ctx_.comm);
+  if (const StepTrace* newest = traces_.newest(); newest && is_profiled(job_, newest->step))
+    report_profile(job_, *newest, phases_of(*newest), *ctx_.comm);
 }
 
 // Opens what takes the metrics.
@@ -325,7 +318,7 @@ void RunOutput::finish(const RunProgress& progress) {
           progress.state.step, job_.output);
     std::rethrow_exception(lost->error);
   }
-  if (!job_.trace.empty()) write_traces();
+  traces_.finish(*ctx_.comm);
 }
 
 void RunOutput::log_end(const RunProgress& progress, int64_t first_step, double seconds) {
@@ -342,22 +335,6 @@ void RunOutput::log_end(const RunProgress& progress, int64_t first_step, double 
                    .loss = loss_,
                    .validation_loss = validation_loss_};
   for (const auto& sink : sinks_) sink->end(end);
-}
-
-void RunOutput::write_traces() {
-  write_trace(job_.trace, traces_, *ctx_.comm);
-  if (!root() || traces_.size() < 2) return;
-  StepSplit sum;  // without the first step, which also warms up
-  for (size_t i = 1; i < traces_.size(); ++i) {
-    const StepSplit split = split_of(traces_[i]);
-    sum.compute += split.compute;
-    sum.exposed_comm += split.exposed_comm;
-    sum.other += split.other;
-  }
-  const double percent = 100 / (sum.compute + sum.exposed_comm + sum.other);
-  log::info("trace of {} in {}: compute {:.1f} %, exposed communication {:.1f} %, other {:.1f} %",
-            counted(static_cast<int64_t>(traces_.size()) - 1, "step"), job_.trace,
-            percent * sum.compute, percent * sum.exposed_comm, percent * sum.other);
 }
 
 }  // namespace dstrain

@@ -14,7 +14,7 @@
 #include "runtime/engine/run/run_facts.h"
 #include "runtime/engine/step/comm_log.h"
 #include "runtime/engine/step/mesh_comm.h"
-#include "runtime/engine/step/trace.h"
+#include "runtime/engine/traces/step_traces.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/lineage.h"
 #include "runtime/storage/on_all_ranks.h"
@@ -53,6 +53,8 @@ class RunOutput {
   void add_collective(const CommRecord& record, const std::string& group, int64_t step);
   // Returns the trace that the step is to fill, or null if it needs none.
   StepTrace* new_trace(int64_t step, const Plan& plan);
+  // The traces that are files of their own.
+  StepTraces& traces() { return traces_; }
   // Returns the phases of the newest step, which has run with its trace, if the job asks for them.
   std::optional<StepPhases> newest_phases() const;
   // Writes the profile of the newest step if it is the one that the job profiles. Collective.
@@ -82,7 +84,6 @@ class RunOutput {
   void save(const RunProgress& progress, bool at_end, bool required);
   void save_last(const RunProgress& progress, bool required);
   std::optional<AgreedFailure> write_weights(int64_t applied_steps);
-  void write_traces();
 
   const Job& job_;
   const Dataset& dataset_;
@@ -98,9 +99,7 @@ class RunOutput {
   CommLog comm_log_;  // on rank 0
   // On rank 0: the dtypes of the tensors that keep that of the model's directory.
   std::map<std::string, DType> saved_dtypes_;
-  std::vector<StepTrace> traces_;  // of the first steps, if the job asks for a trace
-  StepTrace newest_trace_;  // of a step whose phases the job asks for, if its trace is not kept
-  const StepTrace* newest_ = nullptr;  // of the newest step; null: it has none
+  StepTraces traces_;
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
   int64_t skipped_ = 0;                           // steps of this run whose update was not applied

@@ -228,7 +228,8 @@ void Trainer::prepare_state() {
   s.first_sample = next_sample_;
   next_sample_ += job_.batch.train_batch;
   s.loss_scale = s.next_loss_scale;
-  s.stop = ctx_.stop_signal && ctx_.stop_signal() != 0 ? 1 : 0;
+  // The end of the step tells all ranks that one was asked for something. What it is they exchange only then.
+  s.stop = own_stop_signal() != 0 || output_.traces().is_requested() ? 1 : 0;
   const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
   s.lr = static_cast<float>(rate.lr);
   s.adam_lr = static_cast<float>(rate.adam_lr);
@@ -265,23 +266,12 @@ void Trainer::step() {
     ++state_.applied_steps;
     has_momentum_ = has_momentum;
   }
-  // Only the ranks that received the signal know its number; -1 until run() exchanges it.
-  if (state_.stop) stop_signal_ = -1;
   if (ctx_.after_step) ctx_.after_step(*this);
 }
 
 bool Trainer::ends_epoch() const {
   const int64_t samples = dataset_.samples(Split::train);
   return next_sample_ / samples != state_.first_sample / samples;
-}
-
-// Logs the memory of all ranks if the job asks for it. Collective. `measured`: with what is in use.
-void Trainer::log_memory(bool measured) const {
-  if (!job_.memory_breakdown) return;
-  const MemoryBreakdown memory = memory_breakdown(plans_.memory, arenas_, measured, *ctx_.comm);
-  if (!root()) return;
-  const std::string text = memory_breakdown_text(memory);
-  log::info("{}", text.substr(0, text.size() - 1));  // the log ends the line
 }
 
 void Trainer::log_begin() const {
@@ -298,14 +288,17 @@ RunOutcome Trainer::run() {
   const int64_t first_step = state_.step;
   log_begin();
   output_.open(progress(), resumed_);
-  log_memory(false);
+  if (job_.memory_breakdown) log_memory_breakdown(plans_.memory, arenas_, false, *ctx_.comm);
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();
     const int64_t sent = comm_.wire_bytes();
     step();
     record(seconds_since(start), comm_.wire_bytes() - sent);
     output_.write_profile();
-    if (state_.step == first_step + 1) log_memory(true);
+    if (job_.memory_breakdown && state_.step == first_step + 1)
+      log_memory_breakdown(plans_.memory, arenas_, true, *ctx_.comm);
+    if (state_.stop) stop_signal_ = static_cast<int>(max_over_ranks(*ctx_.comm, own_stop_signal()));
+    output_.traces().end_step(*ctx_.comm, state_.stop != 0);
     const bool last = state_.step == job_.steps;
     if (validate_ && (due(job_.eval_interval) || last)) validate();
     const bool saves = due(job_.save_interval) || stop_signal_ != 0;
@@ -314,9 +307,6 @@ RunOutcome Trainer::run() {
   }
   if (validate_ && state_.step == first_step) validate();
   output_.finish(progress());
-  if (stop_signal_ != 0)
-    stop_signal_ =
-        static_cast<int>(max_over_ranks(*ctx_.comm, ctx_.stop_signal ? ctx_.stop_signal() : 0));
   if (const Executor::GraphSize size = train_[0]->graph_size(); root() && size.graphs > 0)
     log::info("{}", graph_line(size.graphs, size.nodes, size.launches));
   output_.log_end(progress(), first_step, seconds_since(begin));

@@ -45,6 +45,7 @@ class Trainer {
   bool ends_epoch() const;  // the newest step contained the last training sample
   void make_executors();
   void prepare_state();
+  int own_stop_signal() const { return ctx_.stop_signal ? ctx_.stop_signal() : 0; }
   // Returns which training plan the step after `applied_steps` updates runs. `has_momentum`: ranks have gathered it.
   size_t plan_after(int64_t applied_steps, bool has_momentum) const;
   const Plan& plan_of(size_t index) const {
@@ -52,7 +53,6 @@ class Trainer {
   }
   void record(double seconds, int64_t comm_bytes);
   void log_begin() const;
-  void log_memory(bool measured) const;
   void validate();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;

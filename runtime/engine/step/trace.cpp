@@ -112,12 +112,16 @@ StepSplit split_of(const StepTrace& trace) {
   return split;
 }
 
-void write_trace(const std::string& path, const std::vector<StepTrace>& steps, Communicator& comm) {
+std::string trace_text(const std::vector<StepTrace>& steps, Communicator& comm) {
   std::string events = gather_texts(events_of(steps, comm.rank()), comm);
-  if (comm.rank() != 0) return;
+  if (comm.rank() != 0) return "";
   events.erase(events.find_last_of(','));  // the format has no comma after the last event
-  write_file(file_to_replace(path),
-             "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n");
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + events + "\n]}\n";
+}
+
+void write_trace(const std::string& path, const std::vector<StepTrace>& steps, Communicator& comm) {
+  const std::string text = trace_text(steps, comm);
+  if (comm.rank() == 0) write_file(file_to_replace(path), text);
 }
 
 }  // namespace dstrain

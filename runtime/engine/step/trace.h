@@ -37,7 +37,10 @@ struct StepSplit {
 };
 StepSplit split_of(const StepTrace& trace);
 
-// Writes the steps of all ranks to `path`, on rank 0: a process per rank, a track per queue. Collective.
+// Returns the text of the file, on rank 0, of the steps of all ranks: a process per rank, a track per queue. Elsewhere
+// it is empty. Collective.
+std::string trace_text(const std::vector<StepTrace>& steps, Communicator& comm);
+// Writes this text to `path`, on rank 0. Collective.
 void write_trace(const std::string& path, const std::vector<StepTrace>& steps, Communicator& comm);
 
 }  // namespace dstrain
