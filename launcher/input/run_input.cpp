@@ -126,15 +126,24 @@ void check_overwriting(const Job& job) {
         job.output, *newest);
 }
 
-// Throws UserError if the run would replace the files of its own model.
+// Throws UserError if the run would replace the files of its own model, or weights that its adapters belong to.
 void refuse_model_directory(const Job& job) {
-  std::error_code error;
-  if (!job.model_directory.empty() &&
-      std::filesystem::equivalent(job.model_directory, job.output, error) && !error)
+  const auto is_output = [&job](const std::filesystem::path& folder) {
+    std::error_code error;
+    return std::filesystem::equivalent(folder, job.output, error) && !error;
+  };
+  if (!job.model_directory.empty() && is_output(job.model_directory))
     fail_user(
         "--output {}: the folder is that of the model, whose weights the run would replace: name "
         "another one",
         job.output);
+  const std::filesystem::path weights = job.init_weights;
+  if (job.model.fine_tuning().lora && !weights.empty() &&
+      is_output(weights.has_parent_path() ? weights.parent_path() : "."))
+    fail_user(
+        "--output {}: the folder has the weights that the adapters are trained for ({}), and the "
+        "run would replace them: name another one",
+        job.output, job.init_weights);
 }
 
 // Returns what a weight file has of a parameter first.

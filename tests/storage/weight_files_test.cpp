@@ -138,6 +138,20 @@ TEST_CASE("only files of the earlier index are removed, and a crash between file
   CHECK_THROWS_WITH(directory_weights(dir.path(), "--model d"), Contains("there is no"));
 }
 
+TEST_CASE(
+    "a file of another name leaves the files of a model beside it, which are removed together") {
+  const TempDir dir;
+  save_two(dir);
+  Three().write_to(dir / "adapter_model.safetensors", {});
+  CHECK(files_of_weights(index_of(dir)).size() == 3);
+  for (const std::string& file : files_of_weights(index_of(dir))) CHECK(fs::exists(file));
+  remove_weights(dir.path());
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir.path()))
+    names.push_back(entry.path().filename().string());
+  CHECK(names == std::vector<std::string>{"adapter_model.safetensors"});
+}
+
 TEST_CASE("weights are saved in the dtype of each tensor") {
   const TempDir dir;
   const std::string path = dir / kWeightsName;

@@ -94,7 +94,7 @@ void EndWeights::finish() {
   if (model_)
     model_->finish();
   else
-    for (const std::string_view name : {kIndexName, kWeightsName}) remove(name);
+    remove_weights(job_.output);
   if (!adapters_) {
     for (const std::string_view name : {kAdapterConfig, kAdapterWeights}) remove(name);
     return;

@@ -35,6 +35,25 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+// Returns whether the file is that of a model, beside which an index may be.
+bool is_model_file(const std::string& path) {
+  return fs::path(path).filename() == kWeightsName;
+}
+
+// Returns the names of the files of earlier weights that readers of `path` would take, without the index.
+std::vector<std::string> earlier_files(const std::string& path) {
+  std::vector<std::string> names{fs::path(path).filename().string()};
+  const std::string index = (fs::path(path).parent_path() / kIndexName).string();
+  std::error_code none;
+  if (!is_model_file(path) || !fs::exists(index, none)) return names;
+  try {
+    for (const std::string& file : files_of_weights(index))
+      if (file.ends_with(kSafetensors)) names.push_back(fs::path(file).filename().string());
+  } catch (const UserError&) {  // no index that a reader could take
+  }
+  return names;
+}
+
 }  // namespace
 
 WeightsWriter::WeightsWriter(std::string path, const StateRegister& weights,
@@ -140,7 +159,7 @@ void WeightsWriter::complete() {
 
 void WeightsWriter::finish() {
   complete();
-  const std::vector<std::string> earlier = earlier_files();
+  const std::vector<std::string> earlier = earlier_files(path_);
   // Readers take one file, or else the index. An index must never list files of which some are replaced already.
   const auto is_replaced = [this](const std::string& name) {
     return std::ranges::find(names_, name) != names_.end();
@@ -154,7 +173,7 @@ void WeightsWriter::finish() {
   for (const std::unique_ptr<NewFile>& file : files_) file->commit();
   if (index_)
     index_->commit();
-  else
+  else if (is_model_file(path_))
     fs::remove(beside(kIndexName), error);
   for (const std::string& name : earlier)
     if (!is_replaced(name)) fs::remove(beside(name), error);
@@ -181,16 +200,13 @@ std::string WeightsWriter::index_text() const {
   return index.dump(2) + "\n";
 }
 
-std::vector<std::string> WeightsWriter::earlier_files() const {
-  std::vector<std::string> names{fs::path(path_).filename().string()};
-  std::error_code none;
-  if (!fs::exists(beside(kIndexName), none)) return names;
-  try {
-    for (const std::string& file : files_of_weights(beside(kIndexName)))
-      if (file.ends_with(kSafetensors)) names.push_back(fs::path(file).filename().string());
-  } catch (const UserError&) {  // no index that a reader could take
+void remove_weights(const std::string& folder) {
+  std::vector<std::string> names = earlier_files((fs::path(folder) / kWeightsName).string());
+  names.insert(names.begin(), std::string(kIndexName));  // it must not list files that are gone
+  for (const std::string& name : names) {
+    std::error_code none;
+    fs::remove(fs::path(folder) / name, none);
   }
-  return names;
 }
 
 }  // namespace dstrain

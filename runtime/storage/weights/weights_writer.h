@@ -25,10 +25,15 @@ struct WeightsFormat {
   std::function<DType(const std::string& tensor)> dtype{};
 };
 
+// Removes the weights that readers would find in a folder, as far as possible: model.safetensors, or the index and the
+// files that it lists.
+void remove_weights(const std::string& folder);
+
 class WeightsWriter {
  public:
-  // `path` is DIR/model.safetensors; shards are DIR/model-00001-of-00003.safetensors, beside their index. The files get
-  // the tensors of `weights`, by their names or parts and global shapes; local tensors are ignored.
+  // `path`: DIR/model.safetensors, whose shards are DIR/model-00001-of-00003.safetensors, beside their index; or a file of
+  // another name that has no shards. The files get the tensors of `weights`, by their names or parts and global shapes;
+  // local tensors are ignored.
   WeightsWriter(std::string path, const StateRegister& weights, const WeightsFormat& format = {});
 
   // Writes elements [begin, begin + values.elements()) of the weight `name`; `values` is f32. Throws RunError.
@@ -56,8 +61,6 @@ class WeightsWriter {
   void begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted);
   std::string index_text() const;
   std::string beside(std::string_view name) const;
-  // Returns the names of the files of earlier weights in the folder that readers would take.
-  std::vector<std::string> earlier_files() const;
 
   std::string path_;
   WeightLayout layout_;

@@ -63,6 +63,27 @@ TEST_CASE("weights that an earlier run has left in the folder are not taken for 
   CHECK_FALSE(is_there(folder, "out/adapter_config.json"));
   CHECK_FALSE(is_there(folder, "out/adapter_model.safetensors"));
   CHECK(loss_of(folder, "out") == plain);
+  // Nor files of an index.
+  std::filesystem::rename(folder.path("out/model.safetensors"),
+                          folder.path("out/model-00001-of-00001.safetensors"));
+  folder.write("out/model.safetensors.index.json",
+               R"({"weight_map": {"token_embedding.weight": "model-00001-of-00001.safetensors"}})");
+  train(folder, "out", "");
+  CHECK_FALSE(is_there(folder, "out/model.safetensors.index.json"));
+  CHECK_FALSE(is_there(folder, "out/model-00001-of-00001.safetensors"));
+}
+
+TEST_CASE("adapters are not written over the weights that they are trained for") {
+  const RunFolder folder;
+  said(folder, "--config c.json --output out 2>&1");
+  const std::string weights = folder.read("out/model.safetensors");
+  for (const std::string begin : {"out", "out/model.safetensors"})
+    CHECK_THAT(
+        said(folder, "--config c.json --output out " + kLora + "--init_weights " + begin + " 2>&1",
+             1),
+        Contains("--output out: the folder has the weights that the adapters are trained "
+                 "for (out/model.safetensors)"));
+  CHECK(folder.read("out/model.safetensors") == weights);
 }
 
 TEST_CASE("the merged model is the base with its adapters") {
