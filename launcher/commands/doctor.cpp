@@ -71,8 +71,8 @@ void check_gpus_here(const Job& job, const PlanInputs& inputs, int ranks) {
   int stage = -1;  // whose memory this is
   for (int rank = 0; rank < std::min(ranks, gpus); ++rank) {
     const Place place = place_of(job, rank);
-    if (place.stage != stage) memory = make_rank_plan(job, place, inputs).memory;
-    stage = place.stage;
+    if (place.stage() != stage) memory = make_rank_plan(job, place, inputs).memory;
+    stage = place.stage();
     check_device_memory(job, memory, *make_cuda_device(rank), sharing, alone, inputs);
   }
 }

@@ -48,7 +48,7 @@ std::string stages_text(const std::vector<RankPlan>& stages, const RankPlan& lar
     const std::vector<Unit>& units = plan.train.program.units;
     const auto first = std::ranges::min_element(units, {}, &Unit::first_sublayer);
     const auto last = std::ranges::max_element(units, {}, &Unit::first_sublayer);
-    text += fmt::format("  stage {}: {} to {}, {}{}\n", plan.train.place.stage, first->name,
+    text += fmt::format("  stage {}: {} to {}, {}{}\n", plan.train.place.stage(), first->name,
                         last->name, bytes_text(static_cast<double>(plan.memory.total())),
                         &plan == &largest ? ", the most, as follows" : "");
   }

@@ -103,15 +103,15 @@ int run_plan(const PlanArguments& arguments) {
   const std::vector<RankPlan> stages = make_stage_plans(loaded.job, rank, inputs);
   const PlannedMemory planned = planned_memory(stages);
   const std::string machine = machine_line(loaded.job, planned, inputs, loaded.job.ranks);
-  const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage)];
+  const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage())];
   if (const std::string lack = lack_of_device_memory(loaded.job, planned, inputs); !lack.empty())
     log::warn("{}", lack);
   if (arguments.json) {
     print_result(plan_to_json(plan, assumptions(assumed)));
   } else {
     std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
-    if (const Place& place = plan.train.place; place.stages > 1)
-      title += fmt::format(", stage {} of {}", place.stage, place.stages);
+    if (const Place& place = plan.train.place; place.stages() > 1)
+      title += fmt::format(", stage {} of {}", place.stage(), place.stages());
     std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n" + machine + "\n";
     if (const std::string line =
             codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);

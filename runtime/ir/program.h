@@ -188,6 +188,29 @@ struct Parameter {
   BufferId gradient = kNone;  // f32; set by the backward pass; none if it is frozen
 };
 
+// The buffers that have the state of a unit, each a flat range of all its parameters or of a share of that range. kNone:
+// the unit has none, or no pass has made it yet.
+struct UnitBuffers {
+  struct Slot {
+    std::string name{};
+    BufferId buffer = kNone;
+  };
+  BufferId values = kNone;     // of the parameters, in the run's dtype
+  BufferId gradients = kNone;  // of a step
+  BufferId separate_master =
+      kNone;  // of the weights that the optimizer updates, where these are not `values`
+  std::vector<Slot> slots{};  // of the optimizer
+
+  // Returns the buffer of the weights that the optimizer updates.
+  BufferId master() const { return separate_master == kNone ? values : separate_master; }
+  // Returns the buffer of the optimizer's slot with this name; kNone if it has none.
+  BufferId slot(std::string_view name) const {
+    for (const Slot& slot : slots)
+      if (slot.name == name) return slot.buffer;
+    return kNone;
+  }
+};
+
 // The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole. Of a layer
 // that a pipeline cuts, each part has a unit. Frozen parameters of a layer are a unit of their own (separate_frozen()).
 struct Unit {
@@ -197,6 +220,7 @@ struct Unit {
   int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
   bool frozen = false;   // all parameters are: they are held and gathered, nothing else
   BlockFormat blocks = BlockFormat::none;  // of all parameters; not none: elements are bytes
+  UnitBuffers buffers{};
 };
 
 // A layer of the model.

@@ -8,26 +8,54 @@
 namespace dstrain {
 namespace {
 
-// What the two ends of a channel are called.
+constexpr std::array<Axis, kAxes> kAxesInOrder{Axis::pipe, Axis::replica, Axis::shard,
+                                               Axis::sequence, Axis::tensor};
+
+constexpr size_t index_of(Axis axis) {
+  return static_cast<size_t>(axis);
+}
+
+// What the two ends of a link are called.
 struct Ends {
-  Channel here, there;
+  Link here, there;
   int step = 0;  // from this stage to the other one
 };
 
-constexpr std::array<Ends, kChannels - from_previous> kEnds{{
-    {from_previous, to_next, -1},
-    {to_next, from_previous, 1},
-    {from_next, to_previous, 1},
-    {to_previous, from_next, -1},
-    {tied, tied, 0},
-    {up_from_next, up_to_previous, 1},
-    {up_to_previous, up_from_next, -1},
-    {up_from_previous, up_to_next, -1},
-    {up_to_next, up_from_previous, 1},
+constexpr std::array<Ends, 9> kEnds{{
+    {Link::from_previous, Link::to_next, -1},
+    {Link::to_next, Link::from_previous, 1},
+    {Link::from_next, Link::to_previous, 1},
+    {Link::to_previous, Link::from_next, -1},
+    {Link::tied, Link::tied, 0},
+    {Link::up_from_next, Link::up_to_previous, 1},
+    {Link::up_to_previous, Link::up_from_next, -1},
+    {Link::up_from_previous, Link::up_to_next, -1},
+    {Link::up_to_next, Link::up_from_previous, 1},
 }};
 
-const Ends& ends_of(Channel channel) {
-  return kEnds[static_cast<size_t>(channel - from_previous)];
+const Ends& ends_of(Link link) {
+  return kEnds[static_cast<size_t>(link)];
+}
+
+// Returns the links of a pipeline.
+std::span<const Ends> links_of(PipelineSchedule schedule) {
+  return std::span(kEnds).first(
+      schedule == PipelineSchedule::zb_v ? kEnds.size() : static_cast<size_t>(Link::tied) + 1);
+}
+
+// Returns the groups that have a channel.
+std::vector<Axes> groups_of(const Place& place) {
+  std::vector<Axes> groups{kStateAxes};
+  if (place.factored()) groups.insert(groups.end(), {Axis::shard, Axis::replica});
+  return groups;
+}
+
+// Returns the axes of a group along which there is more than one rank.
+Axes divided(const Place& place, Axes group) {
+  Axes axes;
+  for (const Axis axis : kAxesInOrder)
+    if (group.has(axis) && place.ranks_in(axis) > 1) axes = axes | axis;
+  return axes;
 }
 
 // Returns how many consecutive ranks of each data-parallel group are on one host; 0 if hosts differ in that.
@@ -45,11 +73,42 @@ int ranks_of_each_host(std::span<const int> hosts, int stages) {
   return static_cast<int>(size);
 }
 
-int channels_of_pipeline(PipelineSchedule schedule) {
-  return schedule == PipelineSchedule::zb_v ? kChannels : tied + 1;
+}  // namespace
+
+Place::Place(const AxisSizes& sizes, int rank, bool replicas_hold)
+    : sizes_(sizes), replicas_hold_(replicas_hold) {
+  *this = moved(kAllAxes, rank);
 }
 
-}  // namespace
+int Place::rank_in(Axes axes) const {
+  int rank = 0;
+  for (const Axis axis : kAxesInOrder)
+    if (axes.has(axis)) rank = rank * sizes_[index_of(axis)] + coordinates_[index_of(axis)];
+  return rank;
+}
+
+int Place::ranks_in(Axes axes) const {
+  int ranks = 1;
+  for (const Axis axis : kAxesInOrder)
+    if (axes.has(axis)) ranks *= sizes_[index_of(axis)];
+  return ranks;
+}
+
+Place Place::moved(Axes axes, int rank) const {
+  Place place = *this;
+  for (size_t axis = kAxes; axis-- > 0;) {  // the fastest first
+    if (!axes.has(kAxesInOrder[axis])) continue;
+    place.coordinates_[axis] = rank % sizes_[axis];
+    rank /= sizes_[axis];
+  }
+  return place;
+}
+
+Place place_of(const Job& job, int rank) {
+  const int ranks = job.data_ranks();
+  const int shard = job.shards.ranks == 0 ? ranks : job.shards.ranks;
+  return Place({job.pipeline.stages, ranks / shard, shard, 1, 1}, rank, job.shards.parameters);
+}
 
 int host_shard_ranks(std::span<const int> hosts, int stages) {
   const int size = ranks_of_each_host(hosts, stages);
@@ -79,42 +138,45 @@ void settle_host_shards(Job& job, std::span<const int> hosts) {
                                            : ranks_of_each_host(hosts, job.pipeline.stages);
 }
 
-int ranks_of(const Place& place, int32_t channel) {
-  if (!is_group(channel)) return 2;
-  return channel == shard_group     ? place.shard_size()
-         : channel == replica_group ? place.replicas()
-                                    : place.ranks;
+std::vector<Channel> channels_of(const Place& place, PipelineSchedule schedule) {
+  std::vector<Channel> channels;
+  for (const Axes group : groups_of(place)) channels.push_back({.group = group});
+  if (place.stages() > 1)
+    for (const Ends& ends : links_of(schedule)) channels.push_back({.link = ends.here});
+  return channels;
 }
 
-int first_of_group(const Place& place, int32_t channel) {
-  check(is_group(channel), "channel {} has two ends and no group", channel);
-  return channel == shard_group     ? place.replica() * place.shard_size()
-         : channel == replica_group ? place.shard_rank()
-                                    : 0;
+int32_t channel_of(const Place& place, Axes group) {
+  const std::vector<Axes> groups = groups_of(place);
+  const auto found = std::ranges::find_if(
+      groups, [&](Axes other) { return divided(place, other) == divided(place, group); });
+  check(found != groups.end(), "a group of {} ranks has no channel", place.ranks_in(group));
+  return static_cast<int32_t>(found - groups.begin());
 }
 
-int channels_of(const Place& place, PipelineSchedule schedule) {
-  if (place.stages == 1) return place.factored() ? replica_group + 1 : data_group + 1;
-  return channels_of_pipeline(schedule);
+int32_t channel_of(const Place& place, Link link) {
+  return static_cast<int32_t>(groups_of(place).size()) + static_cast<int32_t>(link);
 }
 
-ChannelEnd other_end(ChannelEnd end, int stages) {
-  check(!is_group(end.channel) && end.channel < kChannels, "channel {} has no other end",
-        static_cast<int>(end.channel));
-  if (end.channel == tied) return {end.stage == 0 ? stages - 1 : 0, tied};
-  const Ends& ends = ends_of(end.channel);
+int ranks_of(const Place& place, const Channel& channel) {
+  return channel.is_group() ? place.ranks_in(channel.group) : 2;
+}
+
+LinkEnd other_end(LinkEnd end, int stages) {
+  if (end.link == Link::tied) return {end.stage == 0 ? stages - 1 : 0, Link::tied};
+  const Ends& ends = ends_of(end.link);
   return {(end.stage + ends.step + stages) % stages, ends.there};
 }
 
-std::vector<ChannelEnd> sending_ends(int stages, PipelineSchedule schedule) {
+std::vector<LinkEnd> sending_ends(int stages, PipelineSchedule schedule) {
   const bool around = schedule == PipelineSchedule::interleaved;
-  const int channels = channels_of_pipeline(schedule);
-  std::vector<ChannelEnd> list{{0, tied}};
-  for (const Channel channel : {to_next, to_previous, up_to_previous, up_to_next}) {
-    if (channel >= channels) continue;
-    const int step = ends_of(channel).step;
+  std::vector<LinkEnd> list{{0, Link::tied}};
+  for (const Link link :
+       {Link::to_next, Link::to_previous, Link::up_to_previous, Link::up_to_next}) {
+    if (static_cast<size_t>(link) >= links_of(schedule).size()) continue;
+    const int step = ends_of(link).step;
     for (int stage = 0; stage < stages; ++stage)
-      if (around || (stage + step >= 0 && stage + step < stages)) list.push_back({stage, channel});
+      if (around || (stage + step >= 0 && stage + step < stages)) list.push_back({stage, link});
   }
   return list;
 }

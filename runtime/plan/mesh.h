@@ -1,9 +1,17 @@
-// Mesh: the coordinates of ranks. A run has `stages` pipeline stages, each with a data-parallel group of equal
-// size. The stage is the slower coordinate, as in DeepSpeed: ranks 0, 1, ... of a group follow one another. A
-// data-parallel group may be factored into replicas of equal size: a shard group is the ranks of one replica, which
-// follow one another too; a replica group is the ranks with one number in their shard groups.
+// Mesh: the ranks of a run as points of a mesh. Its axes, from the slowest coordinate of a rank's number in the world to
+// the fastest:
+//   pipe      stages of the pipeline
+//   replica   copies of a shard group
+//   shard     ranks that divide state among themselves: all of them, unless a job gives their number
+//   sequence  ranks that have parts of the same samples
+//   tensor    ranks that have parts of the same layers
+// A group is the ranks that differ in the coordinates of some axes alone. As in DeepSpeed the ranks of a stage follow one
+// another, and so do those of a shard group.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,34 +19,83 @@
 
 namespace dstrain {
 
-// The coordinates of the rank that a program is made for.
-struct Place {
-  int rank = 0;   // in its data-parallel group
-  int ranks = 1;  // of the group
-  int stage = 0;
-  int stages = 1;
-  int shard_ranks = 0;  // of a shard group; 0: all of the data-parallel group
-  bool replicas_hold =
-      true;  // each shard group has all parameters; else all ranks together have them
+enum class Axis : uint8_t { pipe, replica, shard, sequence, tensor };
+inline constexpr int kAxes = 5;
 
-  int shard_size() const { return shard_ranks == 0 ? ranks : shard_ranks; }
-  int shard_rank() const { return rank % shard_size(); }
-  int replicas() const { return ranks / shard_size(); }
-  int replica() const { return rank / shard_size(); }
-  // Returns whether shard groups and replica groups are neither single ranks nor the whole group.
-  bool factored() const { return shard_size() > 1 && replicas() > 1; }
+// A set of axes, which says what group of a rank is meant.
+class Axes {
+ public:
+  constexpr Axes() = default;
+  constexpr Axes(Axis axis) : bits_(static_cast<uint8_t>(1U << static_cast<uint8_t>(axis))) {}
+
+  constexpr bool has(Axis axis) const { return (bits_ & Axes(axis).bits_) != 0; }
+  constexpr bool operator==(const Axes&) const = default;
+  friend constexpr Axes operator|(Axes a, Axes b) {
+    Axes both;
+    both.bits_ = a.bits_ | b.bits_;
+    return both;
+  }
+
+ private:
+  uint8_t bits_ = 0;
 };
-
-// Returns the coordinates of rank `rank` of the job's world.
-inline Place place_of(const Job& job, int rank) {
-  const int ranks = job.data_ranks();
-  return {rank % ranks,         ranks, rank / ranks, job.pipeline.stages, job.shards.ranks,
-          job.shards.parameters};
+constexpr Axes operator|(Axis a, Axis b) {
+  return Axes(a) | Axes(b);
 }
 
-// Returns the coordinates of a rank in its shard group, as if that were the data-parallel group.
-inline Place shard_group_of(const Place& place) {
-  return {place.shard_rank(), place.shard_size(), place.stage, place.stages};
+// Ranks that have different samples.
+inline constexpr Axes kSampleAxes = Axis::replica | Axis::shard;
+// Ranks that have the same parameters: they add gradients, and each owns a slice of every unit.
+inline constexpr Axes kStateAxes = kSampleAxes | Axis::sequence;
+inline constexpr Axes kAllAxes = kStateAxes | Axis::pipe | Axis::tensor;
+
+using AxisSizes = std::array<int, kAxes>;  // by axis
+
+// The point of the mesh at which the rank is that a program is made for.
+class Place {
+ public:
+  // The only rank of a run.
+  Place() = default;
+  // Rank `rank` of the world. `replicas_hold`: whether each shard group has all parameters; else all ranks together have
+  // them.
+  explicit Place(const AxisSizes& sizes, int rank = 0, bool replicas_hold = true);
+
+  // Returns the number of the rank in its group along `axes`, and the size of the group.
+  int rank_in(Axes axes) const;
+  int ranks_in(Axes axes) const;
+  // Returns the place of rank `rank` of its group along `axes`.
+  Place moved(Axes axes, int rank) const;
+
+  int stage() const { return rank_in(Axis::pipe); }
+  int stages() const { return ranks_in(Axis::pipe); }
+  // Of the ranks that have the same parameters.
+  int rank() const { return rank_in(kStateAxes); }
+  int ranks() const { return ranks_in(kStateAxes); }
+  int shard_rank() const { return rank_in(Axis::shard); }
+  int shard_size() const { return ranks_in(Axis::shard); }
+  int replica() const { return rank_in(Axis::replica); }
+  int replicas() const { return ranks_in(Axis::replica); }
+  bool replicas_hold() const { return replicas_hold_; }
+  // Returns whether shard groups and replica groups are neither single ranks nor the whole group.
+  bool factored() const { return shard_size() > 1 && replicas() > 1; }
+
+  bool operator==(const Place&) const = default;
+
+ private:
+  AxisSizes sizes_{1, 1, 1, 1, 1};
+  std::array<int, kAxes> coordinates_{};
+  bool replicas_hold_ = true;
+};
+
+// Returns the place of rank `rank` of the job's world.
+Place place_of(const Job& job, int rank);
+
+// Returns the number in the world of a place, or of rank `rank` of the ranks of `stage` that have its parameters.
+inline int world_rank(const Place& place) {
+  return place.rank_in(kAllAxes);
+}
+inline int world_rank(const Place& place, int stage, int rank) {
+  return world_rank(place.moved(Axis::pipe, stage).moved(kStateAxes, rank));
 }
 
 // Returns how many consecutive ranks of each data-parallel group are on one host. `hosts`: of every rank of the world.
@@ -49,18 +106,9 @@ int host_shard_ranks(std::span<const int> hosts, int stages);
 // and the hosts do not divide the ranks evenly, all ranks are one group.
 void settle_host_shards(Job& job, std::span<const int> hosts);
 
-// Returns the rank in the world of rank `rank` of the data-parallel group of `stage`.
-inline int world_rank(Place place, int stage, int rank) {
-  return stage * place.ranks + rank;
-}
-
-// The channels of a plan, by index: communicators that carry its collectives and messages independently of one
-// another. A plan has the first one, and the next two if its data-parallel group is factored; a pipeline has more. The
-// next stage of the last one is the first.
-enum Channel : int32_t {
-  data_group,     // the ranks of the stage
-  shard_group,    // those of this replica
-  replica_group,  // those with this rank's number in their shard groups
+// What a stage of a pipeline exchanges with others, each on a channel of its own. The next stage of the last one is the
+// first.
+enum class Link : uint8_t {
   from_previous,  // activations
   to_next,
   from_next,  // their gradients
@@ -72,33 +120,42 @@ enum Channel : int32_t {
   up_from_previous,  // their gradients
   up_to_next,
 };
-inline constexpr int kChannels = 12;
 
-// Returns whether a channel carries collectives; the others carry messages.
-constexpr bool is_group(int32_t channel) {
-  return channel < from_previous;
-}
-// Returns how many ranks share a channel.
-int ranks_of(const Place& place, int32_t channel);
+// A communicator that carries collectives of a group, or messages of a link, independently of all others.
+struct Channel {
+  Axes group{};  // along which its ranks differ; of a link: none
+  std::optional<Link> link{};
 
-// Returns which rank of the data-parallel group is the first one of the group that shares a channel of collectives with
-// this rank.
-int first_of_group(const Place& place, int32_t channel);
-
-// Returns how many channels the plans of a mesh have.
-int channels_of(const Place& place, PipelineSchedule schedule);
-
-// One end of a channel between two stages.
-struct ChannelEnd {
-  int stage = 0;
-  Channel channel = data_group;
-  bool operator==(const ChannelEnd&) const = default;
+  bool is_group() const { return !link; }
+  bool operator==(const Channel&) const = default;
 };
 
-// Returns the end that receives what `stage` sends on `channel`, or sends what it receives.
-ChannelEnd other_end(ChannelEnd end, int stages);
+// Returns the channels of the plans of a mesh, in the order of their numbers in instructions: the groups, of which
+// kStateAxes is the first, and the links of its pipeline.
+std::vector<Channel> channels_of(const Place& place, PipelineSchedule schedule);
 
-// Returns the sending ends of all channels that the stages of a pipeline use.
-std::vector<ChannelEnd> sending_ends(int stages, PipelineSchedule schedule);
+// The number of the channel of kStateAxes.
+inline constexpr int32_t kStateChannel = 0;
+// Returns the number of the channel of a group. Axes of one rank make no difference. Throws InternalError if the mesh
+// has no such channel, as for a group of one rank.
+int32_t channel_of(const Place& place, Axes group);
+// Returns the number of the channel of a link.
+int32_t channel_of(const Place& place, Link link);
+
+// Returns how many ranks share a channel.
+int ranks_of(const Place& place, const Channel& channel);
+
+// One end of a link between two stages.
+struct LinkEnd {
+  int stage = 0;
+  Link link = Link::to_next;
+  bool operator==(const LinkEnd&) const = default;
+};
+
+// Returns the end that receives what `stage` sends on a link, or sends what it receives.
+LinkEnd other_end(LinkEnd end, int stages);
+
+// Returns the sending ends of all links that the stages of a pipeline use.
+std::vector<LinkEnd> sending_ends(int stages, PipelineSchedule schedule);
 
 }  // namespace dstrain

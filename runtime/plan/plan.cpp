@@ -66,9 +66,10 @@ Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slot
   plan.slots = std::move(slots);
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
-  plan.place = plan.gradients = place;
+  plan.place = place;
   plan.rank_order_sums = job.rank_order_sums || job.device != "cuda";
-  plan.comm_channels = plan.channels = channels_of(place, job.pipeline.schedule);
+  plan.comm_channels = channels_of(place, job.pipeline.schedule);
+  plan.channels = plan.first_other_channel();
   const auto add_channel = [&plan](DoneBy done_by, int32_t& channel) {
     for (Instruction& op : plan.program.instructions) {
       if (rule_of(op.op).done_by != done_by) continue;
@@ -96,23 +97,24 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
   chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
   recompute(program, job);
-  if (place.stages > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
+  if (place.stages() > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   offload_activations(program, job);
   separate_frozen(program);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);
   const bool keeps = keeps_gradients(job, kind), in_groups = updates_in_groups(job, kind);
-  const Place adds = in_groups ? shard_group_of(place) : place;
+  const Axes adds = in_groups ? Axis::shard : kStateAxes;
   if (sends_factors(job, place, kind))
     power_sgd(program, job, place);
   else if (keeps)
-    reduce(program, without_sums(job), {}, residency);
+    reduce(program, without_sums(job), place, {}, residency);
   else
-    reduce(program, in_groups && adds.ranks == 1 ? without_sums(job) : job, adds, residency);
+    reduce(program, in_groups && place.ranks_in(adds) == 1 ? without_sums(job) : job, place, adds,
+           residency);
   if (sends_token_rows(job)) gather_token_rows(program, place);
   quantize_gradients(program, job, place, residency);
-  update(program, job, adds, residency);
+  update(program, job, place, adds, residency);
   if (in_groups) send_in_groups(program, job, place, kind);
   commit_codec_state(program);
   if (keeps) send_signs(program, job, place, kind);
@@ -127,12 +129,12 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   begin_step(program);
   const int64_t micro_batches = job.batch.accumulation;
   std::vector<Slot> slots =
-      stage_order(job.pipeline.schedule, place.stages, job.pipeline.virtual_stages, place.stage,
+      stage_order(job.pipeline.schedule, place.stages(), job.pipeline.virtual_stages, place.stage(),
                   static_cast<int>(micro_batches));
   Plan plan =
       finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
   plan.kind = kind;
-  plan.gradients = adds;
+  plan.adds = adds;
   return plan;
 }
 
@@ -148,7 +150,7 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   join_norms(program, *inputs.library, inputs.threads);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
-  const int chunks = place.stages > 1 ? chunks_of(job.pipeline) : 1;
+  const int chunks = place.stages() > 1 ? chunks_of(job.pipeline) : 1;
   std::vector<Slot> slots;
   for (int chunk = 0; chunk < chunks; ++chunk) slots.push_back({Phase::forward, chunk, 0});
   return finish(std::move(program), job, place, std::move(slots), 1, inputs.threads);
@@ -196,11 +198,11 @@ RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanI
 }
 
 // Gives the parts of a pipeline their sublayers.
-void divide(WholeModel& whole, std::vector<int64_t> first_sublayers,
-            const PipelineConfig& pipeline) {
+void divide(WholeModel& whole, std::vector<int64_t> first_sublayers, const Job& job) {
   whole.first_sublayers = std::move(first_sublayers);
   for (Program* program : {&whole.train, &whole.validate})
-    if (!program->instructions.empty()) tie_stages(*program, whole.first_sublayers, pipeline);
+    if (!program->instructions.empty())
+      tie_stages(*program, whole.first_sublayers, job.pipeline, place_of(job, 0));
 }
 
 // What plans take of a library where all ranks must come to the same bytes, whatever their processors and threads: no
@@ -240,9 +242,8 @@ StageBytes stage_bytes_of(const WholeModel& whole, const Job& job) {
   const auto sizes = std::make_shared<PlanInputs>(PlanInputs{std::make_shared<SizesOfModel>()});
   return [&whole, &job, sizes](const std::vector<int64_t>& first_sublayers, int stage) {
     WholeModel divided = whole;
-    divide(divided, first_sublayers, job.pipeline);
-    Place place = place_of(job, 0);
-    place.stage = stage;
+    divide(divided, first_sublayers, job);
+    const Place place = place_of(job, 0).moved(Axis::pipe, stage);
     return draft(divided, job, place, *sizes).memory.total();
   };
 }
@@ -250,15 +251,15 @@ StageBytes stage_bytes_of(const WholeModel& whole, const Job& job) {
 WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole = undivided_model(job, inputs);
   if (job.pipeline.stages > 1)
-    divide(whole, divide_model(whole.train, job, stage_bytes_of(whole, job)), job.pipeline);
+    divide(whole, divide_model(whole.train, job, stage_bytes_of(whole, job)), job);
   return whole;
 }
 
-std::vector<RankPlan> draft_stages(const WholeModel& whole, const Job& job, Place place,
+std::vector<RankPlan> draft_stages(const WholeModel& whole, const Job& job, const Place& place,
                                    const PlanInputs& inputs) {
   std::vector<RankPlan> stages;
-  for (place.stage = 0; place.stage < place.stages; ++place.stage)
-    stages.push_back(draft(whole, job, place, inputs));
+  for (int stage = 0; stage < place.stages(); ++stage)
+    stages.push_back(draft(whole, job, place.moved(Axis::pipe, stage), inputs));
   return stages;
 }
 
@@ -273,14 +274,11 @@ void prove(RankPlan& rank, const Job& job) {
 // if there is any, or for that one the first. All ranks of a run compare their plans when it starts.
 std::vector<Place> peers_of(const Place& place) {
   std::vector<Place> peers;
-  const auto add = [&](int first, int step, int count) {
-    Place peer = place;
-    peer.rank = first + step * (count - 1);
-    if (peer.rank == place.rank) peer.rank = first;
-    if (peer.rank != place.rank) peers.push_back(peer);
-  };
-  add(first_of_group(place, shard_group), 1, place.shard_size());
-  add(first_of_group(place, replica_group), place.shard_size(), place.replicas());
+  for (const Axis axis : {Axis::shard, Axis::replica}) {
+    const Place last = place.moved(axis, place.ranks_in(axis) - 1);
+    const Place peer = last == place ? place.moved(axis, 0) : last;
+    if (peer != place) peers.push_back(peer);
+  }
   return peers;
 }
 
@@ -331,7 +329,7 @@ std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInput
   for (const RankPlan& stage : stages) together.push_back(&stage);
   verify_ranks(together);
   for (const Place& peer : peers_of(place))
-    compare_collectives(stages[static_cast<size_t>(place.stage)],
+    compare_collectives(stages[static_cast<size_t>(place.stage())],
                         unplaced(whole, job, peer, inputs));
   return stages;
 }
@@ -370,7 +368,7 @@ std::vector<int32_t> count_posted(const Plan& plan) {
 
 std::vector<int32_t> count_collectives(const Plan& plan) {
   std::vector<int32_t> counts = count_posted(plan);
-  counts.resize(static_cast<size_t>(plan.comm_channels));
+  counts.resize(plan.comm_channels.size());
   return counts;
 }
 
@@ -388,7 +386,7 @@ int64_t wire_bytes(const Plan& plan) {
     }
     const int64_t bytes =
         std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
-    const int64_t n = ranks_of(plan.place, op.channel);
+    const int64_t n = ranks_of(plan.place, plan.comm_channel(op));
     if (bytes >= kSmallest) total += rule_of(op.op).ring_passes * (n - 1) * bytes / n;
   }
   return total;

@@ -76,18 +76,29 @@ struct Plan {
   // For every issue and channel: how many of the channel's operations of the step must be complete before the
   // issue starts. Issue i has elements [i * channels, (i + 1) * channels).
   std::vector<int32_t> waits;
-  int comm_channels = 1;  // those of communicators (mesh.h)
-  int channels = 1;       // with those of copies and of drives after them, where the step has any
+  std::vector<Channel> comm_channels;  // those of communicators (mesh.h)
+  int channels = 1;  // with those of copies and of drives after them, where the step has any
   int32_t copy_channel = -1, io_channel = -1;
   int64_t micro_batches = 1;  // of a step
   Place place;
-  // The rank among those with which it adds its gradients: in its data-parallel group, or in its shard group.
-  Place gradients;
+  Axes adds =
+      kStateAxes;  // along which ranks add gradients: those of all ranks with its parameters, or a shard group
   int threads = 1;
   DType master_dtype = DType::f32;  // of the weights that the optimizer updates
   bool rank_order_sums = true;  // sums over ranks are in rank order, in f32, whatever the transport
   int64_t max_live_elements =
       INT64_MAX;  // limit on gathered parameters; one unit is always allowed
+
+  // Returns the channel of a collective or a message.
+  const Channel& comm_channel(const Instruction& op) const {
+    return comm_channels[static_cast<size_t>(op.channel)];
+  }
+  // Returns the number of the first channel that no communicator has.
+  int32_t first_other_channel() const { return static_cast<int32_t>(comm_channels.size()); }
+  // Returns the number of this rank's part of a micro-batch among the parts of equal size of a step's samples.
+  int64_t part_of_samples(int64_t micro) const {
+    return micro * place.ranks_in(kSampleAxes) + place.rank_in(kSampleAxes);
+  }
 };
 
 // The plans that one rank runs.

@@ -6,14 +6,14 @@
 
 namespace dstrain {
 
-Residency residency_of(const Job& job, Place place) {
-  if (place.ranks == 1) return {.grad_dtype = job.grad_dtype};
+Residency residency_of(const Job& job, const Place& place) {
+  if (place.ranks() == 1) return {.grad_dtype = job.grad_dtype};
   const auto sliced = [](bool yes) { return yes ? Held::slice : Held::whole; };
   Residency r{.optimizer = sliced(job.zero_stage >= 1),
               .gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch),
               .parameters = sliced(job.zero_stage >= 3),
               .grad_dtype = job.grad_dtype};
-  if (!place.replicas_hold) return r;
+  if (!place.replicas_hold()) return r;
   // Quantized shards are made of the slices at the beginning of a step (quantize_gathers()).
   if (r.parameters != Held::slice || place.replicas() == 1 || job.quantize.weights) return r;
   r.parameters = place.factored() ? Held::shard : Held::whole;
@@ -21,12 +21,12 @@ Residency residency_of(const Job& job, Place place) {
 }
 
 int divisor(Held held, const Place& place) {
-  return held == Held::whole ? 1 : held == Held::shard ? place.shard_size() : place.ranks;
+  return held == Held::whole ? 1 : held == Held::shard ? place.shard_size() : place.ranks();
 }
 
-Range owned_slice(const Unit& unit, Place place) {
-  const int64_t slice = unit.elements / place.ranks;
-  return {place.rank * slice, (place.rank + 1) * slice};
+Range owned_slice(const Unit& unit, const Place& place, Axes axes) {
+  const int64_t slice = unit.elements / place.ranks_in(axes), rank = place.rank_in(axes);
+  return {rank * slice, (rank + 1) * slice};
 }
 
 int64_t most_in_flight(const Program& program) {
@@ -47,7 +47,7 @@ Range elements_of(const Parameter& parameter) {
           parameter.offset + (packed ? packed_bytes(parameter.blocks, values) : values)};
 }
 
-Held held_in(const Buffer& buffer, const Unit& unit, Place place) {
+Held held_in(const Buffer& buffer, const Unit& unit, const Place& place) {
   const int64_t n = buffer.partial ? buffer.partial->within.size() : buffer.shape.elements();
   for (const Held held : {Held::whole, Held::slice, Held::shard})
     if (n * divisor(held, place) == unit.elements) return held;
@@ -55,12 +55,12 @@ Held held_in(const Buffer& buffer, const Unit& unit, Place place) {
       fmt::format("{} holds {} elements of a unit of {}", buffer.name, n, unit.elements));
 }
 
-Range range_of(const Buffer& buffer, const Unit& unit, Place place) {
+Range range_of(const Buffer& buffer, const Unit& unit, const Place& place) {
   if (held_in(buffer, unit, place) == Held::whole) return {0, unit.elements};
   return owned_slice(unit, place);
 }
 
-int64_t position_of(const Buffer& buffer, const Unit& unit, Place place, int64_t element) {
+int64_t position_of(const Buffer& buffer, const Unit& unit, const Place& place, int64_t element) {
   if (buffer.partial) {
     int64_t before = 0;
     for (const Range& range : buffer.partial->ranges) {

@@ -36,13 +36,14 @@ struct Residency {
 
 // Returns the row of the job's stage. A single rank owns everything, so nothing is sharded. Gradients that
 // ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage.
-Residency residency_of(const Job& job, Place place);
+Residency residency_of(const Job& job, const Place& place);
 
 // Returns among how many ranks a class of state is divided.
 int divisor(Held held, const Place& place);
 
-// Returns the slice of `unit` that the rank owns, at every stage: the rank-th of equal parts.
-Range owned_slice(const Unit& unit, Place place);
+// Returns the slice of `unit` that the rank owns, at every stage: the one with its number of equal parts. `axes`: along
+// which ranks divide the unit.
+Range owned_slice(const Unit& unit, const Place& place, Axes axes = kStateAxes);
 
 // Returns how many elements may be in communication beside computation at a time, whatever larger limit the
 // configuration sets: their buffers must not take the memory that sharding saves. A larger unit is awaited
@@ -55,13 +56,13 @@ Range common(Range a, Range b);
 // Returns the elements of its unit that a parameter is; bytes where they are packed blocks.
 Range elements_of(const Parameter& parameter);
 
-// Returns what the flat buffer `buffer` of `unit` holds, by its size. For partial state: what it would hold if all
-// parameters had it.
-Held held_in(const Buffer& buffer, const Unit& unit, Place place);
-// Returns the elements of `unit` in `buffer` that are this rank's to change: all of them where it holds the whole unit,
-// else the owned slice. For partial state as held_in().
-Range range_of(const Buffer& buffer, const Unit& unit, Place place);
+// Returns the share of `unit` that its flat buffer `buffer` holds, which follows from its size. Of partial state: the
+// share that the buffer would hold if all parameters had that state.
+Held held_in(const Buffer& buffer, const Unit& unit, const Place& place);
+// Returns the elements of `unit` that this rank updates in `buffer`: all of them where it holds the whole unit, else the
+// owned slice. For partial state as held_in().
+Range range_of(const Buffer& buffer, const Unit& unit, const Place& place);
 // Returns where in `buffer` an element of range_of() lies. Throws InternalError if partial state does not have it.
-int64_t position_of(const Buffer& buffer, const Unit& unit, Place place, int64_t element);
+int64_t position_of(const Buffer& buffer, const Unit& unit, const Place& place, int64_t element);
 
 }  // namespace dstrain

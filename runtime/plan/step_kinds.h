@@ -12,9 +12,9 @@ namespace dstrain {
 
 // The kind of a training step: what its ranks send and update.
 enum class StepKind : uint8_t {
-  // Every step of most jobs. With a hook, the steps in which all of it is at work: with post_localSGD those that end
-  // with the average of the weights. With OneBitAdam and OneBitLamb, those whose second moment is frozen; with
-  // ZeroOneAdam, those in which ranks synchronise their local steps.
+  // Most jobs have no other kind. With PowerSGD: gradients travel as factors. With post_localSGD: the step ends with the
+  // average of the weights. With OneBitAdam and OneBitLamb: the second moment is frozen. With ZeroOneAdam: ranks
+  // synchronise their local steps.
   regular,
   whole_gradients,  // gradients are added as they are; with ZeroOneAdam the second moment is updated
   gradient_signs,   // ZeroOneAdam: gradients travel as signs

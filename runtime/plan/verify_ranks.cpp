@@ -56,21 +56,30 @@ bool same_exchange(const Plan& a, size_t issue_of_a, const Plan& b, size_t issue
          same(one.writes[0], two.writes[0], true);
 }
 
+// Returns the first rank of the group of a place along some axes, by its number in the world.
+int first_of_group(const Place& place, Axes group) {
+  return world_rank(place.moved(group, 0));
+}
+
 // The replay of a step.
 class Together {
  public:
   explicit Together(std::span<const Plan* const> plans) {
     for (const Plan* plan : plans) {
-      const Place& place = plan->place;
-      index_of_[{place.stage, place.rank}] = ranks_.size();
-      ranks_.push_back({plan});
+      const size_t channels = plan->comm_channels.size();
+      index_of_[world_rank(plan->place)] = ranks_.size();
+      ranks_.push_back({.plan = plan,
+                        .posted = std::vector<std::vector<size_t>>(channels),
+                        .groups = std::vector<Group*>(channels),
+                        .complete = std::vector<size_t>(channels)});
     }
     for (size_t r = 0; r < ranks_.size(); ++r)
-      for (int32_t c = 0; c < from_previous && c < plan_of(r).comm_channels; ++c) {
-        const Place& place = plan_of(r).place;
-        Group& group = groups_[{place.stage, c, first_of_group(place, c)}];
+      for (size_t c = 0; c < plan_of(r).comm_channels.size(); ++c) {
+        const Channel& channel = plan_of(r).comm_channels[c];
+        if (!channel.is_group()) continue;
+        Group& group = groups_[{c, first_of_group(plan_of(r).place, channel.group)}];
         group.members.push_back(r);
-        ranks_[r].groups[static_cast<size_t>(c)] = &group;
+        ranks_[r].groups[c] = &group;
       }
   }
 
@@ -91,10 +100,11 @@ class Together {
   };
   struct Rank {
     const Plan* plan = nullptr;
-    size_t next = 0;                                      // issue
-    std::array<std::vector<size_t>, kChannels> posted{};  // issues, by channel
-    std::array<Group*, from_previous> groups{};
-    std::array<size_t, kChannels> complete{};  // operations that are known to be, by channel
+    size_t next = 0;  // issue
+    // By channel:
+    std::vector<std::vector<size_t>> posted{};  // issues
+    std::vector<Group*> groups{};               // null for links
+    std::vector<size_t> complete{};             // operations that are known to be
   };
 
   const Plan& plan_of(size_t rank) const { return *ranks_[rank].plan; }
@@ -103,25 +113,26 @@ class Together {
   }
   std::string text_of(size_t rank) const {
     const Place& place = plan_of(rank).place;
-    return place.ranks == 1 ? fmt::format("stage {}", place.stage)
-                            : fmt::format("rank {} of stage {}", place.rank, place.stage);
+    return place.ranks() == 1 ? fmt::format("stage {}", place.stage())
+                              : fmt::format("rank {} of stage {}", place.rank(), place.stage());
   }
 
-  // Returns the rank at the other end of a channel between stages, and the channel there.
+  // Returns the rank at the other end of a link, and the link's channel there.
   std::pair<size_t, int32_t> other(size_t rank, int32_t channel) const {
     const Place& place = plan_of(rank).place;
-    const ChannelEnd end = other_end({place.stage, static_cast<Channel>(channel)}, place.stages);
-    const auto found = index_of_.find({end.stage, place.rank});
+    const Link link = *plan_of(rank).comm_channels[static_cast<size_t>(channel)].link;
+    const LinkEnd end = other_end({place.stage(), link}, place.stages());
+    const auto found = index_of_.find(world_rank(place.moved(Axis::pipe, end.stage)));
     check(found != index_of_.end(), "{} has a peer without a plan", text_of(rank));
-    return {found->second, end.channel};
+    return {found->second, channel_of(place, end.link)};
   }
 
   // Returns how many operations of a channel are over: those that all sides have reached.
   size_t complete(size_t rank, int32_t channel) {
     size_t count = posted(rank, channel).size();
     if (count == 0) return 0;
-    if (is_group(channel)) {
-      for (const size_t member : ranks_[rank].groups[static_cast<size_t>(channel)]->members)
+    if (const Group* group = ranks_[rank].groups[static_cast<size_t>(channel)]) {
+      for (const size_t member : group->members)
         count = std::min(count, posted(member, channel).size());
       return count;
     }
@@ -136,7 +147,7 @@ class Together {
     if (rank.next == plan.order.size()) return false;
     const size_t i = rank.next;
     // What has no part in other ranks, copies and transfers of drives, is complete sooner or later.
-    for (int32_t c = 0; c < plan.comm_channels; ++c) {
+    for (int32_t c = 0; c < plan.first_other_channel(); ++c) {
       const auto needed = static_cast<size_t>(
           plan.waits[i * static_cast<size_t>(plan.channels) + static_cast<size_t>(c)]);
       size_t& known = rank.complete[static_cast<size_t>(c)];
@@ -189,15 +200,15 @@ class Together {
                                       name_of(op.op), plan.program.group_name(op),
                                       plan.order[at].micro));
     }
-    for (int32_t c = 0; c < plan.comm_channels; ++c)
+    for (int32_t c = 0; c < plan.first_other_channel(); ++c)
       if (const size_t over = complete(r, c); over < posted(r, c).size())
         throw InternalError(fmt::format("{}: not all others take part in {}", text_of(r),
                                         exchange_text(plan, posted(r, c)[over])));
   }
 
   std::vector<Rank> ranks_;
-  std::map<std::pair<int, int>, size_t> index_of_;  // of ranks, by stage and number there
-  std::map<std::array<int, 3>, Group> groups_;      // by stage, channel and first rank
+  std::map<int, size_t> index_of_;                  // of ranks, by number in the world
+  std::map<std::pair<size_t, int>, Group> groups_;  // by channel and first rank
 };
 
 }  // namespace
@@ -217,53 +228,61 @@ void verify_ranks(std::span<const RankPlan* const> ranks) {
   verify_each([](const RankPlan& rank) { return &rank.validate; });
 }
 
-ChannelChecksums channel_checksums(const Plan& plan) {
+std::vector<double> channel_checksums(const Plan& plan) {
   constexpr uint64_t exact = (uint64_t{1} << 53) - 1;  // integers that a double holds
-  std::array<std::string, kChannels> texts;
+  std::vector<std::string> texts(plan.comm_channels.size());
   for (size_t i = 0; i < plan.order.size(); ++i)
     if (const Instruction& op = op_at(plan, i); is_collective(op.op))
       texts[static_cast<size_t>(op.channel)] += exchange_text(plan, i) + "\n";
-  ChannelChecksums checksums{};
-  for (size_t c = 0; c < texts.size(); ++c)
-    checksums[c] = static_cast<double>(hash_name(texts[c]) & exact);
+  std::vector<double> checksums;
+  for (const std::string& text : texts)
+    checksums.push_back(static_cast<double>(hash_name(text) & exact));
   return checksums;
 }
 
 void compare_collectives(const RankPlan& a, const RankPlan& b) {
   const auto compare = [](const Plan& one, const Plan& two) {
-    const ChannelChecksums mine = channel_checksums(one), theirs = channel_checksums(two);
-    for (int32_t c = 0; is_group(c); ++c)
-      check(first_of_group(one.place, c) != first_of_group(two.place, c) ||
-                mine[static_cast<size_t>(c)] == theirs[static_cast<size_t>(c)],
-            "ranks {} and {} have planned different collectives",
-            world_rank(one.place, one.place.stage, one.place.rank),
-            world_rank(two.place, two.place.stage, two.place.rank));
+    const std::vector<double> mine = channel_checksums(one), theirs = channel_checksums(two);
+    for (size_t c = 0; c < one.comm_channels.size(); ++c) {
+      if (!one.comm_channels[c].is_group()) continue;
+      const Axes group = one.comm_channels[c].group;
+      check(first_of_group(one.place, group) != first_of_group(two.place, group) ||
+                mine[c] == theirs[c],
+            "ranks {} and {} have planned different collectives", world_rank(one.place),
+            world_rank(two.place));
+    }
   };
   for (size_t kind = 0; kind <= a.other.size(); ++kind)
     compare(*a.training().at(kind), *b.training().at(kind));
   compare(a.validate, b.validate);
 }
 
-void compare_checksums(std::span<const double> all, Place place, PipelineSchedule schedule) {
-  const auto of = [&](int stage, int rank, int32_t channel) {
-    return all[static_cast<size_t>(world_rank(place, stage, rank) * kChannels + channel)];
+void compare_checksums(std::span<const double> all, const Place& place, PipelineSchedule schedule) {
+  const std::vector<Channel> channels = channels_of(place, schedule);
+  const auto of = [&](int rank, size_t channel) {
+    return all[static_cast<size_t>(rank) * channels.size() + channel];
   };
-  for (place.stage = 0; place.stage < place.stages; ++place.stage)
-    for (place.rank = 0; place.rank < place.ranks; ++place.rank)
-      for (int32_t c = 0; is_group(c); ++c) {
-        const int first = first_of_group(place, c);
-        check(of(place.stage, first, c) == of(place.stage, place.rank, c),
-              "ranks {} and {} have planned different collectives",
-              world_rank(place, place.stage, first), world_rank(place, place.stage, place.rank));
-      }
-  if (place.stages == 1) return;
-  for (const ChannelEnd& sender : sending_ends(place.stages, schedule))
-    for (int rank = 0; rank < place.ranks; ++rank) {
-      const ChannelEnd receiver = other_end(sender, place.stages);
-      check(of(sender.stage, rank, sender.channel) == of(receiver.stage, rank, receiver.channel),
-            "ranks {} and {} have planned different messages",
-            world_rank(place, sender.stage, rank), world_rank(place, receiver.stage, rank));
+  for (int rank = 0; rank < place.ranks_in(kAllAxes); ++rank) {
+    const Place here = place.moved(kAllAxes, rank);
+    for (size_t c = 0; c < channels.size(); ++c) {
+      if (!channels[c].is_group()) continue;
+      const int first = first_of_group(here, channels[c].group);
+      check(of(first, c) == of(rank, c), "ranks {} and {} have planned different collectives",
+            first, rank);
     }
+  }
+  if (place.stages() == 1) return;
+  for (const LinkEnd& sender : sending_ends(place.stages(), schedule)) {
+    const LinkEnd receiver = other_end(sender, place.stages());
+    const auto from = static_cast<size_t>(channel_of(place, sender.link)),
+               to = static_cast<size_t>(channel_of(place, receiver.link));
+    for (int r = 0; r < place.ranks(); ++r) {
+      const int sends = world_rank(place, sender.stage, r),
+                receives = world_rank(place, receiver.stage, r);
+      check(of(sends, from) == of(receives, to), "ranks {} and {} have planned different messages",
+            sends, receives);
+    }
+  }
 }
 
 }  // namespace dstrain

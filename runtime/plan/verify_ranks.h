@@ -1,8 +1,8 @@
 // The proof that the plans of several ranks fit together.
 #pragma once
 
-#include <array>
 #include <span>
+#include <vector>
 
 #include "runtime/plan/plan.h"
 
@@ -19,10 +19,9 @@ void verify_ranks(std::span<const Plan* const> plans);
 // Replays every kind of steps and the validation of these ranks, as above.
 void verify_ranks(std::span<const RankPlan* const> ranks);
 
-// Checksums of what a rank exchanges on each channel, in order: integers that a double holds. Both sides of a channel,
-// and all ranks of a group, have the same one.
-using ChannelChecksums = std::array<double, kChannels>;
-ChannelChecksums channel_checksums(const Plan& plan);
+// Returns checksums of what a rank exchanges on each channel, in order: integers that a double holds. Both sides of a
+// link, and all ranks of a group, have the same one.
+std::vector<double> channel_checksums(const Plan& plan);
 
 // Throws InternalError if two ranks of a stage have different collectives in a group that both are in, in any kind of
 // steps or in validation. The plans need no addresses.
@@ -30,6 +29,6 @@ void compare_collectives(const RankPlan& a, const RankPlan& b);
 
 // Compares the checksums of all ranks of a run, those of each rank behind those of the one before. `place`: of any rank.
 // Throws InternalError naming two ranks that have planned different messages or collectives.
-void compare_checksums(std::span<const double> all, Place place, PipelineSchedule schedule);
+void compare_checksums(std::span<const double> all, const Place& place, PipelineSchedule schedule);
 
 }  // namespace dstrain

@@ -84,9 +84,10 @@ void order_communication(Plan& plan, bool overlap) {
       if (!follows && complete[c] < started[c]) {
         // An exchange through the host needs peers that wait for none of this rank's messages.
         const auto channel = static_cast<int32_t>(c);
-        const bool of_peers = channel < plan.comm_channels;
-        const bool all = !collective && of_peers &&
-                         (rule.queue == Queue::comm || (is_group(channel) && !overlap));
+        const bool of_peers = channel < plan.first_other_channel();
+        const bool all =
+            !collective && of_peers &&
+            (rule.queue == Queue::comm || (plan.comm_channels[c].is_group() && !overlap));
         const auto needed = all ? started[c] : static_cast<int32_t>(mine->last_conflict(posted, c));
         complete[c] = std::max(complete[c], needed);
       }

@@ -48,7 +48,7 @@ Job small_job(int ranks) {
 // `on_host`: the optimizer's instruction whose operands are the host's; -1: none.
 std::vector<size_t> groups_of(const Job& job, size_t most, bool same_memory = false,
                               int on_host = -1) {
-  Plan plan = make_rank_plan(job, {0, job.ranks}, fake_inputs()).train;
+  Plan plan = make_rank_plan(job, place_of(job, 0), fake_inputs()).train;
   for (const Instruction& op : plan.program.instructions)
     if (op.op == OpKind::adam && on_host-- == 0)
       for (const auto* list : {&op.reads, &op.writes})

@@ -59,7 +59,7 @@ class TestRank {
       : job(std::move(job_in)),
         data(data_in),
         backend(std::move(backend_in)),
-        plans(make_rank_plan(job, {0, 1}, {backend.library, threads})),
+        plans(make_rank_plan(job, {}, {backend.library, threads})),
         arenas(plans.memory, *backend.device, comm, threads),
         mesh(comm, comm, {}),
         model(plans.train, arenas, mesh, threads),

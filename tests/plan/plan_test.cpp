@@ -10,7 +10,7 @@ using namespace dstrain;
 TEST_CASE("GPT-lite with 65 characters and the defaults has 86.7 M parameters") {
   Job job = job_of(GptLite{.vocab_size = 65});
   job.batch = {256, 1, 32};
-  const RankPlan rank = make_rank_plan(job, {7, 8}, fake_inputs(0, false, false, 2));
+  const RankPlan rank = make_rank_plan(job, data_place(7, 8), fake_inputs(0, false, false, 2));
   int64_t total = 0;
   for (const Parameter& p : rank.train.program.parameters) total += p.shape.elements();
   CHECK(total == 86'701'056);
@@ -23,7 +23,7 @@ TEST_CASE("GPT-lite with 65 characters and the defaults has 86.7 M parameters") 
 TEST_CASE("16-bit runs keep 2 bytes of parameters, 4 of gradients, 12 of optimizer state") {
   Job job = small_job();
   job.dtype = job.wire_dtype = DType::bf16;
-  const RankPlan rank = make_rank_plan(job, {0, 2}, fake_inputs());
+  const RankPlan rank = make_rank_plan(job, data_place(0, 2), fake_inputs());
   int64_t padded = 0;
   for (const Unit& u : rank.train.program.units) padded += u.elements;
   CHECK(rank.memory.at_peak[0] == 2 * padded);
@@ -34,14 +34,15 @@ TEST_CASE("16-bit runs keep 2 bytes of parameters, 4 of gradients, 12 of optimiz
 TEST_CASE("wire bytes are the ring's: 2 (N-1)/N of the gradients in the wire dtype") {
   Job job = job_of(GptLite{.vocab_size = 65});
   job.batch = {256, 1, 32};
-  const RankPlan f32 = make_rank_plan(job, {0, 8}, fake_inputs());
+  const RankPlan f32 = make_rank_plan(job, data_place(0, 8), fake_inputs());
   CHECK(wire_bytes(f32.train) == 2 * 7 * 4 * int64_t{86'701'056} / 8);
   job.wire_dtype = job.dtype = DType::bf16;
-  CHECK(wire_bytes(make_rank_plan(job, {0, 8}, fake_inputs()).train) == wire_bytes(f32.train) / 2);
+  CHECK(wire_bytes(make_rank_plan(job, data_place(0, 8), fake_inputs()).train) ==
+        wire_bytes(f32.train) / 2);
 }
 
 TEST_CASE("an instruction is issued as often as it says: once a step, or once a micro-batch") {
-  const Plan plan = train_plan(small_job(), {1, 2});
+  const Plan plan = train_plan(small_job(), data_place(1, 2));
   std::vector<std::vector<int32_t>> micros(plan.program.instructions.size());
   for (const Issue& issue : plan.order)
     micros[static_cast<size_t>(issue.instruction)].push_back(issue.micro);

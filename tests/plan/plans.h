@@ -50,20 +50,27 @@ inline int64_t persistent_bytes(const Program& program, MemoryClass memory) {
   return bytes;
 }
 
-// Returns the bytes that a rank sends on a channel in a step, by a ring.
-inline int64_t sent_on(const Plan& plan, Channel channel) {
+// Returns the bytes that a rank sends on the channel of a group in a step, by a ring.
+inline int64_t sent_on(const Plan& plan, Axes group) {
+  const int32_t channel = channel_of(plan.place, group);
   int64_t bytes = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     if (!is_collective(op.op) || op.channel != channel) continue;
-    const int64_t n = ranks_of(plan.place, channel);
+    const int64_t n = plan.place.ranks_in(group);
     bytes += std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes()) /
              n * (n - 1);
   }
   return bytes;
 }
 
-inline Plan train_plan(const Job& job, Place place = {0, 1}) {
+// Returns the place of one of `ranks` data-parallel ranks, in shard groups of `shard_ranks` (0: all).
+inline Place data_place(int rank, int ranks, int shard_ranks = 0) {
+  const int shard = shard_ranks == 0 ? ranks : shard_ranks;
+  return Place({1, ranks / shard, shard, 1, 1}, rank);
+}
+
+inline Plan train_plan(const Job& job, const Place& place = {}) {
   return make_rank_plan(job, place, fake_inputs()).train;
 }
 

@@ -9,7 +9,7 @@ using namespace dstrain;
 
 TEST_CASE("each stage shards one class of model state more") {
   for (const int stage : {0, 1, 2, 3}) {
-    const Residency r = residency_of(sharded_job(stage), {0, 4});
+    const Residency r = residency_of(sharded_job(stage), data_place(0, 4));
     CHECK((r.optimizer == Held::slice) == (stage >= 1));
     CHECK((r.gradients == Held::slice) == (stage >= 2));
     CHECK((r.parameters == Held::slice) == (stage >= 3));
@@ -19,20 +19,20 @@ TEST_CASE("each stage shards one class of model state more") {
 TEST_CASE("ranks own the equal slices of a unit, in rank order") {
   const Unit unit{.name = "u", .elements = 96};
   for (int rank = 0; rank < 3; ++rank) {
-    const Range owned = owned_slice(unit, {rank, 3});
+    const Range owned = owned_slice(unit, data_place(rank, 3));
     CHECK(owned.begin == 32 * rank);
     CHECK(owned.size() == 32);
-    CHECK(range_of({.shape = {32}}, unit, {rank, 3}).begin == owned.begin);
-    CHECK(range_of({.shape = {96}}, unit, {rank, 3}).begin == 0);
+    CHECK(range_of({.shape = {32}}, unit, data_place(rank, 3)).begin == owned.begin);
+    CHECK(range_of({.shape = {96}}, unit, data_place(rank, 3)).begin == 0);
   }
-  CHECK_THROWS_AS(range_of({.shape = {48}}, unit, {0, 3}), InternalError);
+  CHECK_THROWS_AS(range_of({.shape = {48}}, unit, data_place(0, 3)), InternalError);
 }
 
 TEST_CASE("a shard is the slices of a replica group, each of which one rank updates") {
   const Unit unit{.name = "u", .elements = 96};
   const Buffer shard{.shape = {48}};
   for (int rank = 0; rank < 6; ++rank) {
-    const Place place{rank, 6, 0, 1, 2};
+    const Place place = data_place(rank, 6, 2);
     CHECK(place.replica() == rank / 2);
     CHECK(place.shard_rank() == rank % 2);
     CHECK(held_in(shard, unit, place) == Held::shard);
@@ -69,5 +69,5 @@ TEST_CASE("one rank owns everything: no stage moves anything") {
   job.reduce = ReduceMode::boundary;
   const RankPlan three = plan_of(job, 0);
   CHECK(three.memory.at_peak == zero.memory.at_peak);
-  CHECK(count_collectives(three.train)[data_group] == 0);
+  CHECK(count_collectives(three.train)[kStateChannel] == 0);
 }

@@ -22,18 +22,18 @@ Job shards_job(int ranks, int shard_ranks, DType dtype = DType::bf16) {
 }  // namespace
 
 TEST_CASE("shard groups are consecutive ranks, replica groups have one number in each") {
-  const Place place{5, 8, 1, 2, 4};
+  const Place place({2, 2, 4, 1, 1}, 13);  // rank 5 of the second stage
+  CHECK(place.stage() == 1);
+  CHECK(place.rank() == 5);
   CHECK(place.factored());
   CHECK(place.replicas() == 2);
   CHECK(place.replica() == 1);
   CHECK(place.shard_rank() == 1);
-  CHECK(ranks_of(place, data_group) == 8);
-  CHECK(ranks_of(place, shard_group) == 4);
-  CHECK(ranks_of(place, replica_group) == 2);
-  CHECK_FALSE(Place{5, 8, 0, 1, 8}.factored());
-  CHECK_FALSE(Place{5, 8, 0, 1, 1}.factored());
-  CHECK(channels_of({0, 8}, {}) == 1);
-  CHECK(channels_of({0, 8, 0, 1, 4}, {}) == 3);
+  CHECK(place.ranks_in(kStateAxes) == 8);
+  CHECK(place.ranks_in(Axis::shard) == 4);
+  CHECK(place.ranks_in(Axis::replica) == 2);
+  CHECK_FALSE(data_place(5, 8, 8).factored());
+  CHECK_FALSE(data_place(5, 8, 1).factored());
 }
 
 TEST_CASE("the ranks of a host are a shard group, if every host has as many") {
@@ -83,13 +83,13 @@ TEST_CASE("bytes: gathers stay within a replica, gradients and updated slices cr
     for (const Unit& unit : plan.program.units) all += unit.elements;
     // Two micro-batches, whose sums travel in the run's dtype.
     const int64_t gradients = 2 * 2 * all / ranks * (ranks - 1);
-    CHECK(sent_on(plan, data_group) == gradients);
+    CHECK(sent_on(plan, kStateAxes) == gradients);
     const int64_t replicas = ranks / shard;
-    CHECK(sent_on(plan, replica_group) == 2 * all / ranks * (replicas - 1));
-    const int64_t gathers = sent_on(plain, data_group) - gradients;
-    CHECK(sent_on(plan, shard_group) == gathers / (ranks - 1) * ranks / shard * (shard - 1));
+    CHECK(sent_on(plan, Axis::replica) == 2 * all / ranks * (replicas - 1));
+    const int64_t gathers = sent_on(plain, kStateAxes) - gradients;
+    CHECK(sent_on(plan, Axis::shard) == gathers / (ranks - 1) * ranks / shard * (shard - 1));
     CHECK(wire_bytes(plan) ==
-          sent_on(plan, data_group) + sent_on(plan, shard_group) + sent_on(plan, replica_group));
+          sent_on(plan, kStateAxes) + sent_on(plan, Axis::shard) + sent_on(plan, Axis::replica));
   }
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a unit is gathered in blocks, of which a rank has a slice each") {
     const Program& p = plan.program;
     std::vector<std::pair<int64_t, int64_t>> blocks;  // of a layer's first gather
     for (const Instruction& op : p.instructions) {
-      if (op.channel != shard_group || blocks.size() == 3) continue;
+      if (op.channel != channel_of(plan.place, Axis::shard) || blocks.size() == 3) continue;
       const int64_t n = p.units.front().elements;
       CHECK(p.at(op.reads[0]).shape.elements() == n / 6);
       CHECK(p.at(op.writes[0]).shape.elements() == n / 3);
@@ -126,10 +126,10 @@ TEST_CASE("a pipeline's stages have shards of their own") {
   job.pipeline.stages = 2;
   for (int rank = 0; rank < 8; ++rank) {
     const RankPlan plan = plan_of(job, rank);
-    CHECK(plan.train.channels > replica_group + 1);
+    CHECK(plan.train.comm_channels.size() == 3 + 5);
     CHECK(bytes_of(plan, MemoryClass::parameters) == 2 * padded(plan) / 2);
     CHECK(bytes_of(plan, MemoryClass::optimizer) == 12 * padded(plan) / 4);
-    CHECK(sent_on(plan.train, shard_group) > 0);
+    CHECK(sent_on(plan.train, Axis::shard) > 0);
   }
   CHECK_NOTHROW(make_stage_plans(job, 1, fake_inputs()));
 }

@@ -40,7 +40,7 @@ Job pipeline_job(int zero_stage, int data_ranks = 2) {
   return job;
 }
 
-int32_t& wait_of(Plan& plan, size_t issue, Channel channel) {
+int32_t& wait_of(Plan& plan, size_t issue, int32_t channel) {
   return plan.waits[issue * static_cast<size_t>(plan.channels) + static_cast<size_t>(channel)];
 }
 
@@ -103,8 +103,9 @@ TEST_CASE("ranks fit together: a collective of which one rank waits for another 
   // Rank 0 sends its first activations when it has gathered, and rank 1 of the stage gathers when it has the first
   // gradient, which needs its activations.
   Plan &first = ranks[0].train, &second = ranks[1].train;
-  wait_of(first, issues_of(first, OpKind::send).front(), data_group) = 1;
-  wait_of(second, issues_of(second, OpKind::all_gather).front(), from_next) = 1;
+  wait_of(first, issues_of(first, OpKind::send).front(), kStateChannel) = 1;
+  wait_of(second, issues_of(second, OpKind::all_gather).front(),
+          channel_of(second.place, Link::from_next)) = 1;
   CHECK_THROWS_WITH(verify_all(ranks), Catch::Contains("waits for ever"));
 }
 
@@ -132,19 +133,20 @@ TEST_CASE("ranks fit together: a run that starts compares the checksums of every
   const std::vector<RankPlan> ranks = ranks_of(job);
   CHECK_NOTHROW(compare_training(ranks, job.pipeline.schedule));
   // Rank 6 (number 2 of the second stage) takes a collective of its shard or replica group, or a message, for another.
-  for (const Channel channel : {shard_group, replica_group, from_previous}) {
+  for (const Channel channel : {Channel{.group = Axis::shard}, Channel{.group = Axis::replica},
+                                Channel{.link = Link::from_previous}}) {
     std::vector<RankPlan> others = ranks;
     Plan& plan = others[6].train;
     const auto on_channel = [&](const Issue& issue) {
       const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-      return is_collective(op.op) && op.channel == channel;
+      return is_collective(op.op) && plan.comm_channel(op) == channel;
     };
     const auto issue = std::ranges::find_if(plan.order, on_channel);
     REQUIRE(issue != plan.order.end());
     issue->micro += 1;
-    CAPTURE(static_cast<int>(channel));
+    CAPTURE(issue->instruction);
     CHECK_THROWS_WITH(
         compare_training(others, job.pipeline.schedule),
-        Catch::Contains(channel == from_previous ? "different messages" : "different collectives"));
+        Catch::Contains(channel.link ? "different messages" : "different collectives"));
   }
 }

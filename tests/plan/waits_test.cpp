@@ -23,7 +23,7 @@ TEST_CASE(
       before = plan.waits[i];
       started += is_collective(op_at(plan, i).op);
     }
-    CHECK(started == count_collectives(plan)[data_group]);
+    CHECK(started == count_collectives(plan)[kStateChannel]);
   }
 }
 

@@ -1,4 +1,4 @@
-// Solves sparse_gradients: what it does not go with, and what it comes to.
+// Solves the key sparse_gradients: whether the job can have it, and whether it sends fewer bytes than whole gradients.
 #pragma once
 
 #include "runtime/config/job.h"

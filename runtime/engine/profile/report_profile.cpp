@@ -43,7 +43,7 @@ void report_profile(const Job& job, const StepTrace& trace, const StepPhases& ph
                     Communicator& comm) {
   StepProfile profile = profile_of(job, trace, phases);
   // A micro-batch passes one rank of each stage.
-  const double mine = trace.plan->place.rank == 0 ? profile.model.flops : 0;
+  const double mine = trace.plan->place.rank() == 0 ? profile.model.flops : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
   comm.gather_values({&mine, 1}, all);
   if (comm.rank() != 0) return;

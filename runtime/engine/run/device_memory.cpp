@@ -1,5 +1,6 @@
 #include "runtime/engine/run/device_memory.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -19,15 +20,20 @@ constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
 // for the simple protocol, 4.7 for LL128, 0.5 for LL). Messages between two ranks have made theirs before.
 constexpr int64_t kNcclGroupBytes = int64_t{304} << 20;
 
-// Returns how many communicators carry collectives of a rank, if GPUs communicate by NCCL.
-int64_t groups_of(const Place& place, int ranks) {
-  if (ranks == 1) return 0;
-  return 1 + (place.stages > 1 && place.ranks > 1 ? 1 : 0) + (place.factored() ? 2 : 0);
+// Returns how many communicators carry collectives of a rank, if GPUs communicate by NCCL: that of the world, and those of
+// smaller groups.
+int64_t groups_of(const Job& job, const Place& place) {
+  if (job.ranks == 1) return 0;
+  const std::vector<Channel> channels = channels_of(place, job.pipeline.schedule);
+  return 1 + std::ranges::count_if(channels, [&](const Channel& channel) {
+           const int ranks = ranks_of(place, channel);
+           return channel.is_group() && ranks > 1 && ranks < job.ranks;
+         });
 }
 
 int64_t reserve_of(const Job& job, const Device& device, int sharing, int rank) {
   if (device.kind() != DeviceKind::cuda) return 0;
-  const int64_t groups = sharing > 1 ? 0 : groups_of(place_of(job, rank), job.ranks);
+  const int64_t groups = sharing > 1 ? 0 : groups_of(job, place_of(job, rank));
   return kCudaReserveBytes + groups * kNcclGroupBytes;
 }
 

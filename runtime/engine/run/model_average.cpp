@@ -11,7 +11,7 @@ namespace dstrain {
 void ModelState::for_average(
     const Unit& unit, const std::function<void(int64_t begin, const Tensor& values)>& take) const {
   constexpr int64_t kWindow = int64_t{1} << 22;  // elements
-  const BufferId id = buffer_of("master", unit);
+  const BufferId id = unit.buffers.master();
   const Tensor masters = arenas_.tensor(plan_, id);
   Device& device = arenas_.device();
   const int64_t window = std::min(kWindow, unit.elements);
@@ -25,7 +25,7 @@ void ModelState::for_average(
             HostAccess::read, [&](int64_t at, const Tensor& values) {
               device.upload(sum.as<float>() + at, values.data, values.bytes());
             });
-    mesh_.replicas().all_reduce(sum).wait();
+    mesh_.group(Axis::replica).all_reduce(sum).wait();
     on_host(device, sum, HostAccess::read, [&](int64_t at, const Tensor& values) {
       const auto* const sums = values.as<const float>();
       mean.assign(sums, sums + values.elements());
@@ -50,9 +50,8 @@ void ModelState::copy_values(BufferId from, BufferId to) const {
 void ModelState::use_average() const {
   const Program& program = plan_.program;
   for (const Unit& unit : program.trained_units()) {
-    const BufferId params = program.find("params:" + unit.name);
-    if (buffer_of("master", unit) == params)
-      copy_values(params, program.find("grads:" + unit.name));
+    const BufferId params = unit.buffers.values;
+    if (unit.buffers.master() == params) copy_values(params, unit.buffers.gradients);
     const Tensor all = arenas_.tensor(plan_, params);
     for_average(unit, [&](int64_t begin, const Tensor& mean) {
       const Tensor part{all.as<std::byte>() + begin * size_of(all.dtype), mean.shape, all.dtype};
@@ -66,9 +65,9 @@ void ModelState::use_average() const {
 void ModelState::restore_own_weights() const {
   const Program& program = plan_.program;
   for (const Unit& unit : program.trained_units()) {
-    const BufferId params = program.find("params:" + unit.name);
-    if (buffer_of("master", unit) == params)
-      copy_values(program.find("grads:" + unit.name), params);
+    const BufferId params = unit.buffers.values;
+    if (unit.buffers.master() == params)
+      copy_values(unit.buffers.gradients, params);
     else
       publish(unit);
   }

@@ -55,9 +55,7 @@ void TrainerScalars::add_to(StateRegister& registered) {
 }
 
 BufferId ModelState::buffer_of(std::string_view slot, const Unit& unit) const {
-  const BufferId id = plan_.program.find(fmt::format("{}:{}", slot, unit.name));
-  const bool parameters = id == kNone && slot == kMaster;
-  return parameters ? plan_.program.find("params:" + unit.name) : id;
+  return slot == kMaster ? unit.buffers.master() : unit.buffers.slot(slot);
 }
 
 ModelState::Piece ModelState::piece(std::string_view slot, const Parameter& p) const {
@@ -137,7 +135,7 @@ void ModelState::publish_masters() const {
 void ModelState::publish(const Unit& unit) const {
   const Program& program = plan_.program;
   const BufferId master_id = buffer_of(kMaster, unit);
-  const BufferId params_id = program.find("params:" + unit.name);
+  const BufferId params_id = unit.buffers.values;
   const Range from = range_of(program.at(master_id), unit, plan_.place);
   const Tensor params = arenas_.tensor(plan_, params_id);
   const int64_t at = position_of(program.at(params_id), unit, plan_.place, from.begin);
@@ -146,7 +144,7 @@ void ModelState::publish(const Unit& unit) const {
   if (master_id != params_id) round_masters(master_id, mine, arenas_.owner_of(plan_, params_id));
   if (mine.elements() == params.elements()) return;
   const bool shard = held_in(program.at(params_id), unit, plan_.place) == Held::shard;
-  Communicator& peers = shard ? mesh_.replicas() : mesh_.data();
+  Communicator& peers = shard ? mesh_.group(Axis::replica) : mesh_.data();
   if (program.space_of(params_id) == Space::device)
     peers.all_gather(mine, params).wait();
   else
@@ -253,7 +251,7 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
                     .local = values ? values : Tensor{nullptr, {0}, program.at(id).dtype},
                     .copies = apart ? place.replicas() : 1,
                     .copy = apart ? place.replica() : 0,
-                    .owner = !whole || (apart ? place.shard_rank() : place.rank) == 0,
+                    .owner = !whole || (apart ? place.shard_rank() : place.rank()) == 0,
                     .device = owner});
   }
 }
@@ -304,7 +302,7 @@ void ModelState::share_masters() const {
   for (const Unit& unit : plan_.program.units) {
     const BufferId id = buffer_of(kMaster, unit);
     const Tensor all = arenas_.tensor(plan_, id);
-    if (plan_.place.ranks == 1 || held_in(plan_.program.at(id), unit, plan_.place) != Held::whole)
+    if (plan_.place.ranks() == 1 || held_in(plan_.program.at(id), unit, plan_.place) != Held::whole)
       continue;
     const Range owned = owned_slice(unit, plan_.place);
     const Tensor mine{
@@ -334,7 +332,7 @@ void ModelState::append_buffers(StateRegister& list) const {
                     .slot = std::string(kBuffer),
                     .global_shape = b.shape,
                     .local = values,
-                    .owner = here && plan_.place.rank == 0,
+                    .owner = here && plan_.place.rank() == 0,
                     .device = here ? arenas_.owner_of(plan_, b.values) : nullptr});
   }
 }
@@ -375,13 +373,13 @@ void ModelState::append_codec_state(StateRegister& list) const {
     values.shape = {n};
     list.push_back({.name = state.name,
                     .slot = std::string(kCodecSlots) + state.slot,
-                    .global_shape = state.per_rank ? Shape{place.ranks, n} : Shape{n},
+                    .global_shape = state.per_rank ? Shape{place.ranks(), n} : Shape{n},
                     .dtype = values.dtype,
-                    .begin = state.per_rank ? place.rank * n : 0,
+                    .begin = state.per_rank ? place.rank() * n : 0,
                     .local = values,
                     .per_rank = state.per_rank,
                     .mean = state.mean,
-                    .owner = state.per_rank || place.rank == 0,
+                    .owner = state.per_rank || place.rank() == 0,
                     .device = arenas_.owner_of(plan_, state.values)});
   }
 }

@@ -38,13 +38,13 @@ void in_f32(const Tensor& values, Take&& take) {
 void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, Collected which) const {
   const Place place = plan_.place;
   const bool root = mesh.world().rank() == 0;
-  if (place.stage == 0) collect_stage(root ? take : TakePiece{}, which);
+  if (place.stage() == 0) collect_stage(root ? take : TakePiece{}, which);
   // The first rank of every other stage sends what its group has to rank 0.
-  for (int stage = 1; stage < place.stages; ++stage) {
-    const bool sends = place.stage == stage && place.rank == 0;
+  for (int stage = 1; stage < place.stages(); ++stage) {
+    const bool sends = place.stage() == stage && place.rank() == 0;
     const std::unique_ptr<Communicator> link = link_to(mesh, stage);
     if (root) receive_stage(*link, take);
-    if (place.stage == stage) send_stage(sends ? link.get() : nullptr, which.frozen);
+    if (place.stage() == stage) send_stage(sends ? link.get() : nullptr, which.frozen);
   }
 }
 
@@ -62,10 +62,10 @@ void ModelState::collect_buffers(MeshComm& mesh, const TakeBuffer& take) const {
   const Place place = plan_.place;
   const bool root = mesh.world().rank() == 0;
   if (root) take_buffers(take);
-  for (int stage = 1; stage < place.stages; ++stage) {
+  for (int stage = 1; stage < place.stages(); ++stage) {
     const std::unique_ptr<Communicator> link = link_to(mesh, stage);
     PieceHeader header;  // of a buffer: `parameter` is its index, or -1 behind the last one
-    if (place.stage == stage && place.rank == 0) {
+    if (place.stage() == stage && place.rank() == 0) {
       take_buffers([&](const RegisteredBuffer& b, const Tensor& values) {
         header.parameter = &b - buffers.data();
         link->send(header.tensor()).wait();
@@ -127,8 +127,8 @@ void ModelState::send_stage(Communicator* link, bool frozen) const {
 void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
-  const bool root = plan_.place.rank == 0 && take != nullptr;
-  const auto ranks = static_cast<int64_t>(plan_.place.ranks);
+  const bool root = plan_.place.rank() == 0 && take != nullptr;
+  const auto ranks = static_cast<int64_t>(plan_.place.ranks());
   // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
   const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {
     for (const int index : unit.parameters) {
@@ -154,7 +154,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
       });
       continue;
     }
-    const BufferId id = buffer_of("master", unit);
+    const BufferId id = unit.buffers.master();
     const Buffer& masters = program.at(id);
     const Tensor held = arenas_.tensor(plan_, id);
     if (held_in(masters, unit, plan_.place) == Held::whole) {
@@ -177,7 +177,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
       };
       Tensor part{mine + at * element, {n}, held.dtype};
       if (program.space_of(id) != Space::device) {  // collectives work on the device's memory
-        const Tensor place = gathered(plan_.place.rank, n);
+        const Tensor place = gathered(plan_.place.rank(), n);
         on_host(arenas_.owner_of(plan_, id), part, HostAccess::read,
                 [&](int64_t first, const Tensor& values) {
                   device.upload(place.as<std::byte>() + first * element, values.data,

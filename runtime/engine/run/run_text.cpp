@@ -66,7 +66,7 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
       "{} of {}, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
       "x {}; {}",
       job.model.family().title, parameters_text(train.program), name_of(job.dtype), job.zero_stage,
-      place.shard_ranks > 0 && place.replicas_hold && place.ranks > 1
+      job.shards.ranks > 0 && place.replicas_hold() && place.ranks() > 1
           ? fmt::format(" in {} of {}", counted(place.replicas(), "replica"),
                         counted(place.shard_size(), "rank"))
           : "",

@@ -71,7 +71,7 @@ StepPhases phases_of(const StepTrace& trace) {
   const Plan& plan = *trace.plan;
   StepPhases phases;
   phases.micro_batches.resize(static_cast<size_t>(std::max<int64_t>(plan.micro_batches, 1)));
-  if (plan.place.stages > 1) phases.messages.emplace();
+  if (plan.place.stages() > 1) phases.messages.emplace();
   GradientSums sums(plan);
   int64_t begin = trace.whole.begin_ns;
   for (size_t i = 0; i < plan.order.size(); ++i) {

@@ -140,7 +140,7 @@ size_t Trainer::plan_after(int64_t applied_steps, bool has_momentum) const {
 
 // Logs what each stage of a pipeline has. Collective.
 void Trainer::log_stages() const {
-  if (place_.stages == 1) return;
+  if (place_.stages() == 1) return;
   const Program& program = plans_.train.program;
   double parameters = 0;
   for (const Parameter& p : program.parameters)
@@ -156,7 +156,7 @@ void Trainer::log_stages() const {
                    {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
       .wait();
   if (!root()) return;
-  for (int s = 0; s < place_.stages; ++s) {
+  for (int s = 0; s < place_.stages(); ++s) {
     const double* const stage = all.data() + width * world_rank(place_, s, 0);
     std::vector<SublayerRun> runs;
     for (size_t i = 2; i < mine.size() && stage[i] >= 0; i += 2)
@@ -358,10 +358,10 @@ void Trainer::validate() {
   double targets = 0;
   std::vector<double> sums(losses.size()), mine(losses.size() + 1),
       all(mine.size() * static_cast<size_t>(comm_.size()));
-  for (int64_t first = 0; first < samples; first += micro * place_.ranks) {
+  for (int64_t first = 0; first < samples; first += micro * place_.ranks_in(kSampleAxes)) {
     std::ranges::fill(mine, 0.0);  // the losses of this stage, and on the last one the targets
     // A rank without samples in its batch runs too if others need its parameters or messages.
-    if (first + place_.rank * micro < samples || needed) {
+    if (first + place_.rank_in(kSampleAxes) * micro < samples || needed) {
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
       for (size_t l = 0; l < losses.size(); ++l)

@@ -70,9 +70,9 @@ void BatchFeed::read(const BatchRequest& request) {
   for (size_t m = 0; m < micros_.size(); ++m) {
     const std::vector<InputTensor>& inputs = micros_[m].host;
     const int64_t count = inputs[0].tensor.shape[0];
-    const int64_t place = (static_cast<int64_t>(m) * plan_.place.ranks + plan_.place.rank) * count;
-    request.dataset->read(request.split, request.first + place, count, inputs);
-    const int64_t counted = std::clamp(request.end - request.first - place, int64_t{0}, count);
+    const int64_t sample = plan_.part_of_samples(static_cast<int64_t>(m)) * count;
+    request.dataset->read(request.split, request.first + sample, count, inputs);
+    const int64_t counted = std::clamp(request.end - request.first - sample, int64_t{0}, count);
     for (const InputTensor& input : inputs)
       if (input.role == InputRole::labels) targets_ += count_targets(input.tensor, counted);
   }

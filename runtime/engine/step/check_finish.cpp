@@ -20,11 +20,10 @@ float value_at(const Tensor& t, int64_t i) {
 }  // namespace
 
 FinishRule Executor::finish_rule() const {
-  const Place& adds = plan_.gradients;
   return {.clip = job_.gradient_clipping,
           .loss_scale = job_.loss_scale,
-          .first_rank = plan_.place.rank - adds.rank,
-          .group_ranks = adds.ranks};
+          .first_rank = plan_.place.moved(plan_.adds, 0).rank(),
+          .group_ranks = plan_.place.ranks_in(plan_.adds)};
 }
 
 void Executor::check_finish(const StepState& s) {
@@ -44,9 +43,9 @@ void Executor::report_non_finite(const StepState& s) {
   for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
     const Parameter& p = program.parameters[i];
     const Unit& unit = program.units[static_cast<size_t>(p.unit)];
-    const BufferId id = program.find("grads:" + unit.name);
+    const BufferId id = unit.buffers.gradients;
     if (id == kNone) continue;
-    const Range owned = owned_slice(unit, plan_.gradients);
+    const Range owned = owned_slice(unit, plan_.place, plan_.adds);
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
     if (begin >= end) continue;

@@ -29,7 +29,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       feed_(plan, arenas, backend),
       device_state_(backend, plan.micro_batches) {
   Communicator& comm = mesh.data();
-  const bool pipeline = plan.place.stages > 1;
+  const bool pipeline = plan.place.stages() > 1;
   gathered_.resize(kFinishValues * static_cast<size_t>(mesh.world().size()));
   sums_.resize(plan.program.trained_units().size());
   losses_.resize(plan.program.losses.size());
@@ -48,7 +48,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     if (is_posted(op.op)) posted_[static_cast<size_t>(op.channel)].push_back(issue.instruction);
   }
-  const auto channels = static_cast<std::ptrdiff_t>(plan.comm_channels);
+  const auto channels = static_cast<std::ptrdiff_t>(plan.comm_channels.size());
   const std::vector<size_t> most(posts_.begin(), posts_.begin() + channels);
   const bool any = std::ranges::any_of(most, [](size_t n) { return n > 0; });
   const bool own_thread = job.overlap_comm && mesh.world().size() > 1 && any &&
@@ -101,7 +101,7 @@ void Executor::wait_in(int channel, int32_t count, bool on_host) {
     slot_->awaited.store(
         first_name_ + posted_[static_cast<size_t>(channel)][static_cast<size_t>(count - 1)],
         std::memory_order_relaxed);
-  if (channel < plan_.comm_channels)
+  if (channel < plan_.first_other_channel())
     queue_->wait(channel, count);
   else if (channel == plan_.io_channel)
     drives_->wait(count);
@@ -142,7 +142,7 @@ void Executor::bind(const Instruction& op, size_t index) {
 
 // Compares the messages and collectives of the ranks' plans. Collective.
 void Executor::check_communication() {
-  const ChannelChecksums mine = channel_checksums(plan_);
+  const std::vector<double> mine = channel_checksums(plan_);
   std::vector<double> all(mine.size() * static_cast<size_t>(mesh_.world().size()));
   mesh_.world().gather_values(mine, all);
   compare_checksums(all, plan_.place, job_.pipeline.schedule);
@@ -239,9 +239,9 @@ void Executor::record(StepTrace& trace, int64_t begin_ns) const {
     if (!is_posted(op_of(plan_.order[i]))) continue;
     const int channel = instruction_of(plan_.order[i]).channel;
     const size_t number = next[static_cast<size_t>(channel)]++;
-    trace.issues[i] = channel < plan_.comm_channels   ? queue_->times(channel, number)
-                      : channel == plan_.copy_channel ? copies_->times(number)
-                                                      : drives_->times(number);
+    trace.issues[i] = channel < plan_.first_other_channel() ? queue_->times(channel, number)
+                      : channel == plan_.copy_channel       ? copies_->times(number)
+                                                            : drives_->times(number);
   }
 }
 
@@ -312,13 +312,12 @@ void Executor::run_kernel(const Bound& bound, const Issue& issue,
   std::array<Tensor, kMostOperands> in, out;
   for (size_t i = 0; i < bound.reads; ++i) in[i] = operand(bound, i, issue.micro);
   for (size_t i = 0; i < bound.writes; ++i) out[i] = operand(bound, bound.reads + i, issue.micro);
-  const int64_t place = issue.micro * plan_.place.ranks + plan_.place.rank;
   bound.kernel->run(
       {.in = {in.data(), bound.reads},
        .out = {out.data(), bound.writes},
        .workspace = bound.workspace,
        .state = bound.on_host ? context.state : device_state_.address(context.state),
-       .sample_offset = place * job_.batch.micro_batch + sample_shift_,
+       .sample_offset = plan_.part_of_samples(issue.micro) * job_.batch.micro_batch + sample_shift_,
        .accumulate = op.accumulate == Accumulate::always ||
                      (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
 }

@@ -18,10 +18,10 @@ FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> un
     : mesh_(mesh),
       place_(place),
       losses_(losses.size()),
-      whole_(kFinishValues * static_cast<size_t>(place.ranks)) {
+      whole_(kFinishValues * static_cast<size_t>(place.ranks())) {
   for (const ProgramLoss& loss : losses) weights_.push_back(static_cast<double>(loss.weight));
-  if (place.stages > 1) find_order(units);
-  mine_.resize(kLosses + losses.size() + (place.stages > 1 ? most_units_ : 1));
+  if (place.stages() > 1) find_order(units);
+  mine_.resize(kLosses + losses.size() + (place.stages() > 1 ? most_units_ : 1));
   all_.resize(mine_.size() * static_cast<size_t>(mesh.world().size()));
 }
 
@@ -39,7 +39,7 @@ void FinishValues::find_order(std::span<const Unit> units) {
                   {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
       .wait();
   std::map<double, StageUnit> by_sublayer;
-  for (int stage = 0; stage < place_.stages; ++stage) {
+  for (int stage = 0; stage < place_.stages(); ++stage) {
     const auto rank = static_cast<size_t>(world_rank(place_, stage, 0));
     for (size_t u = 0; u < static_cast<size_t>(counts[rank]); ++u)
       by_sublayer[all[rank * most_units_ + u]] = {stage, u};
@@ -50,7 +50,7 @@ void FinishValues::find_order(std::span<const Unit> units) {
 void FinishValues::exchange(StepState& state, std::span<const double> square_sums,
                             std::span<const double> losses, const FinishRule& rule) {
   const size_t sums = kLosses + weights_.size();  // where square sums begin
-  const bool pipeline = place_.stages > 1;
+  const bool pipeline = place_.stages() > 1;
   mine_[kStop] = state.stop;
   std::ranges::copy(losses, mine_.begin() + kLosses);
   if (pipeline) {
@@ -68,7 +68,7 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
   else
     mesh_.world().gather_values(mine_, all_);
   std::ranges::fill(losses_, 0.0);
-  for (int r = 0; r < place_.ranks; ++r) {
+  for (int r = 0; r < place_.ranks(); ++r) {
     double* const values = whole_.data() + kFinishValues * r;
     const auto from = [&](int stage) { return all_.data() + width * world_rank(place_, stage, r); };
     values[0] = values[1] = values[2] = 0;
@@ -78,14 +78,14 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
       values[0] = from(0)[sums];
     for (size_t l = 0; l < weights_.size(); ++l) {
       double loss = 0;
-      for (int s = 0; s < place_.stages; ++s) loss += from(s)[kLosses + l];
+      for (int s = 0; s < place_.stages(); ++s) loss += from(s)[kLosses + l];
       values[1] += weights_[l] * loss;
       losses_[l] += loss;
     }
-    for (int s = 0; s < place_.stages; ++s)
+    for (int s = 0; s < place_.stages(); ++s)
       if (from(s)[kStop] != 0) values[2] = 1;
   }
-  add_finish_values(state, whole_.data(), place_.ranks, rule);
+  add_finish_values(state, whole_.data(), place_.ranks(), rule);
 }
 
 }  // namespace dstrain

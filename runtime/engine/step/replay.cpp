@@ -61,8 +61,8 @@ void Executor::move_to_graph(const StepPiece& piece, int64_t launch, const StepS
     const Tensor to = arenas_.tensor(plan_, id, piece.micro);
     backend_.compute->copy(to.data, arenas_.tensor(plan_, id, micro).data, to.bytes());
   }
-  device_state_.set_first_sample(state.first_sample +
-                                 launch * plan_.place.ranks * job_.batch.micro_batch);
+  device_state_.set_first_sample(state.first_sample + launch * plan_.place.ranks_in(kSampleAxes) *
+                                                          job_.batch.micro_batch);
 }
 
 Executor::GraphSize Executor::graph_size() const {

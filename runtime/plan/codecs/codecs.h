@@ -43,22 +43,23 @@ void commit_codec_state(Program& program);
 bool keeps_gradients(const Job& job, StepKind kind);
 // Returns whether something travels as signs in steps of this kind.
 bool sends_signs(const Job& job, Place place, StepKind kind);
-// Returns the job for reduce() where ranks keep their gradients: as they are.
+// Returns the job with which reduce() only accumulates gradients, in f32, for ranks that keep their own.
 Job without_sums(const Job& job);
-// After update(), where ranks keep their gradients: replaces the updates by those with a frozen second moment, and
-// sends momenta, gradients or the sums of local steps in two hops. Adds the codec state "worker_error" and
-// "owner_error" of each unit; with ZeroOneAdam "local_momentum" and "local_sum" too, with OneBitLamb that of
-// send_lamb_momenta(). Where the optimizer is sharded, in steps of the kind `whole_momentum` ranks gather the momentum
-// first (FrozenSlices).
+// After update(), where ranks keep their gradients: replaces each update by one whose second moment is frozen, and sends
+// momenta, gradients or sums of local steps as signs, in two hops. Adds codec state of each unit: "worker_error" and
+// "owner_error"; with ZeroOneAdam also "local_momentum" and "local_sum"; with OneBitLamb also that of
+// send_lamb_momenta(). Where the optimizer is sharded, ranks first gather the momentum in steps of the kind
+// `whole_momentum` (FrozenSlices).
 void send_signs(Program& program, const Job& job, Place place, StepKind kind);
 // In validation: the parameters become the weights that ranks have synchronised, if the job has local steps.
 void use_synchronised_weights(Program& program, const Job& job);
 
-// Returns whether each shard group updates weights of its own in steps of this kind (post-local SGD).
+// Returns whether each shard group updates weights of its own in steps of this kind (post-local SGD). reduce() and
+// update() then add along the axis `shard`.
 bool updates_in_groups(const Job& job, StepKind kind);
-// After update(), in such steps, which reduce() and update() must have been given the coordinates in the shard group
-// for: sends what they send within that group. In regular steps it then replaces the weights by their mean over the
-// groups, unless the step is skipped: of each slice of a unit by one rank of each group, which its group gathers.
+// After update(), in such steps: in those of the kind `regular` the mean of the groups' weights replaces their weights,
+// unless the step is skipped. Of each unit a rank adds one slice to those of its counterparts in the other groups, and
+// gathers the other slices from its own group. In other steps nothing is added.
 void send_in_groups(Program& program, const Job& job, Place place, StepKind kind);
 
 // After the others, in training: measures what quantizing loses, in the last micro-batch. Each rank compares the part
@@ -66,11 +67,13 @@ void send_in_groups(Program& program, const Job& job, Place place, StepKind kind
 // f64 in the buffers codec_error_name() of each class that there is.
 void measure_codecs(Program& program, const Job& job, Place place);
 
-// The classes of what travels quantized: gathered parameters; each rank's gradients; in two hops, the sums of groups.
-// And of what travels as low-rank factors: each rank's gradients, with the error that they took up; their pairs of sums
-// are of what the factors hold, instead of what is lost, and of the values (power_sgd()). And of what travels as signs,
-// with what was lost before: each rank's values, and in the second hop their sums; their pairs are of what is lost and
-// of what is left, which are orthogonal.
+// The classes of values that codecs send in another form, and the two sums of squares that each has:
+//   weights, gradients, sums  quantized: gathered parameters; a rank's gradients; in two hops, the sums of groups. What is
+//                             lost, and the values.
+//   kFactorClass              low-rank factors (power_sgd()): a rank's gradients and the error of the step before. What
+//                             the factors hold, and the values.
+//   kSignClass, kSignSumClass signs: a rank's values and the error of the step before; in the second hop their sums. What
+//                             is lost, and what is left, which is orthogonal to it.
 inline constexpr std::string_view kFactorClass = "factors", kSignClass = "signs",
                                   kSignSumClass = "sign_sums";
 inline constexpr std::string_view kCodecClasses[] = {"weights",    "gradients", "sums",

@@ -44,9 +44,9 @@ class LambUpdate {
         gathers_(end.gathers),
         exchange_(program, place, unit, end.directions.front()),
         count_(static_cast<int64_t>(unit_.parameters.size())) {
-    gradient_ = find("grads");
-    momentum_ = find(rule_.slots[0]);
-    second_ = find(rule_.slots[1]);
+    gradient_ = unit_.buffers.gradients;
+    momentum_ = unit_.buffers.slot(rule_.slots[0]);
+    second_ = unit_.buffers.slot(rule_.slots[1]);
     direction_ = find("direction");
     average_ = find("lamb_average");
     updated_ = range_of(program.at(second_), unit_, place);
@@ -62,9 +62,9 @@ class LambUpdate {
     } else {
       sent_ = came_ = of_step("scaled_momentum", unit_.elements, DType::f32);
     }
-    const int64_t rows = sharded() ? place.ranks : 1;
+    const int64_t rows = sharded() ? place.ranks() : 1;
     largest_ = of_step("lamb_largest", rows * count_, DType::f32);
-    squares_ = of_step("lamb_squares", place.ranks * 2 * count_, DType::f64);
+    squares_ = of_step("lamb_squares", place.ranks() * 2 * count_, DType::f64);
     own_largest_ = row_of(largest_, rows);
     own_squares_ = sharded() ? row_of(squares_, rows) : squares_;
     keep_state();
@@ -94,7 +94,7 @@ class LambUpdate {
                 {part(gradient_, padded), second, sharded() ? sent : part(had, padded),
                  one(scale_, i)},
                 {sent})
-          .attrs = LocalMomentumAttrs{.ranks = place_.ranks, .of_scaled = of_scaled};
+          .attrs = LocalMomentumAttrs{.ranks = place_.ranks(), .of_scaled = of_scaled};
     }
     exchange_.send(sent_, {});
   }
@@ -163,10 +163,8 @@ class LambUpdate {
                part(direction_, p.own), one(own_largest_, i)})
         .attrs = attrs;
     if (attrs.weight_decay == 0) return;
-    for (int r = 0; r < place_.ranks; ++r) {
-      Place owner = place_;
-      owner.rank = r;
-      const Range range = common(p.own, owned_slice(unit_, owner));
+    for (int r = 0; r < place_.ranks(); ++r) {
+      const Range range = common(p.own, owned_slice(unit_, place_.moved(kStateAxes, r)));
       if (range.size() <= 0) continue;
       const size_t at = 2 * (static_cast<size_t>(r) * parameters_.size() + i);
       exchange_.emit(OpKind::sum_squares, {part(came_, range)}, {one(squares_, at)});
@@ -209,7 +207,7 @@ class LambUpdate {
   // Returns this rank's of equal rows.
   BufferId row_of(BufferId buffer, int64_t rows) {
     const int64_t row = program_.at(buffer).shape.elements() / rows;
-    return program_.view(buffer, rows > 1 ? place_.rank * row : 0, row);
+    return program_.view(buffer, rows > 1 ? place_.rank() * row : 0, row);
   }
   BufferId one(BufferId whole, size_t i) {
     return program_.view(whole, static_cast<int64_t>(i), 1);
@@ -260,7 +258,7 @@ std::vector<LambEnd> ends_of_units(const Program& program, const OptimizerRule& 
   std::vector<LambEnd> ends(program.trained_units().size());
   for (size_t u = 0; u < ends.size(); ++u) {
     of_directions[program.find("direction:" + program.units[u].name)] = u;
-    of_parameters[program.find("params:" + program.units[u].name)] = u;
+    of_parameters[program.units[u].buffers.values] = u;
   }
   const auto add = [&](const std::unordered_map<BufferId, size_t>& unit_of, BufferId buffer,
                        std::vector<Instruction> LambEnd::*list, const Instruction& op) {

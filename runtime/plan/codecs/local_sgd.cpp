@@ -24,16 +24,16 @@ class WeightsAverage {
                                                .memory = MemoryClass::communication,
                                                .lifetime = Lifetime::step,
                                                .shared = true});
-    emit(OpKind::accumulate, {masters_of(unit)}, {sums});
+    emit(OpKind::accumulate, {unit.buffers.master()}, {sums});
     const int64_t slice = unit.elements / place_.shard_size();
     const BufferId mine = program_.view(sums, place_.shard_rank() * slice, slice);
-    emit(OpKind::all_reduce, {mine}, {mine}).channel =
-        place_.factored() ? replica_group : data_group;
-    if (place_.factored()) emit(OpKind::all_gather, {mine}, {sums}).channel = shard_group;
+    emit(OpKind::all_reduce, {mine}, {mine}).channel = channel_of(place_, Axis::replica);
+    if (place_.shard_size() > 1)
+      emit(OpKind::all_gather, {mine}, {sums}).channel = channel_of(place_, Axis::shard);
   }
   // The mean takes the place of the weights.
   void commit(const Unit& unit) {
-    const BufferId masters = masters_of(unit), params = program_.find("params:" + unit.name);
+    const BufferId masters = unit.buffers.master(), params = unit.buffers.values;
     emit(OpKind::commit_state, {program_.find(sums_of(unit))}, {masters}).attrs =
         CommitAttrs{.divisor = place_.replicas()};
     if (masters != params) emit(OpKind::cast, {masters}, {params});
@@ -41,10 +41,6 @@ class WeightsAverage {
 
  private:
   static std::string sums_of(const Unit& unit) { return "average:" + unit.name; }
-  BufferId masters_of(const Unit& unit) const {
-    const BufferId own = program_.find("master:" + unit.name);
-    return own == kNone ? program_.find("params:" + unit.name) : own;
-  }
   Instruction& emit(OpKind op, std::vector<BufferId> reads, std::vector<BufferId> writes) {
     program_.instructions.push_back({.op = op,
                                      .when = When::step_end,
@@ -66,8 +62,6 @@ bool updates_in_groups(const Job& job, StepKind kind) {
 }
 
 void send_in_groups(Program& program, const Job& job, Place place, StepKind kind) {
-  for (Instruction& op : program.instructions)
-    if (is_collective(op.op) && op.channel == data_group) op.channel = shard_group;
   if (kind != StepKind::regular) return;
   WeightsAverage average(program, place);
   // A unit's weights travel while those of the unit before are replaced.

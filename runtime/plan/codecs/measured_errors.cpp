@@ -74,7 +74,7 @@ class MeasureCodecs {
     if (!measured_.insert(name.substr(name.find(':'))).second) return;
     const int64_t n = program_.at(mine).shape.elements();
     program_.instructions.push_back(
-        compare(op, mine, program_.view(op.writes[0], place_.rank * n, n), "weights"));
+        compare(op, mine, program_.view(op.writes[0], place_.rank() * n, n), "weights"));
   }
 
   // Appends the unpacking of a part, of K senders in order, to `list`. Returns its buffer.
@@ -97,10 +97,10 @@ class MeasureCodecs {
   std::vector<Instruction> gradients(const Instruction& op) {
     const auto attrs = std::get<Int4Attrs>(op.attrs);
     const int64_t place =
-        place_.rank % attrs.group * (place_.ranks / attrs.group) + place_.rank / attrs.group;
+        place_.rank() % attrs.group * (place_.ranks() / attrs.group) + place_.rank() / attrs.group;
     std::vector<Instruction> list;
     const BufferId back = unpack(op, op.writes[0], place, list);
-    const BufferId exact = program_.view(op.reads[0], place_.rank * attrs.part, attrs.part);
+    const BufferId exact = program_.view(op.reads[0], place_.rank() * attrs.part, attrs.part);
     list.push_back(compare(op, exact, back, "gradients"));
     return list;
   }

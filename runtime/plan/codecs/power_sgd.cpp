@@ -70,7 +70,7 @@ class PowerSgd {
       std::vector<BufferId> writes{m.gradient};
       if (m.error != kNone) writes.push_back(m.next_error);
       emit(OpKind::expand_factors, {m.p, m.q, m.gradient}, std::move(writes)).attrs =
-          ExpandAttrs{.ranks = place_.ranks};
+          ExpandAttrs{.ranks = place_.ranks()};
     }
     for (const Copy& copy : restored_) emit(OpKind::accumulate, {copy.from}, {copy.to});
     unpack_whole(whole);
@@ -120,7 +120,7 @@ class PowerSgd {
 
   // The matrices of a unit that are worth it; neighbours of the others travel together.
   void take_parameters(const Unit& unit) {
-    const BufferId gradients = program_.find("grads:" + unit.name);
+    const BufferId gradients = unit.buffers.gradients;
     bool joins = false;
     for (const int index : unit.parameters) {
       const Parameter p = program_.parameters[static_cast<size_t>(index)];
@@ -146,7 +146,7 @@ class PowerSgd {
 
   // All gradients of a unit as one square matrix, whose end is 0.
   void take_whole(const Unit& unit) {
-    const BufferId gradients = program_.find("grads:" + unit.name);
+    const BufferId gradients = unit.buffers.gradients;
     const int64_t n =
         elements_of(program_.parameters[static_cast<size_t>(unit.parameters.back())]).end;
     int64_t side = 1;
@@ -274,7 +274,7 @@ class PowerSgd {
 bool sends_factors(const Job& job, Place place, StepKind kind) {
   const bool power =
       job.hook.kind == HookKind::power_sgd || job.hook.kind == HookKind::batched_power_sgd;
-  return power && place.ranks > 1 && kind == StepKind::regular;
+  return power && place.ranks() > 1 && kind == StepKind::regular;
 }
 
 void power_sgd(Program& program, const Job& job, Place place) {

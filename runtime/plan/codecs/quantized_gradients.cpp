@@ -89,12 +89,12 @@ class QuantizeSums {
                                 .shared = sent});
   }
 
-  // Sends packed parts, as many to each rank of the channel. Returns what is received: parts by sender.
-  BufferId exchange(const Sum& sum, BufferId packed, const std::string& name, int32_t channel) {
-    const int ranks = ranks_of(place_, channel);
+  // Sends packed parts, as many to each rank of the group. Returns what is received: parts by sender.
+  BufferId exchange(const Sum& sum, BufferId packed, const std::string& name, Axes group) {
+    const int ranks = place_.ranks_in(group);
     const Shape parts = program_.at(packed).shape;
     const BufferId received = add_packed(sum, name, {ranks, parts[0] / ranks, parts[1]}, false);
-    emit(sum, OpKind::all_to_all, packed, received).channel = channel;
+    emit(sum, OpKind::all_to_all, packed, received).channel = channel_of(place_, group);
     return received;
   }
 
@@ -129,13 +129,14 @@ class QuantizeSums {
     const auto cast = source_.find(op.reads[0]);
     const BufferId gradients = cast == source_.end() ? op.reads[0] : cast->second;
     const int64_t part = program_.at(op.writes[0]).shape.elements();
-    const BufferId packed = add_packed(sum, "packed_grads", {place_.ranks, int4_bytes(part)}, true);
+    const BufferId packed =
+        add_packed(sum, "packed_grads", {place_.ranks(), int4_bytes(part)}, true);
     const int64_t group = place_.factored() ? place_.shard_size() : 1;
     Instruction& pack = emit(sum, OpKind::quantize_int4, gradients, packed);
     pack.attrs = Int4Attrs{.part = part, .group = group};
     feed_back(sum, pack, "send_error");
     sum.received =
-        exchange(sum, packed, "received_grads", place_.factored() ? shard_group : data_group);
+        exchange(sum, packed, "received_grads", place_.factored() ? Axis::shard : kStateAxes);
     sum.forwarded = !place_.factored();
     for (Sum& before : sums_) forward(before);
     sums_.push_back(std::move(sum));
@@ -150,7 +151,7 @@ class QuantizeSums {
     Instruction& pack = emit(sum, OpKind::requantize_int4, sum.received, packed);
     pack.attrs = part_of(sum);
     feed_back(sum, pack, "sum_error");
-    sum.received = exchange(sum, packed, "received_sums", replica_group);
+    sum.received = exchange(sum, packed, "received_sums", Axis::replica);
   }
 
   Int4Attrs part_of(const Sum& sum) const {
@@ -182,9 +183,8 @@ class QuantizeSums {
   // parameter may have come back in the whole of its block.
   void clear_padding(const Sum& sum, BufferId target) {
     if (!keeps_padding_) return;
-    const std::string name = program_.at(root(target)).name;
     const auto unit = std::ranges::find_if(
-        program_.units, [&](const Unit& u) { return name == "grads:" + u.name; });
+        program_.units, [&](const Unit& u) { return u.buffers.gradients == root(target); });
     const Range owned = owned_slice(*unit, place_);
     int64_t at = 0;
     const auto clear_until = [&](int64_t end) {

@@ -16,7 +16,9 @@ namespace {
 class QuantizeGathers {
  public:
   QuantizeGathers(Program& program, Place place)
-      : program_(program), place_(place), replicas_(place.replicas_hold && place.replicas() > 1) {}
+      : program_(program),
+        place_(place),
+        replicas_(place.replicas_hold() && place.replicas() > 1) {}
 
   void run() {
     if (replicas_) take_transfers();
@@ -124,19 +126,19 @@ class QuantizeGathers {
     if (replicas_ && place_.shard_size() == 1)
       packed = shard_of(gather, bytes);  // it has all slices
     else
-      packed = add_packed("quantized:" + name, place_.ranks, bytes, MemoryClass::communication,
+      packed = add_packed("quantized:" + name, place_.ranks(), bytes, MemoryClass::communication,
                           Lifetime::micro);
     if (replicas_ && place_.shard_size() > 1) {
       const BufferId shard = shard_of(gather, bytes);
       const int64_t block = place_.shard_size() * bytes;
-      op.channel = shard_group;
+      op.channel = channel_of(place_, Axis::shard);
       for (int64_t b = 0; b < place_.replicas(); ++b) {
         op.reads = {program_.view(shard, b * bytes, bytes)};
         op.writes = {program_.view(packed, b * block, block)};
         list.push_back(op);
       }
     } else if (!replicas_) {
-      const BufferId mine = program_.view(packed, place_.rank * bytes, bytes);
+      const BufferId mine = program_.view(packed, place_.rank() * bytes, bytes);
       // Peers read the packed slice alone.
       if (Buffer& source = program_.at(program_.root(gather.reads[0]));
           source.lifetime != Lifetime::persistent)
@@ -150,7 +152,7 @@ class QuantizeGathers {
       list.push_back(op);
     }
     op.op = OpKind::dequantize;
-    op.channel = 0;
+    op.channel = kStateChannel;
     op.reads = {packed};
     op.writes = {gathered};
     // What is gathered for the whole step is unpacked at the end of the step's start, unless something there reads
@@ -187,7 +189,7 @@ class QuantizeGathers {
     op.op = OpKind::all_gather;
     op.reads = {mine};
     op.writes = {shard};
-    op.channel = place_.factored() ? replica_group : data_group;
+    op.channel = channel_of(place_, Axis::replica);
     exchange.ops.push_back(std::move(op));
     exchanges_.push_back(std::move(exchange));
     return shard;

@@ -12,20 +12,20 @@ namespace dstrain {
 SignExchange::SignExchange(Program& program, Place place, size_t unit, const Instruction& like)
     : program_(program), place_(place), unit_(unit), like_(like) {
   if (alone()) return;
-  part_ = this->unit().elements / place_.ranks;
+  part_ = this->unit().elements / place_.ranks();
   worker_error_ = add_error("worker_error", this->unit().elements);
   owner_error_ = add_error("owner_error", part_);
   sent_ = add_packed("packed_signs:", true);
   received_ = add_packed("received_signs:", false);
   sums_ = add_packed("summed_signs:", true);
-  own_sum_ = program_.view(sums_, place_.rank * sign_bytes(part_), sign_bytes(part_));
+  own_sum_ = program_.view(sums_, place_.rank() * sign_bytes(part_), sign_bytes(part_));
 }
 
 void SignExchange::send(BufferId values, SignAttrs attrs) {
   if (alone()) return;
   emit(OpKind::quantize_signs, {values}, {sent_, worker_error_}).attrs = attrs;
   emit(OpKind::all_to_all, {sent_}, {received_});
-  const int64_t at = place_.rank;
+  const int64_t at = place_.rank();
   measure(kSignClass, program_.view(sent_, at * sign_bytes(part_), sign_bytes(part_)),
           program_.view(worker_error_, at * part_, part_));
 }
@@ -65,7 +65,7 @@ BufferId SignExchange::add_error(const std::string& slot, int64_t elements) {
 // Adds a buffer of as many packed parts as there are ranks.
 BufferId SignExchange::add_packed(const std::string& name, bool read_by_peers) {
   return program_.add_buffer({.name = name + unit().name,
-                              .shape = {place_.ranks, sign_bytes(part_)},
+                              .shape = {place_.ranks(), sign_bytes(part_)},
                               .dtype = DType::u8,
                               .memory = MemoryClass::communication,
                               .shared = read_by_peers});

@@ -32,7 +32,7 @@ class SignExchange {
 
  private:
   const Unit& unit() const { return program_.units[unit_]; }
-  bool alone() const { return place_.ranks == 1; }
+  bool alone() const { return place_.ranks() == 1; }
   BufferId add_error(const std::string& slot, int64_t elements);
   BufferId add_packed(const std::string& name, bool read_by_peers);
   void measure(std::string_view of, BufferId packed, BufferId error);

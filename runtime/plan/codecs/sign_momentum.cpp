@@ -39,17 +39,17 @@ class UnitUpdate {
              UnitEnd end)
       : program_(program),
         rule_(optimizer_rule(job.optimizer.kind)),
-        ranks_(place.ranks),
+        ranks_(place.ranks()),
         unit_(program.units[unit]),
         kind_(kind),
         updates_(std::move(end.updates)),
         gathers_(std::move(end.gathers)),
         // Nothing is exchanged where each rank moves by itself.
         exchange_(program, kind == SignUpdate::local ? Place{} : place, unit, updates_.front()),
-        gradient_(program.find("grads:" + unit_.name)),
+        gradient_(unit_.buffers.gradients),
         momentum_(program.find("whole_" + name_of_state(0))),
-        second_(program.find(name_of_state(1))) {
-    const BufferId own = program.find(name_of_state(0));
+        second_(unit_.buffers.slots[1].buffer) {
+    const BufferId own = unit_.buffers.slots[0].buffer;
     if (momentum_ != kNone)
       slices_.emplace(program, place, unit_, own, second_, momentum_);
     else
@@ -190,16 +190,15 @@ SignUpdate update_of(const Job& job, StepKind kind) {
 std::vector<UnitEnd> take_ends(Program& program, OpKind update) {
   std::vector<UnitEnd> ends(program.trained_units().size());
   // Returns the end of the unit whose buffer this is.
-  const auto end_of = [&](std::string_view what, BufferId buffer) -> UnitEnd& {
+  const auto end_of = [&](BufferId UnitBuffers::*what, BufferId buffer) -> UnitEnd& {
     for (size_t u = 0; u < ends.size(); ++u)
-      if (program.root(buffer) == program.find(fmt::format("{}:{}", what, program.units[u].name)))
-        return ends[u];
+      if (program.root(buffer) == program.units[u].buffers.*what) return ends[u];
     throw InternalError(fmt::format("{} is not that of a unit", program.at(buffer).name));
   };
   std::erase_if(program.instructions, [&](Instruction& op) {
     const bool gathers = op.op == OpKind::all_gather && op.when == When::step_end;
-    if (op.op == update) end_of("grads", op.reads[0]).updates.push_back(op);
-    if (gathers) end_of("params", op.writes[0]).gathers.push_back(op);
+    if (op.op == update) end_of(&UnitBuffers::gradients, op.reads[0]).updates.push_back(op);
+    if (gathers) end_of(&UnitBuffers::values, op.writes[0]).gathers.push_back(op);
     return op.op == update || gathers;
   });
   return ends;
@@ -212,7 +211,7 @@ bool keeps_gradients(const Job& job, StepKind kind) {
 }
 
 bool sends_signs(const Job& job, Place place, StepKind kind) {
-  return keeps_gradients(job, kind) && kind != StepKind::local && place.ranks > 1;
+  return keeps_gradients(job, kind) && kind != StepKind::local && place.ranks() > 1;
 }
 
 Job without_sums(const Job& job) {
@@ -250,15 +249,17 @@ void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
 void use_synchronised_weights(Program& program, const Job& job) {
   if (!optimizer_rule(job.optimizer.kind).local_steps) return;
   std::vector<Instruction> begin;
-  for (const Unit& unit : program.trained_units()) {
+  for (size_t u = 0; u < program.trained_units().size(); ++u) {
+    Unit& unit = program.units[u];
     const BufferId master = program.add_buffer({.name = "master:" + unit.name,
                                                 .shape = {unit.elements},
                                                 .memory = MemoryClass::optimizer,
                                                 .lifetime = Lifetime::persistent});
+    unit.buffers.separate_master = master;
     begin.push_back({.op = OpKind::accumulate,
                      .when = When::step_begin,
                      .reads = {master},
-                     .writes = {program.find("params:" + unit.name)},
+                     .writes = {unit.buffers.values},
                      .group = program.add_group(unit.name)});
   }
   program.instructions.insert(program.instructions.begin(), begin.begin(), begin.end());

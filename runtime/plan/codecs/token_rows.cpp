@@ -32,7 +32,7 @@ class TokenRows {
     rest_ = {
         alone ? unit.elements : program.parameters[static_cast<size_t>(unit.parameters[1])].offset,
         unit.elements};
-    grads_ = program.find("grads:" + unit.name);
+    grads_ = unit.buffers.gradients;
     micro_ = program.find("micro_grads:" + unit.name);
     wire_ = program.find("wire:" + unit.name);
   }
@@ -71,7 +71,7 @@ class TokenRows {
     Buffer& own = program_.at(d_x);
     check(own.parent == kNone, "{} lies in another buffer", own.name);
     own.parent = rows;
-    own.parent_offset = place_.rank * own.shape.elements();
+    own.parent_offset = place_.rank() * own.shape.elements();
     program_.at(ids).shared = true;
     for (const auto& [from, to] : {std::pair{ids, all_ids}, std::pair{d_x, rows}}) {
       list.push_back(op);
@@ -87,7 +87,7 @@ class TokenRows {
   BufferId add_gathered(const std::string& name, BufferId part) {
     const int64_t elements = program_.at(part).shape.elements();
     return program_.add_buffer({.name = name,
-                                .shape = {place_.ranks * elements},
+                                .shape = {place_.ranks() * elements},
                                 .dtype = program_.at(part).dtype,
                                 .memory = MemoryClass::communication,
                                 .shared = true});

@@ -230,7 +230,7 @@ class GatherPass {
   std::vector<std::vector<Instruction>> emit(const Window& window, bool whole_step) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];
-    BufferId held = program_.find("params:" + unit.name);
+    BufferId held = unit.buffers.values;
     const BufferId gathered = program_.add_buffer(
         {.name = "gathered:" + unit.name + (count > 1 ? fmt::format("#{}", count) : ""),
          .shape = {unit.elements},
@@ -258,7 +258,7 @@ class GatherPass {
                    .group = program_.instructions[first].group,
                    .phase = program_.instructions[first].phase,
                    .chunk = program_.instructions[first].chunk,
-                   .channel = held_ == Held::shard ? shard_group : data_group};
+                   .channel = channel_of(place_, held_ == Held::shard ? Axis::shard : kStateAxes)};
     std::vector<std::vector<Instruction>> parts;
     if (program_.at(held).space != Space::device) {
       // What a rank holds alone is brought to where it is used, else to where its peers read it.
@@ -267,7 +267,7 @@ class GatherPass {
                      .dtype = program_.at(held).dtype,
                      .memory = MemoryClass::communication,
                      .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
-                     .shared = place_.ranks > 1};
+                     .shared = place_.ranks() > 1};
       const BufferId away = std::exchange(
           held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
       for (Instruction& hop : transfer(program_, away, held, op)) parts.push_back({std::move(hop)});

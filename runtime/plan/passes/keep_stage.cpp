@@ -44,9 +44,9 @@ class Cut {
     return static_cast<int>(next - first_sublayers_.begin()) - 1;
   }
   StageChunk home_of(int part) const {
-    return chunk_of_part(pipeline_.schedule, place_.stages, part);
+    return chunk_of_part(pipeline_.schedule, place_.stages(), part);
   }
-  bool here(int part) const { return home_of(part).stage == place_.stage; }
+  bool here(int part) const { return home_of(part).stage == place_.stage(); }
 
   void find_messages() {
     std::vector<size_t> writer(program_.buffers.size(), kNotWritten);
@@ -102,19 +102,20 @@ class Cut {
     const bool out = kind == OpKind::send;
     Instruction op{.op = kind, .group = like.group, .phase = like.phase, .sublayer = like.sublayer};
     op.chunk = home_of(out ? m.from : m.to).chunk;
-    op.channel = channel_of(m, out);
+    op.channel = channel_of(place_, link_of(m, out));
     (out ? op.reads : op.writes) = {m.buffer};
     return op;
   }
 
-  Channel channel_of(const Message& m, bool out) const {
+  Link link_of(const Message& m, bool out) const {
     const bool forward = m.from < m.to;
     const bool up =
         pipeline_.schedule == PipelineSchedule::zb_v && home_of(std::min(m.from, m.to)).chunk == 1;
     if (up)
-      return forward ? (out ? up_to_previous : up_from_next)
-                     : (out ? up_to_next : up_from_previous);
-    return forward ? (out ? to_next : from_previous) : (out ? to_previous : from_next);
+      return forward ? (out ? Link::up_to_previous : Link::up_from_next)
+                     : (out ? Link::up_to_next : Link::up_from_previous);
+    return forward ? (out ? Link::to_next : Link::from_previous)
+                   : (out ? Link::to_previous : Link::from_next);
   }
 
   // Returns a program of these instructions and what they use, with the units of this stage.
@@ -217,7 +218,7 @@ class Cut {
 
 Program keep_stage(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
                    const PipelineConfig& pipeline) {
-  return place.stages > 1 ? Cut(program, first_sublayers, place, pipeline).run() : program;
+  return place.stages() > 1 ? Cut(program, first_sublayers, place, pipeline).run() : program;
 }
 
 }  // namespace dstrain

@@ -29,7 +29,7 @@ void layout(Program& program, Place place, const Residency& residency) {
       trained = trained || p.gradient != kNone;
       sent = sent || program.at(p.value).shared;
     }
-    unit.elements = round_up(at, align * place.ranks);
+    unit.elements = round_up(at, align * place.ranks());
     // Peers read the buffers that parameters are gathered from. Those of a frozen unit are gathered where they are used,
     // never after an update.
     const bool gathered = (unit.frozen ? residency.parameters : residency.optimizer) != Held::whole;
@@ -41,14 +41,15 @@ void layout(Program& program, Place place, const Residency& residency) {
                             .lifetime = Lifetime::persistent,
                             .shared = sent || gathered});
     const BufferId gradients =
-        trained
-            ? program.add_buffer({.name = "grads:" + unit.name,
-                                  .shape = {unit.elements / divisor(residency.gradients, place)},
-                                  .dtype = residency.grad_dtype,
-                                  .memory = MemoryClass::gradients,
-                                  .lifetime = Lifetime::persistent,
-                                  .shared = place.ranks > 1 && residency.gradients == Held::whole})
-            : kNone;
+        trained ? program.add_buffer(
+                      {.name = "grads:" + unit.name,
+                       .shape = {unit.elements / divisor(residency.gradients, place)},
+                       .dtype = residency.grad_dtype,
+                       .memory = MemoryClass::gradients,
+                       .lifetime = Lifetime::persistent,
+                       .shared = place.ranks() > 1 && residency.gradients == Held::whole})
+                : kNone;
+    unit.buffers = {.values = values, .gradients = gradients};
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       if (residency.parameters == Held::whole) {

@@ -117,8 +117,8 @@ class OffloadPass {
     std::map<BufferId, std::pair<BufferId, int64_t>> master_of;  // and its first element there
     for (size_t u = 0; u < offloaded_.size(); ++u) {
       if (!offloaded_[u]) continue;
-      const Unit& unit = program_.units[u];
-      const BufferId params = program_.find("params:" + unit.name);
+      Unit& unit = program_.units[u];
+      const BufferId params = unit.buffers.values;
       const Range updated =
           residency_.optimizer == Held::whole ? Range{0, unit.elements} : owned_slice(unit, place_);
       const int64_t begin = position_of(program_.at(params), unit, place_, updated.begin);
@@ -127,6 +127,7 @@ class OffloadPass {
                                                    .dtype = program_.at(params).dtype,
                                                    .memory = MemoryClass::optimizer,
                                                    .lifetime = Lifetime::persistent});
+      unit.buffers.separate_master = master;
       master_of[params] = {master, begin};
       published_[master] = {params, {begin, begin + updated.size()}};
     }
@@ -343,7 +344,7 @@ class OffloadPass {
         twin.memory = MemoryClass::communication;
         twin.lifetime = Lifetime::step;
         twin.space = Space::device;
-        twin.shared = place_.ranks > 1;
+        twin.shared = place_.ranks() > 1;
         buffer = program_.add_buffer(std::move(twin));
       }
       return program_.view(buffer, part.range.begin, part.range.size());

@@ -57,7 +57,7 @@ class GradientOffload {
     }
     for (size_t u = 0; u < leave_.size(); ++u) {
       if (!leave_[u]) continue;
-      const BufferId id = program_.find("grads:" + program_.units[u].name);
+      const BufferId id = program_.units[u].buffers.gradients;
       Buffer& grads = program_.at(id);
       grads.space = to_disk_ && !in_parts.contains(id) ? Space::disk : Space::host;
       grads.shared = false;

@@ -45,9 +45,10 @@ void recompute(Program& program, const Job& job, RuleOf rule = rule_of);
 
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from
 // there at the beginning of a step. Its gradient is summed over the step's micro-batches by itself, and added to that
-// of the first stage in the last micro-batch, before ranks add theirs. Throws InternalError if other stages share one.
+// of the first stage in the last micro-batch, before ranks add theirs. `place`: of any rank. Throws InternalError if other
+// stages share one.
 void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
-                const PipelineConfig& pipeline);
+                const PipelineConfig& pipeline, const Place& place);
 
 // Returns what a stage of a pipeline runs, the whole program for a single one: the sublayers of its parts, where part i has those from `first_sublayers[i]`
 // up to the next part's (one more entry than parts), with the messages to and from other stages. A layer of several
@@ -81,8 +82,9 @@ void layout(Program& program, Place place, const Residency& residency);
 // micro-batch have a buffer of their own and are added from there; each sum is rounded once. Every
 // contribution is rounded once to the wire dtype and the sum once more, even if nothing is sent, so that the
 // numbers do not depend on what is sharded. If the optimizer is sharded, only the owner of a slice gets its
-// sum.
-void reduce(Program& program, const Job& job, Place place, const Residency& residency);
+// sum. `adds`: the axes along which ranks add; none where each keeps its own gradients.
+void reduce(Program& program, const Job& job, const Place& place, Axes adds,
+            const Residency& residency);
 
 // Marks the parameters that the optimizer updates as whole matrices (Parameter::as_matrix).
 void mark_matrices(Program& program, const OptimizerConfig& optimizer);
@@ -91,8 +93,9 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 // each run of parameters with the same weight decay, or the instructions of each matrix that is updated as a
 // whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that ranks gather is the
 // slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters
-// than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group.
-void update(Program& program, const Job& job, Place place, const Residency& residency);
+// than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group. `adds`: as for reduce(); ranks own slices along these axes.
+void update(Program& program, const Job& job, const Place& place, Axes adds,
+            const Residency& residency);
 
 // Adds the updates of registered buffers to the end of the step: their sums are added over data-parallel ranks, also
 // where groups of them update weights of their own, so that all ranks have the same values.

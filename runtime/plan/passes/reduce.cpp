@@ -19,20 +19,25 @@ bool has_micro_buffer(const Job& job) {
   return each_micro(job) || is_16bit(job.grad_dtype);
 }
 
-// The instructions that reduce one unit, in order.
-// The layer and the slot of an instruction.
+// The group, the phase and the chunk of an instruction.
 struct Position {
   int32_t group = 0;
   Phase phase = Phase::backward;
   int32_t chunk = 0;
 };
 
+// Makes the instructions that reduce the gradients of one unit.
 class UnitReduction {
  public:
-  UnitReduction(Program& program, const Job& job, Place place, const Residency& residency,
-                const Unit& unit)
-      : program_(program), job_(job), place_(place), residency_(residency), unit_(unit) {
-    gradients_ = program.find("grads:" + unit.name);
+  UnitReduction(Program& program, const Job& job, const Place& place, Axes adds,
+                const Residency& residency, const Unit& unit)
+      : program_(program),
+        job_(job),
+        place_(place),
+        adds_(adds),
+        residency_(residency),
+        unit_(unit) {
+    gradients_ = unit.buffers.gradients;
   }
 
   // The buffer of a micro-batch's own gradients.
@@ -43,7 +48,7 @@ class UnitReduction {
           {.name = "micro_grads:" + unit_.name,
            .shape = {unit_.elements},
            .memory = every ? MemoryClass::communication : MemoryClass::workspace,
-           .shared = every && place_.ranks > 1 && !narrow()});
+           .shared = every && !alone() && !narrow()});
     return micro_;
   }
 
@@ -83,21 +88,20 @@ class UnitReduction {
     if (!every) when_ = When::last_micro;
     sent_ = every ? micro_gradients() : gradients_;
     const DType held = program_.at(sent_).dtype;
-    const bool alone = place_.ranks == 1;
-    if (alone && held == DType::f32) {
+    if (alone() && held == DType::f32) {
       if (narrow()) in_place(OpKind::round_wire, WireAttrs{job_.wire_dtype}, sent_);
       return std::exchange(list_, {});
     }
-    if (held != job_.wire_dtype && (!alone || narrow())) {
+    if (held != job_.wire_dtype && (!alone() || narrow())) {
       const BufferId wire = program_.add_buffer({.name = "wire:" + unit_.name,
                                                  .shape = {unit_.elements},
                                                  .dtype = job_.wire_dtype,
                                                  .memory = MemoryClass::communication,
-                                                 .shared = !alone});
+                                                 .shared = !alone()});
       add({.op = OpKind::cast, .reads = {sent_}, .writes = {wire}});
       sent_ = wire;
     }
-    if (alone) return std::exchange(list_, {});
+    if (alone()) return std::exchange(list_, {});
     if (scattered())
       add({.op = OpKind::reduce_scatter, .reads = {sent_}, .writes = {owned(sent_)}});
     else
@@ -118,13 +122,14 @@ class UnitReduction {
   int64_t elements() const { return unit_.elements; }
 
  private:
+  bool alone() const { return place_.ranks_in(adds_) == 1; }
   bool narrow() const { return job_.wire_dtype != DType::f32; }
   // Returns whether each rank needs the sum of its own slice alone.
   bool scattered() const { return residency_.optimizer != Held::whole; }
 
   // Returns the owned slice of a unit buffer: the buffer itself if it holds nothing else.
   BufferId owned(BufferId id) {
-    const Range slice = owned_slice(unit_, place_);
+    const Range slice = owned_slice(unit_, place_, adds_);
     const int64_t at = position_of(program_.at(id), unit_, place_, slice.begin);
     return program_.view(id, at, slice.size());
   }
@@ -133,6 +138,7 @@ class UnitReduction {
     op.group = last_.group;
     op.phase = last_.phase;
     op.chunk = last_.chunk;
+    if (is_collective(op.op)) op.channel = channel_of(place_, adds_);
     list_.push_back(std::move(op));
   }
   void in_place(OpKind op, const OpAttrs& attrs, BufferId buffer) {
@@ -141,7 +147,8 @@ class UnitReduction {
 
   Program& program_;
   const Job& job_;
-  Place place_;
+  const Place place_;
+  const Axes adds_;
   const Residency& residency_;
   const Unit& unit_;
   BufferId gradients_ = kNone, micro_ = kNone, sent_ = kNone;
@@ -187,9 +194,11 @@ class SentReductions {
 
 }  // namespace
 
-void reduce(Program& program, const Job& job, Place place, const Residency& residency) {
+void reduce(Program& program, const Job& job, const Place& place, Axes adds,
+            const Residency& residency) {
   std::vector<UnitReduction> units;
-  for (const Unit& unit : program.units) units.emplace_back(program, job, place, residency, unit);
+  for (const Unit& unit : program.units)
+    units.emplace_back(program, job, place, adds, residency, unit);
 
   std::unordered_map<BufferId, int> unit_of_gradient;
   for (const Parameter& p : program.parameters)

@@ -12,10 +12,12 @@ namespace {
 
 class TiedParameter {
  public:
+  // `channel`: of the link between the stages.
   TiedParameter(Program& program, Parameter& parameter, std::vector<size_t> owners,
-                std::vector<size_t> users)
+                std::vector<size_t> users, int32_t channel)
       : program_(program),
         p_(parameter),
+        channel_(channel),
         owners_(std::move(owners)),
         users_(std::move(users)),
         before_(program.instructions.size()),
@@ -36,14 +38,14 @@ class TiedParameter {
  private:
   Instruction& at(size_t i) { return program_.instructions[i]; }
 
-  // Returns an instruction of the tied channel, or beside it, in the sublayer of `like`.
-  static Instruction beside(const Instruction& like, OpKind kind, When when) {
+  // Returns an instruction of the link, or beside it, in the sublayer of `like`.
+  Instruction beside(const Instruction& like, OpKind kind, When when) const {
     return {.op = kind,
             .when = when,
             .group = like.group,
             .phase = like.phase,
             .sublayer = like.sublayer,
-            .channel = kind == OpKind::accumulate ? data_group : tied};
+            .channel = kind == OpKind::accumulate ? kStateChannel : channel_};
   }
 
   void copy_value() {
@@ -94,6 +96,7 @@ class TiedParameter {
 
   Program& program_;
   Parameter& p_;
+  const int32_t channel_;
   std::vector<size_t> owners_, users_;  // instructions of its own stage and of the other one
   std::vector<Instruction> at_begin_;
   std::vector<std::vector<Instruction>> before_, after_;  // of every instruction
@@ -102,8 +105,8 @@ class TiedParameter {
 }  // namespace
 
 void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
-                const PipelineConfig& pipeline) {
-  const int stages = pipeline.stages;
+                const PipelineConfig& pipeline, const Place& place) {
+  const int stages = place.stages();
   if (stages == 1) return;
   const auto stage_of = [&](int64_t sublayer) {
     const auto next = std::ranges::upper_bound(first_sublayers, sublayer);
@@ -142,7 +145,9 @@ void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
   const auto shared = std::ranges::find_if(uses, tied);
   if (shared == uses.end()) return;
   Parameter& p = program.parameters[static_cast<size_t>(shared - uses.begin())];
-  TiedParameter(program, p, std::move(shared->owners), std::move(shared->users)).untie();
+  TiedParameter(program, p, std::move(shared->owners), std::move(shared->users),
+                channel_of(place, Link::tied))
+      .untie();
 }
 
 }  // namespace dstrain

@@ -56,21 +56,23 @@ std::vector<Segment> segments(const Program& program, const Unit& unit, const Jo
 // Appends the update of one unit, of whose elements this rank updates `updated`.
 class UnitUpdate {
  public:
-  UnitUpdate(Program& program, const Job& job, Place place, const Unit& unit, Range updated,
-             int32_t group)
+  UnitUpdate(Program& program, const Job& job, const Place& place, Axes adds, Unit& unit,
+             Range updated, int32_t group)
       : program_(program),
         job_(job),
         rule_(optimizer_rule(job.optimizer.kind)),
         place_(place),
+        adds_(adds),
         unit_(unit),
         updated_(updated),
         group_(group),
         segments_(segments(program, unit, job)) {
     const bool apart = job.master_dtype != program.dtype || rule_.local_steps;
-    grads_ = program.find("grads:" + unit.name);
-    const BufferId params = program.find("params:" + unit.name);
-    master_ = apart ? state(program, "master:" + unit.name, updated.size()) : params;
-    copy_ = apart ? params : kNone;
+    UnitBuffers& known = unit.buffers;
+    grads_ = known.gradients;
+    if (apart) known.separate_master = state(program, "master:" + unit.name, updated.size());
+    master_ = known.master();
+    copy_ = apart ? known.values : kNone;
     for (const std::string_view slot : state_slots(job.optimizer)) {
       const std::string name = fmt::format("{}:{}", slot, unit.name);
       const bool partial = rule_.matrices && !slots_.empty(),
@@ -79,6 +81,7 @@ class UnitUpdate {
       slots_.push_back(partial    ? partial_state(name)
                        : gathered ? gathered_state(name)
                                   : state(program, name, updated.size(), job.state_dtype));
+      known.slots.push_back({std::string(slot), slots_.back()});
     }
     // The op has an operand for every slot of its optimizer: absent where the optimizer keeps no state.
     while (slots_.size() < rule_.slots.size() && !rule_.slots[slots_.size()].empty())
@@ -238,16 +241,17 @@ class UnitUpdate {
   // all ranks.
   BufferId square_sums() {
     const auto pairs = 2 * static_cast<int64_t>(unit_.parameters.size());
+    const int64_t rank = place_.rank_in(adds_), ranks = place_.ranks_in(adds_);
     const BufferId all = program_.add_buffer({.name = "trust:" + unit_.name,
-                                              .shape = {place_.ranks * pairs},
+                                              .shape = {ranks * pairs},
                                               .dtype = DType::f64,
                                               .memory = MemoryClass::optimizer,
                                               .lifetime = Lifetime::step,
-                                              .shared = place_.ranks > 1});
-    const BufferId mine = program_.view(all, place_.rank * pairs, pairs);
-    const Range owned = owned_slice(unit_, place_);
+                                              .shared = ranks > 1});
+    const BufferId mine = program_.view(all, rank * pairs, pairs);
+    const Range owned = owned_slice(unit_, place_, adds_);
     emit(OpKind::zero).writes = {mine};
-    int64_t next = place_.rank * pairs;
+    int64_t next = rank * pairs;
     for (const int index : unit_.parameters)
       for (const BufferId values : {master_, direction_}) {
         const BufferId sum = program_.view(all, next++, 1);
@@ -258,8 +262,9 @@ class UnitUpdate {
         op.reads = {read};
         op.writes = {sum};
       }
-    if (place_.ranks > 1) {
+    if (ranks > 1) {
       Instruction& op = emit(OpKind::all_gather);
+      op.channel = channel_of(place_, adds_);
       op.reads = {mine};
       op.writes = {all};
     }
@@ -293,6 +298,7 @@ class UnitUpdate {
   const Job& job_;
   const OptimizerRule& rule_;
   const Place place_;
+  const Axes adds_;
   const Unit& unit_;
   const Range updated_;
   const int32_t group_;
@@ -303,15 +309,16 @@ class UnitUpdate {
 
 }  // namespace
 
-void update(Program& program, const Job& job, Place place, const Residency& residency) {
+void update(Program& program, const Job& job, const Place& place, Axes adds,
+            const Residency& residency) {
   const auto units = static_cast<int64_t>(program.trained_units().size());
   const BufferId norms = program.add_buffer(
       {.name = "square_sums", .shape = {units}, .dtype = DType::f64, .lifetime = Lifetime::step});
   const int32_t group = program.add_group("step");
   for (int64_t u = 0; u < units; ++u) {
     const Unit& unit = program.units[static_cast<size_t>(u)];
-    const BufferId grads = program.find("grads:" + unit.name);
-    const Range owned = owned_slice(unit, place);
+    const BufferId grads = unit.buffers.gradients;
+    const Range owned = owned_slice(unit, place, adds);
     const int64_t at = position_of(program.at(grads), unit, place, owned.begin);
     program.instructions.push_back({.op = OpKind::sum_squares,
                                     .when = When::step_end,
@@ -330,8 +337,8 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
     const Unit& unit = program.units[u];
     updates[u].finish();
     if (residency.optimizer == residency.parameters) return;
-    const Range owned = owned_slice(unit, place);
-    const BufferId params = program.find("params:" + unit.name);
+    const Range owned = owned_slice(unit, place, adds);
+    const BufferId params = unit.buffers.values;
     const int64_t at = position_of(program.at(params), unit, place, owned.begin);
     program.instructions.push_back(
         {.op = OpKind::all_gather,
@@ -339,7 +346,7 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
          .reads = {program.view(params, at, owned.size())},
          .writes = {params},
          .group = updates[u].group(),
-         .channel = residency.parameters == Held::shard ? replica_group : data_group});
+         .channel = channel_of(place, residency.parameters == Held::shard ? Axis::replica : adds)});
   };
   // The directions of a unit's matrices travel while those of the unit before it are transformed; not where the state
   // is offloaded or parameters are on disk, which are brought and stored once for all of a unit's instructions.
@@ -348,9 +355,9 @@ void update(Program& program, const Job& job, Place place, const Residency& resi
   const bool ahead = job.overlap_comm && sliced && job.offload.optimizer == OffloadTo::none &&
                      job.offload.parameters != OffloadTo::nvme;
   for (size_t u = 0; u < static_cast<size_t>(units); ++u) {
-    const Unit& unit = program.units[u];
-    const Range updated = sliced ? owned_slice(unit, place) : Range{0, unit.elements};
-    updates.emplace_back(program, job, place, unit, updated,
+    Unit& unit = program.units[u];
+    const Range updated = sliced ? owned_slice(unit, place, adds) : Range{0, unit.elements};
+    updates.emplace_back(program, job, place, adds, unit, updated,
                          program.add_group(unit.name, static_cast<int>(u)));
     updates[u].begin();
     if (std::exchange(waiting, false)) finish(u - 1);

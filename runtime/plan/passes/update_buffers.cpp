@@ -21,7 +21,7 @@ void update_buffers(Program& program, const Job& job, Place place) {
                                             .shape = {elements},
                                             .memory = MemoryClass::communication,
                                             .lifetime = Lifetime::step,
-                                            .shared = place.ranks > 1});
+                                            .shared = place.ranks() > 1});
   int64_t at = 0;
   for (const RegisteredBuffer& b : updated) {
     program.at(b.sum).parent = sums;
@@ -32,13 +32,13 @@ void update_buffers(Program& program, const Job& job, Place place) {
   std::vector<Instruction>& list = program.instructions;
   auto finish = std::ranges::find(list, OpKind::finish_gradients, &Instruction::op);
   check(finish != list.end(), "a step that updates buffers has no end");
-  if (place.ranks > 1) {
+  if (place.ranks() > 1) {
     finish = list.insert(finish, {.op = OpKind::all_reduce,
                                   .when = When::step_end,
                                   .reads = {sums},
                                   .writes = {sums},
                                   .group = group,
-                                  .channel = data_group});
+                                  .channel = kStateChannel});
     ++finish;
   }
   std::vector<Instruction> updates;

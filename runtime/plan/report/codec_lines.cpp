@@ -17,22 +17,16 @@ namespace dstrain {
 namespace {
 
 // Returns the groups of a channel that ranks on the plan's host belong to: the hosts of their ranks, in order.
-std::vector<std::vector<int>> groups_here(const Place& place, int32_t channel,
+std::vector<std::vector<int>> groups_here(const Place& place, Axes axes,
                                           std::span<const int> hosts) {
-  const auto host_of = [&](int rank) {
-    return hosts[static_cast<size_t>(world_rank(place, place.stage, rank))];
-  };
-  const int size = ranks_of(place, channel);
-  const int apart = channel == replica_group ? place.shard_size() : 1;  // neighbours in a group
+  const auto host_of = [&](const Place& at) { return hosts[static_cast<size_t>(world_rank(at))]; };
   std::vector<std::vector<int>> groups;
-  for (int g = 0; g < place.ranks / size; ++g) {
+  for (int r = 0; r < place.ranks(); ++r) {
+    const Place first = place.moved(kStateAxes, r);
+    if (first.rank_in(axes) != 0) continue;
     std::vector<int> group;
-    bool here = false;
-    for (int i = 0; i < size; ++i) {
-      group.push_back(host_of(channel == replica_group ? g + i * apart : g * size + i));
-      here = here || group.back() == host_of(place.rank);
-    }
-    if (here) groups.push_back(std::move(group));
+    for (int i = 0; i < place.ranks_in(axes); ++i) group.push_back(host_of(first.moved(axes, i)));
+    if (std::ranges::find(group, host_of(place)) != group.end()) groups.push_back(std::move(group));
   }
   return groups;
 }
@@ -51,15 +45,15 @@ double times_leaving(OpKind op, const std::vector<int>& group, int here) {
 int64_t leaving(const Plan& plan, std::span<const int> hosts) {
   constexpr int64_t kSmallest = 1024;  // bytes; smaller messages do not count
   const Place& place = plan.place;
-  const int here = hosts[static_cast<size_t>(world_rank(place, place.stage, place.rank))];
+  const int here = hosts[static_cast<size_t>(world_rank(place))];
   double total = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (!is_collective(op.op) || !is_group(op.channel)) continue;
+    if (!is_collective(op.op) || !plan.comm_channel(op).is_group()) continue;
     const int64_t bytes =
         std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
     if (bytes < kSmallest) continue;
-    for (const std::vector<int>& group : groups_here(place, op.channel, hosts))
+    for (const std::vector<int>& group : groups_here(place, plan.comm_channel(op).group, hosts))
       total += times_leaving(op.op, group, here) * static_cast<double>(bytes);
   }
   return static_cast<int64_t>(total + 0.5);
@@ -95,7 +89,7 @@ std::string rows_text(const Job& job, const Plan& plan) {
     return line + "as the whole table, because the head is tied to it and its gradient is dense";
   line += sends_token_rows(job) ? "as rows of tokens" : "as the whole table";
   return line + fmt::format(": rows take {} a step, the table {}; rank {} sends {} a step in all",
-                            bytes_of(bytes.rows), bytes_of(bytes.table), plan.place.rank,
+                            bytes_of(bytes.rows), bytes_of(bytes.table), plan.place.rank(),
                             bytes_of(wire_bytes(plan)));
 }
 
@@ -109,7 +103,8 @@ std::string local_text(const Job& job, const Plan& plan, std::span<const int> ho
   std::string line = fmt::format(
       "post_localSGD: {} groups of {} update weights of their own, which are averaged every "
       "{} updates; rank {} sends {} in such a step",
-      groups, counted(ranks, "rank"), job.hook.period, plan.place.rank, bytes_of(wire_bytes(plan)));
+      groups, counted(ranks, "rank"), job.hook.period, plan.place.rank(),
+      bytes_of(wire_bytes(plan)));
   if (const int64_t leaves = leaving(plan, hosts); leaves > 0)
     line += fmt::format(", its host {} to others", bytes_of(leaves));
   return line;
@@ -128,7 +123,7 @@ std::vector<std::string_view> keys_for_peers(const Job& job) {
 // Returns how parameters travel that are quantized.
 std::string weights_text(const Place& place) {
   std::string text = fmt::format("parameters travel as int8 in blocks of {}", kQuantizedBlock);
-  if (place.replicas_hold && place.shard_size() == 1)
+  if (place.replicas_hold() && place.shard_size() == 1)
     text += " once a step, as each rank has all of them";
   return text;
 }
@@ -167,10 +162,9 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
   plain.hook = {};
   if (!job.shards.parameters) plain.shards = {};
   const Place& place = plan.place;
-  const std::vector<RankPlan> stages =
-      draft_stage_plans(plain, world_rank(place, place.stage, place.rank), inputs);
+  const std::vector<RankPlan> stages = draft_stage_plans(plain, world_rank(place), inputs);
   const SentBytes with = sent_bytes(plan, hosts),
-                  without = sent_bytes(stages[static_cast<size_t>(place.stage)].train, hosts);
+                  without = sent_bytes(stages[static_cast<size_t>(place.stage())].train, hosts);
   std::string line;
   if (job.quantize.weights) line = weights_text(place);
   if (job.quantize.gradients) {
@@ -182,9 +176,8 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
                 : "one hop";
   }
   if (hook) line = factors_text(job, plan);
-  line += fmt::format("; rank {} sends {} a step, {} without",
-                      world_rank(place, place.stage, place.rank), bytes_of(with.rank),
-                      bytes_of(without.rank));
+  line += fmt::format("; rank {} sends {} a step, {} without", world_rank(place),
+                      bytes_of(with.rank), bytes_of(without.rank));
   if (without.host > 0)
     line += fmt::format("; its host sends {} a step to others, {} without", bytes_of(with.host),
                         bytes_of(without.host));

@@ -23,47 +23,47 @@ struct Change {
   std::string settings;
   std::function<void(Job&)> apply;
 };
-using Axis = std::vector<Change>;
+using Choices = std::vector<Change>;
 
-Axis stages(const Job& job) {
-  Axis axis;
+Choices stages(const Job& job) {
+  Choices choices;
   for (int stage = job.zero_stage + 1; stage <= highest_stage(job) && job.data_ranks() > 1; ++stage)
-    axis.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
-                      if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
-                      j.zero_stage = stage;
-                    }});
-  if (const Place place = place_of(job, 0); place.replicas_hold && place.replicas() > 1)
-    axis.push_back({"--set dstrain.sharding=FULL_SHARD", [](Job& j) { j.shards = {}; }});
-  return axis;
+    choices.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
+                         if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
+                         j.zero_stage = stage;
+                       }});
+  if (const Place place = place_of(job, 0); place.replicas_hold() && place.replicas() > 1)
+    choices.push_back({"--set dstrain.sharding=FULL_SHARD", [](Job& j) { j.shards = {}; }});
+  return choices;
 }
 
-Axis recomputes(const Job& job) {
-  Axis axis;
+Choices recomputes(const Job& job) {
+  Choices choices;
   const RecomputeConfig every_layer{RecomputeMode::interval, 1};
   if (job.recompute.mode == RecomputeMode::none)
-    axis.push_back({"--set dstrain.recompute=selective", [](Job& j) {
-                      j.recompute = {RecomputeMode::selective, 0};
-                    }});
+    choices.push_back({"--set dstrain.recompute=selective", [](Job& j) {
+                         j.recompute = {RecomputeMode::selective, 0};
+                       }});
   if (job.recompute != every_layer)
-    axis.push_back({"--set dstrain.recompute=1", [=](Job& j) { j.recompute = every_layer; }});
-  return axis;
+    choices.push_back({"--set dstrain.recompute=1", [=](Job& j) { j.recompute = every_layer; }});
+  return choices;
 }
 
-Axis micro_batches(const Job& job) {
-  Axis axis;
+Choices micro_batches(const Job& job) {
+  Choices choices;
   BatchConfig batch = job.batch;
   for (int i = 0; i < kMostHalvings && batch.micro_batch % 2 == 0; ++i) {
     batch.micro_batch /= 2;
     batch.accumulation *= 2;
-    axis.push_back({fmt::format("--set train_micro_batch_size_per_gpu={} --set "
-                                "gradient_accumulation_steps={}",
-                                batch.micro_batch, batch.accumulation),
-                    [batch](Job& j) { j.batch = batch; }});
+    choices.push_back({fmt::format("--set train_micro_batch_size_per_gpu={} --set "
+                                   "gradient_accumulation_steps={}",
+                                   batch.micro_batch, batch.accumulation),
+                       [batch](Job& j) { j.batch = batch; }});
   }
-  return axis;
+  return choices;
 }
 
-Axis losses(const Job& job) {
+Choices losses(const Job& job) {
   if (job.loss_chunks >= kLossChunks) return {};
   const ModelMeasures model = job.model.measures();
   const double bytes =
@@ -73,17 +73,17 @@ Axis losses(const Job& job) {
            [](Job& j) { j.loss_chunks = kLossChunks; }}};
 }
 
-Axis offloads(const Job& job) {
-  Axis axis;
-  if (highest_stage(job) == 0 || freezes(job.optimizer)) return axis;
+Choices offloads(const Job& job) {
+  Choices choices;
+  if (highest_stage(job) == 0 || freezes(job.optimizer)) return choices;
   if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
-    axis.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
-                    [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
+    choices.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
+                       [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
   if (limits_device(job) && job.offload.optimizer != OffloadTo::none && job.offload.ratio < 1)
-    axis.push_back(
+    choices.push_back(
         {"--set zero_optimization.offload_optimizer.ratio=1", [](Job& j) { j.offload.ratio = 1; }});
   if (limits_device(job) && job.offload.parameters == OffloadTo::none && highest_stage(job) == 3)
-    axis.push_back(
+    choices.push_back(
         {"--set zero_optimization.stage=3 --set "
          "zero_optimization.offload_optimizer.device=cpu --set "
          "zero_optimization.offload_param.device=cpu --set "
@@ -96,9 +96,9 @@ Axis offloads(const Job& job) {
            j.gather.max_reuse_distance = 0;
          }});
   if (limits_device(job) && job.zero_stage == 3 && job.gather.max_reuse_distance > 0)
-    axis.push_back({"--set zero_optimization.stage3_max_reuse_distance=0",
-                    [](Job& j) { j.gather.max_reuse_distance = 0; }});
-  return axis;
+    choices.push_back({"--set zero_optimization.stage3_max_reuse_distance=0",
+                       [](Job& j) { j.gather.max_reuse_distance = 0; }});
+  return choices;
 }
 
 int64_t limited_bytes(const Job& job, const MemoryTable& memory) {
@@ -141,12 +141,13 @@ class Planner {
 };
 
 // All choices of exactly `count` axes, with one change of each.
-std::vector<std::vector<const Change*>> combinations(const std::vector<Axis>& axes, size_t count) {
+std::vector<std::vector<const Change*>> combinations(const std::vector<Choices>& axes,
+                                                     size_t count) {
   std::vector<std::vector<const Change*>> all{{}};
-  for (const Axis& axis : axes) {
+  for (const Choices& choices : axes) {
     const size_t before = all.size();
     for (size_t i = 0; i < before; ++i)
-      for (const Change& change : axis) {
+      for (const Change& change : choices) {
         all.push_back(all[i]);
         all.back().push_back(&change);
       }
@@ -155,13 +156,13 @@ std::vector<std::vector<const Change*>> combinations(const std::vector<Axis>& ax
   return all;
 }
 
-std::vector<Axis> axes_of(const Job& job) {
+std::vector<Choices> axes_of(const Job& job) {
   return {stages(job), recomputes(job), micro_batches(job), losses(job), offloads(job)};
 }
 
 // Returns which axes the changes are of.
 std::vector<size_t> axes_of(const std::vector<const Change*>& changes,
-                            const std::vector<Axis>& axes) {
+                            const std::vector<Choices>& axes) {
   std::vector<size_t> list;
   for (size_t i = 0; i < axes.size(); ++i)
     for (const Change* change : changes)
@@ -213,7 +214,7 @@ bool limits_device(const Job& job) {
 
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {
   const Planner planner(job, inputs);
-  const std::vector<Axis> axes = axes_of(job);
+  const std::vector<Choices> axes = axes_of(job);
   std::vector<Variant> variants;
   for (const auto& choice : combinations(axes, 1)) variants.push_back(planner.variant(choice));
   cheapest_first(variants);
@@ -223,7 +224,7 @@ std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {
 std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs,
                                  size_t most) {
   const Planner planner(job, inputs);
-  const std::vector<Axis> axes = axes_of(job);
+  const std::vector<Choices> axes = axes_of(job);
   std::vector<Variant> fitting;
   for (size_t count = 1; count <= axes.size() && fitting.size() < most; ++count) {
     std::map<std::vector<size_t>, std::vector<Variant>> by_axes;

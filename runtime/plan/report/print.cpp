@@ -79,27 +79,27 @@ std::string gathers_text(const Plan& plan) {
 
 // Returns the groups of a factored data-parallel group, with the numbers of the ranks in the world.
 std::string groups_text(const Place& place) {
-  if (place.replicas_hold && place.shard_size() == 1 && place.ranks > 1)
+  if (place.replicas_hold() && place.shard_size() == 1 && place.ranks() > 1)
     return fmt::format("{} data-parallel ranks are replicas of 1: each has all parameters\n",
-                       place.ranks);
+                       place.ranks());
   if (!place.factored()) return {};
   std::vector<int> replicas;
-  for (int r = place.shard_rank(); r < place.ranks; r += place.shard_size())
-    replicas.push_back(world_rank(place, place.stage, r));
-  const int first = world_rank(place, place.stage, place.replica() * place.shard_size());
+  for (int r = 0; r < place.replicas(); ++r)
+    replicas.push_back(world_rank(place.moved(Axis::replica, r)));
+  const int first = world_rank(place.moved(Axis::shard, 0));
   return fmt::format(
       "{} data-parallel ranks are {} {} of {}: rank {} is number {} of {} {}, shard group {} to "
       "{}, "
       "replica group {}\n",
-      place.ranks, place.replicas(), place.replicas_hold ? "replicas" : "groups",
-      place.shard_size(), world_rank(place, place.stage, place.rank), place.shard_rank(),
-      place.replicas_hold ? "replica" : "group", place.replica(), first,
+      place.ranks(), place.replicas(), place.replicas_hold() ? "replicas" : "groups",
+      place.shard_size(), world_rank(place), place.shard_rank(),
+      place.replicas_hold() ? "replica" : "group", place.replica(), first,
       first + place.shard_size() - 1, fmt::join(replicas, ", "));
 }
 
 // Returns which sum over ranks the run uses; empty for one rank.
 std::string sums_text(const Plan& plan) {
-  if (plan.place.ranks == 1) return {};
+  if (plan.place.ranks() == 1) return {};
   return plan.rank_order_sums ? "sums over ranks: in rank order in f32, rounded once\n"
                               : "sums over ranks: NCCL's own, in its order and with its rounding, "
                                 "where every rank has a GPU\n";
@@ -107,17 +107,18 @@ std::string sums_text(const Plan& plan) {
 
 // Returns the layers of a pipeline's stage; empty without a pipeline.
 std::string stage_text(const Plan& plan) {
-  if (plan.place.stages == 1) return {};
-  return fmt::format("stage {} of {}: layers {}\n", plan.place.stage, plan.place.stages,
+  if (plan.place.stages() == 1) return {};
+  return fmt::format("stage {} of {}: layers {}\n", plan.place.stage(), plan.place.stages(),
                      layers_text(plan.program.sublayers, runs_of(plan.program)));
 }
 
 // Returns " in shard group" for a collective of that group, and the like; nothing for those of all ranks.
-std::string_view where_text(const Instruction& op) {
-  if (!is_collective(op.op)) return "";  // channels of copies and drives have other numbers
-  return op.channel == shard_group     ? " in shard group"
-         : op.channel == replica_group ? " in replica group"
-                                       : "";
+std::string_view where_text(const Plan& plan, const Instruction& op) {
+  if (!is_collective(op.op)) return "";  // no communicator has the channels of copies and drives
+  const Axes group = plan.comm_channel(op).group;
+  return group == Axis::shard     ? " in shard group"
+         : group == Axis::replica ? " in replica group"
+                                  : "";
 }
 
 }  // namespace
@@ -156,7 +157,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
     const Cost cost = cost_of(p, op);
     const std::string& group = p.group_name(op);
     rows.push_back({std::string(name_of(queue_of(p, op))), std::string(when_text(op.when)),
-                    fmt::format("{}{}", name_of(op.op), where_text(op)), group,
+                    fmt::format("{}{}", name_of(op.op), where_text(plan, op)), group,
                     operand_list(p, op.reads, group), operand_list(p, op.writes, group),
                     bytes_text(cost.bytes),
                     cost.flops > 0 ? fmt::format("{:.2f}", cost.flops * 1e-9) : ""});
@@ -196,19 +197,19 @@ std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
   };
   nlohmann::ordered_json object;
   const Place& place = plan.place;
-  object["ranks"] = place.ranks * place.stages;
-  object["rank"] = world_rank(place, place.stage, place.rank);
+  object["ranks"] = place.ranks() * place.stages();
+  object["rank"] = world_rank(place, place.stage(), place.rank());
   if (!assumed.empty()) object["assumed"] = assumed;
-  if (place.stages > 1) {
-    object["stages"] = place.stages;
-    object["stage"] = place.stage;
+  if (place.stages() > 1) {
+    object["stages"] = place.stages();
+    object["stage"] = place.stage();
     object["layers"] = layers_text(plan.program.sublayers, runs_of(plan.program));
   }
   if (place.factored()) object["shard_ranks"] = place.shard_size();
   object["memory"] = memory_of(Space::device);
   object["host"] = memory_of(Space::host);
   object["disk"] = memory_of(Space::disk);
-  if (place.ranks > 1) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
+  if (place.ranks() > 1) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
   object["comm_bytes"] = wire_bytes(plan);
   object["instructions"] = instructions_json(plan);
   for (const Plan& other : rank.other)

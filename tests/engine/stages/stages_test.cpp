@@ -246,7 +246,7 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
           const RunResult result = run_steps(job, data, world, 2);
           INFO(describe(job));
           CHECK(result.sent_per_step == result.planned_to_send);
-          const Plan plan = make_rank_plan(job, {world.rank(), job.ranks}, inputs).train;
+          const Plan plan = make_rank_plan(job, place_of(job, world.rank()), inputs).train;
           double gathered_twice = 0, all = 0;  // elements
           for (const Unit& unit : plan.program.units) {
             all += static_cast<double>(unit.elements);

@@ -108,7 +108,7 @@ TEST_CASE("a bucket size without effect on the plan is not called honoured") {
     return loaded;
   };
   const auto plan_of = [](const Job& job) {
-    return plan_to_json(make_rank_plan(job, {0, job.ranks}, plan_inputs(job)));
+    return plan_to_json(make_rank_plan(job, place_of(job, 0), plan_inputs(job)));
   };
   int without = 0;
   for (const int stage : {0, 1, 2, 3})

@@ -99,15 +99,15 @@ TEST_CASE("quantized weights: bytes of gathers are those of packed slices") {
       const int64_t gradients =
           2 * size_of(dtype) * padded(plan_of(with_weights(job))) / ranks * (ranks - 1);
       if (shard == 0) {
-        CHECK(sent_on(plan, data_group) == gradients + gathers * (ranks - 1));
+        CHECK(sent_on(plan, kStateAxes) == gradients + gathers * (ranks - 1));
       } else if (shard == 1) {
-        CHECK(sent_on(plan, data_group) == gradients + exchanged * (ranks - 1));
-        CHECK(wire_bytes(plan) == sent_on(plan, data_group));
+        CHECK(sent_on(plan, kStateAxes) == gradients + exchanged * (ranks - 1));
+        CHECK(wire_bytes(plan) == sent_on(plan, kStateAxes));
       } else {
         const int64_t replicas = ranks / shard;
-        CHECK(sent_on(plan, data_group) == gradients);
-        CHECK(sent_on(plan, shard_group) == gathers * replicas * (shard - 1));
-        CHECK(sent_on(plan, replica_group) == exchanged * (replicas - 1));
+        CHECK(sent_on(plan, kStateAxes) == gradients);
+        CHECK(sent_on(plan, Axis::shard) == gathers * replicas * (shard - 1));
+        CHECK(sent_on(plan, Axis::replica) == exchanged * (replicas - 1));
       }
       const double ratio = static_cast<double>(wire_bytes(plan) - gradients) /
                            static_cast<double>(wire_bytes(plain) - gradients);
@@ -162,7 +162,7 @@ TEST_CASE("quantized weights: tied parameters that stay gathered are sent when t
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     if (op.op == OpKind::dequantize && name_of(plan, op.writes[0]) == "gathered:embedding")
       unpacked = true;
-    if (op.op != OpKind::send || op.channel != tied) continue;
+    if (op.op != OpKind::send || plan.comm_channel(op).link != Link::tied) continue;
     ++sent;
     CHECK(unpacked);
   }
@@ -189,13 +189,13 @@ TEST_CASE(
   const Plan shards = plan_of(codec_job(4, 2), 1).train;
   // Each rank of a host exchanges updated parameters with one of the other host.
   CHECK(sent_bytes(shards, two).host ==
-        sent_on(shards, data_group) / 3 * 2 + 2 * sent_on(shards, replica_group));
+        sent_on(shards, kStateAxes) / 3 * 2 + 2 * sent_on(shards, Axis::replica));
   const Plan groups = plan_of(in_groups(codec_job(4), 2), 1).train;
   const Plan one_hop = plan_of(in_groups(codec_job(4), 0), 1).train;
-  const int64_t gathers = sent_on(groups, data_group) / 3 * 2;
-  CHECK(sent_bytes(groups, two).host == gathers + 2 * sent_on(groups, replica_group));
+  const int64_t gathers = sent_on(groups, kStateAxes) / 3 * 2;
+  CHECK(sent_bytes(groups, two).host == gathers + 2 * sent_on(groups, Axis::replica));
   CHECK(sent_bytes(one_hop, two).host ==
-        gathers + 2 * 2 * (sent_on(one_hop, data_group) - sent_on(groups, data_group)) / 3);
+        gathers + 2 * 2 * (sent_on(one_hop, kStateAxes) - sent_on(groups, kStateAxes)) / 3);
 }
 
 TEST_CASE("the printed plan names what travels quantized, and its bytes with and without") {
@@ -239,11 +239,11 @@ TEST_CASE(
         parts += times * int4_bytes(unit.elements / ranks);
       const int64_t gathers = wire_bytes(plan_of(codec_job(ranks)).train) -
                               2 * 2 * padded(plan_of(codec_job(ranks))) / ranks * (ranks - 1);
-      CHECK(sent_on(plan, data_group) == (two ? 0 : parts * (ranks - 1)) + gathers);
+      CHECK(sent_on(plan, kStateAxes) == (two ? 0 : parts * (ranks - 1)) + gathers);
       if (!two) continue;
       const int64_t groups = ranks / group;
-      CHECK(sent_on(plan, shard_group) == parts * groups * (group - 1));
-      CHECK(sent_on(plan, replica_group) == parts * (groups - 1));
+      CHECK(sent_on(plan, Axis::shard) == parts * groups * (group - 1));
+      CHECK(sent_on(plan, Axis::replica) == parts * (groups - 1));
     }
 }
 

@@ -72,7 +72,7 @@ TEST_CASE("post_localSGD: ranks alone send their weights in steps with an averag
       const Plan& local = plans.training(StepKind::local);
       CHECK(wire_bytes(local) == 0);
       CHECK(count_ops(local, OpKind::commit_state) == 0);
-      CHECK(local.gradients.ranks == 1);
+      CHECK(local.place.ranks_in(local.adds) == 1);
       const int64_t n = elements_of(plans.train);
       CHECK(wire_bytes(plans.train) == 2 * (ranks - 1) * n * 4 / ranks);
       const size_t units = plans.train.program.units.size();
@@ -91,12 +91,12 @@ TEST_CASE("post_localSGD: a group adds its gradients, and each rank sends a slic
     const RankPlan plans = plan_of(local_job(6, 2, dtype), 3);
     const Plan& local = plans.training(StepKind::local);
     const int64_t n = elements_of(local), gradients = n * size_of(dtype);  // 2 (S-1)/S
-    CHECK(sent_on(local, shard_group) == gradients / 2);
+    CHECK(sent_on(local, Axis::shard) == gradients / 2);
     CHECK(wire_bytes(local) == gradients);
-    CHECK(sent_on(local, data_group) == 0);
-    CHECK(sent_on(local, replica_group) == 0);
-    CHECK(local.gradients.rank == 1);
-    CHECK(local.gradients.ranks == 2);
+    CHECK(sent_on(local, kStateAxes) == 0);
+    CHECK(sent_on(local, Axis::replica) == 0);
+    CHECK(local.place.rank_in(local.adds) == 1);
+    CHECK(local.place.ranks_in(local.adds) == 2);
     // Half of the weights among 3 groups, and the other half from the other rank of the group.
     CHECK(wire_bytes(plans.train) == gradients + 2 * 2 * (n / 2) * 4 / 3 + n / 2 * 4);
     for (const Instruction& op : plans.train.program.instructions)

@@ -69,8 +69,8 @@ TEST_CASE("1-bit Adam: bytes are those of the signs, in two hops") {
       int64_t packed = 0;
       for (const Unit& unit : plans.train.program.units)
         packed += sign_bytes(unit.elements / ranks);
-      CHECK(sent_on(plans.train, data_group) == 2 * (ranks - 1) * packed);
-      CHECK(sent_on(plans.training(StepKind::whole_gradients), data_group) ==
+      CHECK(sent_on(plans.train, kStateAxes) == 2 * (ranks - 1) * packed);
+      CHECK(sent_on(plans.training(StepKind::whole_gradients), kStateAxes) ==
             (ranks - 1) * size_of(dtype) * padded(plans) / ranks);  // twice: an all-reduce
       if (ranks > 2) continue;
       const double ratio =
@@ -117,8 +117,8 @@ TEST_CASE("1-bit Adam at stage 1: a step gathers the momentum, the others send s
       const int64_t elements = padded(plans),
                     sent =
                         2 * (ranks - 1) * packed + (ranks - 1) * size_of(dtype) * elements / ranks;
-      CHECK(sent_on(plans.train, data_group) == sent);
-      CHECK(sent_on(gathers, data_group) ==
+      CHECK(sent_on(plans.train, kStateAxes) == sent);
+      CHECK(sent_on(gathers, kStateAxes) ==
             sent + (ranks - 1) * (4 * elements + elements / 8) / ranks);
       const size_t units = plans.train.program.units.size();
       CHECK(count_ops(plans.train, OpKind::positive_bits) == 0);
@@ -203,7 +203,7 @@ TEST_CASE("1-bit Lamb: steps of Lamb until freeze_step, then a step of each para
   for (const Parameter& parameter : p.parameters)
     for (int rank = 0; rank < 4; ++rank) {
       const Unit& unit = p.units[static_cast<size_t>(parameter.unit)];
-      pieces += common(owned_slice(unit, {rank, 4}), elements_of(parameter)).size() > 0;
+      pieces += common(owned_slice(unit, data_place(rank, 4)), elements_of(parameter)).size() > 0;
     }
   CHECK(pieces > parameters);
   CHECK(count_ops(plans.train, OpKind::sum_squares) == 5 * units + 2 * pieces);
@@ -236,8 +236,8 @@ TEST_CASE(
       const int64_t sent = 2 * (ranks - 1) * packed +
                            (ranks - 1) * size_of(dtype) * elements / ranks +
                            (ranks - 1) * found * static_cast<int64_t>(p.parameters.size());
-      CHECK(sent_on(plans.train, data_group) == sent);
-      CHECK(sent_on(plans.training(StepKind::whole_momentum), data_group) ==
+      CHECK(sent_on(plans.train, kStateAxes) == sent);
+      CHECK(sent_on(plans.training(StepKind::whole_momentum), kStateAxes) ==
             sent + (ranks - 1) * (4 * elements + elements / 8) / ranks);
       CHECK(fresh == 4 * elements / ranks);
       CHECK(scaled == 4 * elements);

@@ -59,11 +59,11 @@ TEST_CASE("0/1 Adam: bytes are those of gradients, of signs in two hops, or none
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const RankPlan plans = plan_of(zero_one_job(ranks, dtype));
       const int64_t signs = 2 * (ranks - 1) * packed_bytes(plans, ranks);
-      CHECK(sent_on(plans.train, data_group) == signs);
-      CHECK(sent_on(plans.training(StepKind::gradient_signs), data_group) == signs);
-      CHECK(sent_on(plans.training(StepKind::whole_gradients), data_group) ==
+      CHECK(sent_on(plans.train, kStateAxes) == signs);
+      CHECK(sent_on(plans.training(StepKind::gradient_signs), kStateAxes) == signs);
+      CHECK(sent_on(plans.training(StepKind::whole_gradients), kStateAxes) ==
             (ranks - 1) * size_of(dtype) * padded(plans) / ranks);  // twice: an all-reduce
-      CHECK(sent_on(plans.training(StepKind::local), data_group) == 0);
+      CHECK(sent_on(plans.training(StepKind::local), kStateAxes) == 0);
       CHECK(wire_bytes(plans.training(StepKind::local)) == 0);
     }
 }

@@ -29,7 +29,7 @@ Job gpt2(bool gelu, RecomputeConfig recompute = {}) {
 }
 
 RankPlan plan_of(const Job& job, bool fuses, bool packs = false) {
-  return make_rank_plan(job, {0, 1}, fake_inputs(0, packs, fuses));
+  return make_rank_plan(job, data_place(0, 1), fake_inputs(0, packs, fuses));
 }
 
 std::vector<const Instruction*> all_of(const Plan& plan, OpKind op, bool gelu_only = false) {

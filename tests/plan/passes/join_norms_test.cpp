@@ -22,7 +22,7 @@ Job gpt2(int ranks = 1) {
 
 Plan plan_joining(const Job& job, bool joins) {
   const auto library = std::make_shared<FakeLibrary>(0, false, false, joins);
-  return make_rank_plan(job, {0, job.ranks}, {library, 1}).train;
+  return make_rank_plan(job, data_place(0, job.ranks), {library, 1}).train;
 }
 
 int64_t count(const Plan& plan, OpKind op) {

@@ -23,7 +23,8 @@ Job pipeline_job(int stages, int data_ranks = 1, int zero_stage = 0) {
 }
 
 // The names and micro-batches of what travels on a channel, in order.
-std::vector<std::pair<std::string, int>> messages(const Plan& plan, Channel channel) {
+std::vector<std::pair<std::string, int>> messages(const Plan& plan, Link link) {
+  const int32_t channel = channel_of(plan.place, link);
   std::vector<std::pair<std::string, int>> list;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
@@ -65,14 +66,14 @@ TEST_CASE("every message of a stage has its counterpart, in the same order") {
         job.pipeline.schedule = schedule;
         const std::vector<Plan> plans = plans_of(job);
         for (size_t s = 0; s + 1 < plans.size(); ++s) {
-          const auto activations = messages(plans[s], to_next);
+          const auto activations = messages(plans[s], Link::to_next);
           CHECK(activations.size() == 6);
-          CHECK(activations == messages(plans[s + 1], from_previous));
-          CHECK(messages(plans[s], from_next) == messages(plans[s + 1], to_previous));
-          CHECK(messages(plans[s], from_next).size() == 6);
+          CHECK(activations == messages(plans[s + 1], Link::from_previous));
+          CHECK(messages(plans[s], Link::from_next) == messages(plans[s + 1], Link::to_previous));
+          CHECK(messages(plans[s], Link::from_next).size() == 6);
         }
-        CHECK(messages(plans.front(), from_previous).empty());
-        CHECK(messages(plans.back(), to_next).empty());
+        CHECK(messages(plans.front(), Link::from_previous).empty());
+        CHECK(messages(plans.back(), Link::to_next).empty());
       }
 }
 
@@ -170,7 +171,9 @@ TEST_CASE("what does not fit together is found") {
     std::vector<Plan> plans = sound;
     // The first stage waits for the gradient of its first micro-batch before it sends anything.
     const auto channels = static_cast<size_t>(plans[0].channels);
-    plans[0].waits[issue_of(plans[0], OpKind::send, 0) * channels + from_next] = 1;
+    const int32_t from_next = channel_of(plans[0].place, Link::from_next);
+    plans[0]
+        .waits[issue_of(plans[0], OpKind::send, 0) * channels + static_cast<size_t>(from_next)] = 1;
     CHECK_THROWS_WITH(verify_together(plans), Catch::Contains("waits for ever"));
   }
   SECTION("a buffer with a copy too few") {

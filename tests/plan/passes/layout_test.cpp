@@ -9,7 +9,7 @@ using namespace dstrain;
 namespace {
 
 // A unit with parameters of 15 and 17 elements, laid out; with gradients where `trained`.
-Program laid_out(Place place, const Residency& residency, bool trained = true) {
+Program laid_out(const Place& place, const Residency& residency, bool trained = true) {
   Program program;
   Builder builder(program, {});
   builder.unit("u");
@@ -34,7 +34,7 @@ TEST_CASE("rows of padding lie between a parameter and the next one") {
   builder.unit("u");
   builder.vocabulary("u.weight", {5, 3}, Init::normal);
   builder.parameter("u.bias", {17}, Init::zeros);
-  layout(program, {0, 1}, {});
+  layout(program, {}, {});
   CHECK(program.parameters[0].shape == Shape{5, 3});
   CHECK(program.parameters[1].offset == 32);  // 8 rows of 3, up to a cache line
   CHECK(program.units[0].elements == 64);
@@ -42,7 +42,7 @@ TEST_CASE("rows of padding lie between a parameter and the next one") {
 
 TEST_CASE("parameters begin at cache lines, and ranks own equal slices of a unit") {
   for (const auto& [ranks, elements] : {std::pair{1, 48}, {2, 64}, {3, 48}, {4, 64}}) {
-    const Program program = laid_out({0, ranks}, {});
+    const Program program = laid_out(data_place(0, ranks), {});
     CHECK(program.parameters[0].offset == 0);
     CHECK(program.parameters[1].offset == 16);
     CHECK(program.units[0].elements == elements);
@@ -51,7 +51,7 @@ TEST_CASE("parameters begin at cache lines, and ranks own equal slices of a unit
 }
 
 TEST_CASE("parameters and gradients are views of their unit where those are whole") {
-  const Program program = laid_out({1, 2}, {});
+  const Program program = laid_out(data_place(1, 2), {});
   const BufferId values = program.find("params:u"), gradients = program.find("grads:u");
   for (const Parameter& p : program.parameters) {
     CHECK(program.at(p.value).parent == values);
@@ -59,12 +59,13 @@ TEST_CASE("parameters and gradients are views of their unit where those are whol
     CHECK(program.at(p.gradient).parent == gradients);
     CHECK(program.at(p.gradient).parent_offset == p.offset);
   }
-  CHECK(laid_out({1, 2}, {}, false).find("grads:u") == kNone);
+  CHECK(laid_out(data_place(1, 2), {}, false).find("grads:u") == kNone);
 }
 
 TEST_CASE("of what is sharded a rank holds its slice, which is no parameter's place") {
-  const Program sharded = laid_out(
-      {1, 2}, {.optimizer = Held::slice, .gradients = Held::slice, .parameters = Held::slice});
+  const Program sharded =
+      laid_out(data_place(1, 2),
+               {.optimizer = Held::slice, .gradients = Held::slice, .parameters = Held::slice});
   CHECK(buffer_of(sharded, "params:u").shape == Shape{32});
   CHECK(buffer_of(sharded, "params:u").shared);
   CHECK(buffer_of(sharded, "grads:u").shape == Shape{32});
@@ -76,7 +77,7 @@ TEST_CASE("of what is sharded a rank holds its slice, which is no parameter's pl
 }
 
 TEST_CASE("gradients that are held in 16 bits are whole, but no f32 gradient's place") {
-  const Program program = laid_out({1, 2}, {.grad_dtype = DType::bf16});
+  const Program program = laid_out(data_place(1, 2), {.grad_dtype = DType::bf16});
   CHECK(buffer_of(program, "grads:u").dtype == DType::bf16);
   CHECK(buffer_of(program, "grads:u").shape == Shape{64});
   for (const Parameter& p : program.parameters) CHECK(program.at(p.gradient).parent == kNone);

@@ -77,8 +77,8 @@ TEST_CASE("the next unit's operands are on their way while a unit is updated") {
     job.dtype = job.wire_dtype = DType::bf16;
     const Plan plan = plan_of(offloaded(job, where)).train;
     const Program& program = plan.program;
-    const auto copies = static_cast<size_t>(plan.comm_channels);
-    REQUIRE(plan.channels == plan.comm_channels + 1);
+    const auto copies = plan.comm_channels.size();
+    REQUIRE(plan.channels == plan.first_other_channel() + 1);
     int32_t posted = 0;
     int beside = 0;
     for (size_t i = 0; i < plan.order.size(); ++i) {

@@ -5,12 +5,12 @@
 using namespace dstrain;
 
 TEST_CASE("a product that gains from it gets its weight packed once per step") {
-  const Plan plan = make_rank_plan(small_job(), {0, 1}, fake_inputs(0, true)).train;
+  const Plan plan = make_rank_plan(small_job(), data_place(0, 1), fake_inputs(0, true)).train;
   // fc and proj (48x12) are too small; nothing but attention's qkv (36x12) and them exist per block
   CHECK(count_ops(plan, OpKind::pack_weight) == 0);
   Job job = small_job();
   job.model.set("n_embd", 24);
-  const Plan bigger = make_rank_plan(job, {0, 1}, fake_inputs(0, true)).train;
+  const Plan bigger = make_rank_plan(job, data_place(0, 1), fake_inputs(0, true)).train;
   CHECK(count_ops(bigger, OpKind::pack_weight) ==
         2 * 2 * 3);  // blocks x directions x (qkv, fc, proj)
   for (const Instruction& op : bigger.program.instructions)
@@ -19,7 +19,7 @@ TEST_CASE("a product that gains from it gets its weight packed once per step") {
 
 TEST_CASE("a weight that is gathered in a micro-batch is packed when it has come") {
   const Job job = sharded_job(3);
-  const Plan plan = make_rank_plan(job, {1, job.ranks}, fake_inputs(0, true)).train;
+  const Plan plan = make_rank_plan(job, data_place(1, job.ranks), fake_inputs(0, true)).train;
   CHECK(count_ops(plan, OpKind::pack_weight) > 0);
   for (const size_t i : issues_of(plan, OpKind::pack_weight)) {
     const Instruction& op = op_at(plan, i);

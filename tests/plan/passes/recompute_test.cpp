@@ -194,7 +194,7 @@ TEST_CASE(
   const auto activations = [](RecomputeConfig recompute) {
     Job job = gpt_job(recompute, layers);
     job.model.set("activation", "gelu");
-    const RankPlan rank = make_rank_plan(job, {0, 1}, fake_inputs());
+    const RankPlan rank = make_rank_plan(job, data_place(0, 1), fake_inputs());
     constexpr double matrix = 2 * 16 * 24 * 4;  // R x C in f32
     return static_cast<double>(rank.memory.at_peak[static_cast<size_t>(MemoryClass::activations)]) /
            matrix;
@@ -212,7 +212,7 @@ TEST_CASE(
 
 TEST_CASE("clones share packed weights, and the plan shows them as groups of their own") {
   const auto plan_of = [](RecomputeConfig recompute) {
-    return make_rank_plan(gpt_job(recompute), {0, 1}, fake_inputs(0, true));
+    return make_rank_plan(gpt_job(recompute), data_place(0, 1), fake_inputs(0, true));
   };
   const auto packs = [](const RankPlan& rank) {
     return std::ranges::count(rank.train.program.instructions, OpKind::pack_weight,
@@ -235,7 +235,7 @@ TEST_CASE("plans with recompute are proven for every shape of job") {
             job.dtype = job.wire_dtype = dtype;
             job.reduce = mode;
             job.ranks = ranks;
-            CHECK_NOTHROW(make_rank_plan(job, {0, ranks}, fake_inputs(300, true)));
+            CHECK_NOTHROW(make_rank_plan(job, data_place(0, ranks), fake_inputs(300, true)));
           }
 }
 

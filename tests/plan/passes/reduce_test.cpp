@@ -10,7 +10,7 @@ using namespace dstrain;
 TEST_CASE("ranks add once per step at the boundary and once per micro-batch otherwise") {
   Job job = small_job();
   const auto reduces = [&] {
-    const Plan plan = train_plan(job, {1, 2});
+    const Plan plan = train_plan(job, data_place(1, 2));
     size_t n = 0;
     for (const Issue& i : plan.order)
       n += plan.program.instructions[static_cast<size_t>(i.instruction)].op == OpKind::all_reduce;
@@ -97,7 +97,7 @@ TEST_CASE("where the optimizer is sharded only the owner of a slice gets its sum
 TEST_CASE("f32 gradients are rounded to a 16-bit wire, sent and widened") {
   Job job = small_job();
   job.wire_dtype = DType::bf16;
-  const Plan plan = train_plan(job, {0, 2});
+  const Plan plan = train_plan(job, data_place(0, 2));
   std::vector<std::string> names;
   for (const Instruction& op : plan.program.instructions)
     if (op.when == When::last_micro) names.emplace_back(name_of(op.op));

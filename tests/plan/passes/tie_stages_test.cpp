@@ -33,7 +33,7 @@ std::vector<std::string> tied_messages(const Plan& plan) {
   std::vector<std::string> list;
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Instruction& op = op_at(plan, i);
-    if (op.channel != tied) continue;
+    if (!is_collective(op.op) || plan.comm_channel(op).link != Link::tied) continue;
     const BufferId id = op.op == OpKind::send ? op.reads[0] : op.writes[0];
     list.push_back(
         fmt::format("{} {} {}", name_of(op.op), plan.program.at(id).name, plan.order[i].micro));

@@ -18,7 +18,7 @@ TEST_CASE("memory classes add up to what is reserved, for every shape of job") {
           job.eval_interval = eval;
           std::vector<RankPlan> all;
           for (int r = 0; r < ranks; ++r)
-            all.push_back(make_rank_plan(job, {r, ranks}, fake_inputs(300, true)));
+            all.push_back(make_rank_plan(job, data_place(r, ranks), fake_inputs(300, true)));
           for (const RankPlan& rank : all) {
             int64_t sum = 0;
             for (int64_t bytes : rank.memory.at_peak) sum += bytes;
@@ -53,7 +53,7 @@ TEST_CASE("model states shrink by the paper's formula") {
 TEST_CASE("persistent buffers have the same address in every plan of a run") {
   Job job = small_job();
   job.eval_interval = 5;
-  const RankPlan rank = make_rank_plan(job, {0, 2}, fake_inputs());
+  const RankPlan rank = make_rank_plan(job, data_place(0, 2), fake_inputs());
   int shared = 0;
   for (const Plan* plan : {&rank.train, &rank.validate})
     for (size_t i = 0; i < plan->program.buffers.size(); ++i) {
@@ -74,7 +74,7 @@ TEST_CASE("persistent buffers have the same address in every plan of a run") {
 
 TEST_CASE("buffers that are not live at the same time share memory") {
   const Plan plan = train_plan(small_job());
-  const RankPlan rank = make_rank_plan(small_job(), {0, 1}, fake_inputs(300));
+  const RankPlan rank = make_rank_plan(small_job(), data_place(0, 1), fake_inputs(300));
   int64_t sum = 0;
   for (const Buffer& b : plan.program.buffers)
     if (b.parent == kNone && b.lifetime != Lifetime::persistent) sum += b.bytes();

@@ -11,7 +11,8 @@ using namespace dstrain;
 TEST_CASE("the columns of the printed plan stand under each other, however long the names are") {
   Job job = small_job();
   job.model.set("n_layer", 101);
-  const std::string text = plan_to_text(make_rank_plan(job, {0, 2}, fake_inputs(64)), "t");
+  const std::string text =
+      plan_to_text(make_rank_plan(job, data_place(0, 2), fake_inputs(64)), "t");
   std::istringstream lines(text.substr(text.find("\nqueue ") + 1));
   std::string line;
   std::getline(lines, line);
@@ -29,7 +30,7 @@ TEST_CASE("the columns of the printed plan stand under each other, however long 
 }
 
 TEST_CASE("the printed plan holds the table, and its JSON adds up") {
-  const RankPlan rank = make_rank_plan(small_job(), {1, 2}, fake_inputs(64));
+  const RankPlan rank = make_rank_plan(small_job(), data_place(1, 2), fake_inputs(64));
   const std::string text = plan_to_text(rank, "rank 1 of 2");
   CHECK_THAT(text, Catch::StartsWith("rank 1 of 2 | f32 | 3 micro-batches"));
   CHECK_THAT(text, Catch::Contains("attention_grad") && Catch::Contains("finish_gradients"));
@@ -59,10 +60,11 @@ TEST_CASE("the printed plan names the layers of a pipeline's stage") {
 
 TEST_CASE("the printed plan says which sum over ranks the run uses") {
   const auto text_of = [](const Job& job, int ranks) {
-    return plan_to_text(make_rank_plan(job, {0, ranks}, fake_inputs()), "t");
+    return plan_to_text(make_rank_plan(job, data_place(0, ranks), fake_inputs()), "t");
   };
   const auto json_of = [](const Job& job) {
-    return nlohmann::json::parse(plan_to_json(make_rank_plan(job, {0, 2}, fake_inputs())));
+    return nlohmann::json::parse(
+        plan_to_json(make_rank_plan(job, data_place(0, 2), fake_inputs())));
   };
   const std::string in_order = "sums over ranks: in rank order in f32, rounded once";
   Job job = small_job();

@@ -1,0 +1,104 @@
+#include "runtime/plan/mesh.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <vector>
+
+#include "runtime/core/error.h"
+
+namespace dstrain {
+namespace {
+
+constexpr AxisSizes kSizes{2, 3, 2, 2, 2};
+constexpr int kRanks = 48;
+
+TEST_CASE(
+    "numbers in the world count the fastest axis first, and every rank has a place of its own") {
+  int rank = 0;
+  for (int stage = 0; stage < 2; ++stage)
+    for (int replica = 0; replica < 3; ++replica)
+      for (int shard = 0; shard < 2; ++shard)
+        for (int sequence = 0; sequence < 2; ++sequence)
+          for (int tensor = 0; tensor < 2; ++tensor) {
+            const Place place(kSizes, rank);
+            CHECK(place.stage() == stage);
+            CHECK(place.replica() == replica);
+            CHECK(place.shard_rank() == shard);
+            CHECK(place.rank_in(Axis::sequence) == sequence);
+            CHECK(place.rank_in(Axis::tensor) == tensor);
+            CHECK(world_rank(place) == rank++);
+          }
+  CHECK(rank == kRanks);
+}
+
+TEST_CASE("ranks with the same parameters are those of all axes but stages and parts of layers") {
+  const Place place(kSizes, 47);
+  CHECK(place.ranks() == 12);
+  CHECK(place.rank() == 11);
+  // Ranks that share samples by their tokens add gradients, and have no samples of their own.
+  CHECK(place.ranks_in(kSampleAxes) == 6);
+  CHECK(place.rank_in(kSampleAxes) == 5);
+  CHECK(place.moved(Axis::sequence, 0).rank_in(kSampleAxes) == 5);
+  CHECK(place.moved(Axis::sequence, 0).rank() == 10);
+}
+
+TEST_CASE("the groups along some axes divide the ranks, and differ in these coordinates alone") {
+  for (const Axes axes : {Axes(Axis::pipe), Axes(Axis::shard), Axis::replica | Axis::tensor,
+                          kSampleAxes, kStateAxes, kAllAxes, Axes()}) {
+    std::set<std::set<int>> groups;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Place place(kSizes, rank);
+      std::set<int> group;
+      for (int r = 0; r < place.ranks_in(axes); ++r) {
+        const Place member = place.moved(axes, r);
+        CHECK(member.rank_in(axes) == r);
+        for (const Axis axis :
+             {Axis::pipe, Axis::replica, Axis::shard, Axis::sequence, Axis::tensor})
+          if (!axes.has(axis)) CHECK(member.rank_in(axis) == place.rank_in(axis));
+        group.insert(world_rank(member));
+      }
+      CHECK(group.contains(rank));
+      groups.insert(group);
+    }
+    size_t ranks = 0;
+    for (const std::set<int>& group : groups) ranks += group.size();
+    CHECK(ranks == kRanks);
+  }
+}
+
+TEST_CASE("a group has a channel if it is one of the mesh's, whatever its axes of one rank") {
+  const Place data({1, 1, 4, 1, 1}), replicas({1, 4, 1, 1, 1}), factored({1, 2, 2, 1, 1});
+  for (const Place& place : {data, replicas}) {
+    CHECK(channels_of(place, {}) == std::vector<Channel>{{.group = kStateAxes}});
+    CHECK(channel_of(place, kStateAxes) == kStateChannel);
+  }
+  CHECK(channel_of(data, Axis::shard) == kStateChannel);
+  CHECK_THROWS_AS(channel_of(data, Axis::replica), InternalError);
+  CHECK(channel_of(replicas, Axis::replica) == kStateChannel);
+  CHECK_THROWS_AS(channel_of(replicas, Axis::shard), InternalError);
+  const std::vector<Channel> channels = channels_of(factored, {});
+  CHECK(channels.size() == 3);
+  for (const Axes group : {kStateAxes, Axes(Axis::shard), Axes(Axis::replica)})
+    CHECK(channels[static_cast<size_t>(channel_of(factored, group))].group == group);
+}
+
+TEST_CASE("a pipeline has its links behind its groups, and what one end sends the other receives") {
+  for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_v})
+    for (const int shard : {1, 2}) {
+      const Place place({3, 2, shard, 1, 1});
+      const std::vector<Channel> channels = channels_of(place, schedule);
+      for (const LinkEnd& sender : sending_ends(3, schedule)) {
+        const LinkEnd receiver = other_end(sender, 3);
+        CHECK(other_end(receiver, 3) == sender);
+        for (const LinkEnd& end : {sender, receiver}) {
+          const auto at = static_cast<size_t>(channel_of(place, end.link));
+          REQUIRE(at < channels.size());
+          CHECK(channels[at] == Channel{.link = end.link});
+          CHECK(ranks_of(place, channels[at]) == 2);
+        }
+      }
+    }
+}
+
+}  // namespace
+}  // namespace dstrain
