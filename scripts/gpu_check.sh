@@ -59,10 +59,11 @@ esac
 
 PATH=$PATH:/usr/local/nvidia/bin:/usr/local/cuda/bin
 gpu='' driver='' gpus=0
-if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; then
-  IFS=, read -r gpu driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1)
+# grep reads all lines: nvidia-smi would fail if its reader ended at the first of several GPUs.
+if command -v nvidia-smi >/dev/null; then gpus=$(nvidia-smi -L 2>/dev/null | grep -c GPU || true); fi
+if ((gpus > 0)); then
+  IFS=, read -r gpu driver < <(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sed -n 1p)
   driver=${driver# }
-  gpus=$(nvidia-smi -L | grep -c GPU)
 fi
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [[ ! -x $nvcc ]]; then

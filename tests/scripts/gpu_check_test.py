@@ -42,7 +42,8 @@ esac
 SMI = """#!/bin/sh
 [ -n "$GPU" ] || { echo "no devices were found"; exit 9; }
 case "$*" in
-  -L) for i in ${GPUS:-0}; do echo "GPU $i: $GPU (UUID: x)"; done ;;
+  # a line at a time: a reader that has seen enough of them would end it
+  -L) for i in ${GPUS:-0}; do echo "GPU $i: $GPU (UUID: x)" && sleep 0.02 || exit; done ;;
   *memory.used*) echo "140000 MiB, 900 MiB, 139100 MiB" ;;
   *memory.total*) echo 140000 ;;
   *compute_cap*) echo 9.0 ;;

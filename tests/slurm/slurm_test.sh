@@ -45,7 +45,7 @@ cat >c.json <<'JSON'
 {
   "train_batch_size": 4, "train_micro_batch_size_per_gpu": 1, "steps_per_print": 100,
   "dstrain": {
-    "model": {"n_layer": 1, "n_embd": 16, "n_head": 2, "block_size": 8},
+    "model": {"n_layer": 4, "n_embd": 64, "n_head": 2, "block_size": 32},
     "data": {"path": "text.txt"}, "steps": 1500, "save_interval": 100
   }
 }
