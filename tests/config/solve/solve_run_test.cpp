@@ -41,6 +41,22 @@ TEST_CASE("run: the section comms_logger reaches the job if it is on") {
             .comms_logger == CommsLoggerConfig{true, true, false, {"send", "recv"}});
 }
 
+TEST_CASE("run: flops_profiler and memory_breakdown reach the job if they are on") {
+  const Job off = ask(trains_with(R"("flops_profiler": {"profile_step": 3})")).job();
+  CHECK(off.flops_profiler == FlopsProfilerConfig{});
+  CHECK_FALSE(off.memory_breakdown);
+  const Job on = ask(trains_with(R"("memory_breakdown": true, "flops_profiler": {"enabled": true,
+          "profile_step": 3, "module_depth": 2, "top_modules": 4, "detailed": false,
+          "output_file": "a/profile.txt", "recompute_fwd_factor": 0.5})"))
+                     .job();
+  CHECK(on.flops_profiler == FlopsProfilerConfig{true, 3, 2, 4, false, "a/profile.txt", 0.5});
+  CHECK(on.memory_breakdown);
+  const Job unset =
+      ask(trains_with(R"("flops_profiler": {"enabled": true, "output_file": null})")).job();
+  CHECK(unset.flops_profiler.enabled);
+  CHECK(unset.flops_profiler.output_file.empty());
+}
+
 TEST_CASE("run: every key of the section dstrain reaches the job") {
   const Job job =
       ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,
