@@ -20,9 +20,10 @@ Environment link_environment(const RankBoard& board, const std::string& output);
 // Returns whether a launching dstrain started this process as a rank.
 bool launched_as_rank();
 
-// Joins the launching process as `rank`: this process is killed when its parent ends, ignores the stop signals and SIGUSR2, writes
-// to the launching process's pipes, and is marked as starting on the board, which is returned. Throws UserError if no
-// launching process has started this one, and its variables are strays; RunError if that process cannot be reached.
+// Joins the launching process as `rank`: this process is killed when its parent ends, ignores the stop signals and
+// SIGUSR2, writes to the launching process's pipes, and is marked as starting on the board, which is returned. Throws
+// UserError if no launching process has started this one, and its variables are strays; RunError if that process cannot
+// be reached.
 RankBoard join_launcher(int rank);
 
 }  // namespace dstrain

@@ -2,8 +2,8 @@
 # Tests signals to runs: every way to start ranks, who gets the signal, which signal, once or twice, and the moment. After
 # a stop signal a run must end with status 128 + n for signal n and leave no process and no temporary file on any host;
 # after a single signal in a step or in a save it must have written its weights and a checkpoint. After SIGUSR2 it must go
-# on and write one trace with the same six steps of all ranks, and end as well after a later SIGTERM. Prints a line for each cell of this
-# table that is wrong, and a line for each way to start ranks.
+# on and write one trace with the same six steps of all ranks, and end as well after a later SIGTERM. Prints a line for
+# each cell of this table that is wrong, and a line for each way to start ranks.
 #   tests/hosts/stop_table.sh DSTRAIN [--cells N] [--only PATTERN] [--list]
 # --cells N: runs N cells, which the number DSTRAIN_SAMPLE chooses (default: a random one). --only: the cells that match
 # the extended regular expression, as "hostfile agents TERM once step". --list: prints the cells instead.
