@@ -15,7 +15,7 @@ struct CoreFacts {
   std::vector<int> online;  // cores of the machine
   std::vector<int> usable;  // those in this process's affinity mask
   int quota = 0;            // of the control group, in cores, rounded up; 0: none
-  // Of the usable cores: how many physical ones they are threads of, and the sockets and NUMA nodes that they are in.
+  // How many physical cores the usable ones are threads of, and in how many sockets and NUMA nodes these are.
   int physical = 1, sockets = 1, nodes = 1;
 
   // Returns how many cores a run may keep busy.

@@ -68,7 +68,7 @@ class Place {
 
   int stage() const { return rank_in(Axis::pipe); }
   int stages() const { return ranks_in(Axis::pipe); }
-  // Of the ranks that have the same parameters.
+  // Return the rank's number among those that have the same parameters, and how many these are.
   int rank() const { return rank_in(kStateAxes); }
   int ranks() const { return ranks_in(kStateAxes); }
   int shard_rank() const { return rank_in(Axis::shard); }

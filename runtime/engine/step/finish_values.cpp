@@ -20,6 +20,9 @@ FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> un
       losses_(losses.size()),
       whole_(kFinishValues * static_cast<size_t>(place.ranks())) {
   for (const ProgramLoss& loss : losses) weights_.push_back(static_cast<double>(loss.weight));
+  for (int stage = 0; stage < place.stages(); ++stage)
+    for (int r = 0; r < place.ranks(); ++r)
+      world_ranks_.push_back(static_cast<size_t>(world_rank(place, stage, r)));
   if (place.stages() > 1) find_order(units);
   mine_.resize(kLosses + losses.size() + (place.stages() > 1 ? most_units_ : 1));
   all_.resize(mine_.size() * static_cast<size_t>(mesh.world().size()));
@@ -68,9 +71,12 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
   else
     mesh_.world().gather_values(mine_, all_);
   std::ranges::fill(losses_, 0.0);
-  for (int r = 0; r < place_.ranks(); ++r) {
+  const int ranks = place_.ranks(), stages = place_.stages();
+  for (int r = 0; r < ranks; ++r) {
     double* const values = whole_.data() + kFinishValues * r;
-    const auto from = [&](int stage) { return all_.data() + width * world_rank(place_, stage, r); };
+    const auto from = [&](int stage) {
+      return all_.data() + mine_.size() * world_ranks_[static_cast<size_t>(stage * ranks + r)];
+    };
     values[0] = values[1] = values[2] = 0;
     if (pipeline)
       for (const auto& [stage, unit] : order_) values[0] += from(stage)[sums + unit];
@@ -78,14 +84,14 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
       values[0] = from(0)[sums];
     for (size_t l = 0; l < weights_.size(); ++l) {
       double loss = 0;
-      for (int s = 0; s < place_.stages(); ++s) loss += from(s)[kLosses + l];
+      for (int s = 0; s < stages; ++s) loss += from(s)[kLosses + l];
       values[1] += weights_[l] * loss;
       losses_[l] += loss;
     }
-    for (int s = 0; s < place_.stages(); ++s)
+    for (int s = 0; s < stages; ++s)
       if (from(s)[kStop] != 0) values[2] = 1;
   }
-  add_finish_values(state, whole_.data(), place_.ranks(), rule);
+  add_finish_values(state, whole_.data(), ranks, rule);
 }
 
 }  // namespace dstrain

@@ -38,6 +38,7 @@ class FinishValues {
 
   MeshComm& mesh_;
   Place place_;
+  std::vector<size_t> world_ranks_;       // of each stage, one after the other: of its ranks
   std::vector<StageUnit> order_;          // of the model's units, if there are several stages
   size_t most_units_ = 0;                 // of a stage
   std::vector<double> weights_, losses_;  // of each loss

@@ -3,25 +3,17 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <regex>
-#include <sstream>
 
+#include "launcher/placement/system_numbers.h"
 #include "tests/launcher/support/run_folder.h"
 
 namespace dstrain {
 namespace {
 
-// Returns the kilobytes after `key` in a file of /proc.
+// Returns the kilobytes after `key` in a file of /proc; 0 if it has none.
 int64_t kilobytes(const std::filesystem::path& file, const std::string& key) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string word;
-    int64_t value = 0;
-    if (words >> word >> value && word == key) return value;
-  }
-  return 0;
+  return system_number(file, key).value_or(0);
 }
 
 // Returns the bytes of memory of processes that share pages with each other: pages without a file, shared ones once, and
