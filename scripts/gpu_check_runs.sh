@@ -203,6 +203,7 @@ machine_code() {
 }
 
 source scripts/gpu_check_gpt2.sh
+source scripts/gpu_check_seeing.sh
 
 sanitized() { # tool family
   DSTRAIN_PARITY_BUDGET=20000 DSTRAIN_SOURCES=$PWD sanitize "$1" "$build/bin/test_$2_cuda" "${cases[$2]}"

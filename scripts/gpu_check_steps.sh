@@ -32,6 +32,10 @@ table() {
   row checks any 60 'codec: OneBitAdam' codec onebit optimizer.type=OneBitAdam optimizer.params.freeze_step=2
   row checks any 60 'optimizer: Muon' as_on_cpu muon "$(sized 10 4)" --within 1e-3 -- optimizer.type=Muon
   row checks any 60 'families: Llama, Qwen3, GPT-2' families
+  row checks any 90 'adapters beside weights in bf16, int8 and nf4' adapters
+  row checks any 60 'phases and profile of steps' breakdown
+  row checks any 60 'a trace on request' requested_trace
+  row checks any 60 'the live line of GPT-2' live_line
   row checks any 60 'optimizer: Lamb' as_on_cpu lamb "$(sized 10 4)" --within 1e-3 -- optimizer.type=Lamb
   row checks any 60 'save and resume' resume
   row checks any 60 'generate' generate

@@ -50,7 +50,10 @@ void MetricsLog::step(const StepMetrics& metrics) {
   if (prints) log::info("{}", log_line(metrics));
   if (metrics.phases && (options_.all_phases || prints)) log_phases(*metrics.phases);
   if (live_)
-    show(metrics.step, live_text(metrics, options_.steps, times_.median(), options_.tokens));
+    show(metrics.step, live_text(metrics, {.steps = options_.steps,
+                                           .step_ms = times_.median(),
+                                           .full_rate_s = options_.full_rate_s,
+                                           .tokens = options_.tokens}));
 }
 
 void MetricsLog::log_phases(const StepPhases& phases) {

@@ -36,6 +36,7 @@ struct MetricsLogOptions {
   bool all_phases = true;
   // The model predicts tokens: validations have a perplexity, and the live line has tokens per second.
   bool tokens = false;
+  double full_rate_s = 0;     // LiveRates::full_rate_s
   double quiet_seconds = 10;  // without news, until the live line says for how long there are none
   std::string output{};       // the output directory, which the last line names
 };

@@ -66,15 +66,17 @@ std::string messages_line(const MessageTimes& t) {
       t.send_output, t.send_grad, t.recv_input, t.recv_grad);
 }
 
-std::string live_text(const StepMetrics& m, int64_t steps, double step_ms, bool tokens) {
-  const double seconds = step_ms / 1e3;
-  const auto left = static_cast<double>(std::max<int64_t>(steps - m.step, 0));
+std::string live_text(const StepMetrics& m, const LiveRates& rates) {
+  const double seconds = rates.step_ms / 1e3;
+  const auto left = static_cast<double>(std::max<int64_t>(rates.steps - m.step, 0));
   std::string text =
       fmt::format("loss {} | {} left", number_text(m.loss, ".4f"), duration_text(left * seconds));
-  if (tokens) text += fmt::format(" | {}tokens/s", rate_text(m.tokens, seconds));
+  if (rates.tokens) text += fmt::format(" | {}tokens/s", rate_text(m.tokens, seconds));
   const double samples = m.samples_per_second * m.step_ms / 1e3;
-  return text + fmt::format(" | {}samples/s | mem {}", rate_text(samples, seconds),
-                            memory_text(m.peak_bytes));
+  text += fmt::format(" | {}samples/s", rate_text(samples, seconds));
+  if (rates.full_rate_s > 0 && seconds > 0)
+    text += fmt::format(" | MFU {:.2g}%", 100 * rates.full_rate_s / seconds);
+  return text + " | mem " + memory_text(m.peak_bytes);
 }
 
 std::string validation_text(double val_loss, bool perplexity) {

@@ -19,10 +19,17 @@ std::string messages_line(const MessageTimes& times);
 // Returns "validation loss 3.0311", and where `perplexity` says so ", perplexity 20.72" behind it.
 std::string validation_text(double val_loss, bool perplexity);
 
-// Returns what the live line says behind the step: "loss 3.0311 | 3m07s left | 12.3k tokens/s | 45.2 samples/s | mem
-// 1.50GB", the most important first, as a narrow terminal cuts it. `step_ms`: of a usual step. `tokens`: they are
-// tokens, not samples.
-std::string live_text(const StepMetrics& metrics, int64_t steps, double step_ms, bool tokens);
+// What the live line needs besides the newest step.
+struct LiveRates {
+  int64_t steps = 0;   // the last step of the run
+  double step_ms = 0;  // of a usual step
+  double full_rate_s =
+      0;                // of a step whose products had the rate of one large product; 0: not known
+  bool tokens = false;  // the model predicts tokens
+};
+// Returns what the live line says behind the step: "loss 3.0311 | 3m07s left | 12.3k tokens/s | 45.2 samples/s | MFU 61% |
+// mem 1.50GB", the most important first, as a narrow terminal cuts it.
+std::string live_text(const StepMetrics& metrics, const LiveRates& rates);
 
 // Returns "42s", "3m07s", "2h05m", "5d03h"; "?" for a negative, huge or non-finite number.
 std::string duration_text(double seconds);

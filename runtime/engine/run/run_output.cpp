@@ -54,7 +54,8 @@ RunOutput::RunOutput(const Job& job, const Dataset& dataset, RunContext& ctx, Mo
       comm_log_(job.comms_logger),
       traces_(job, ctx.requests) {}
 
-void RunOutput::open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed) {
+void RunOutput::open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed,
+                     double full_rate_s) {
   const int64_t step = progress.state.step;
   resumed_ = resumed;
   const bool groups = local_groups(job_) > 1;
@@ -77,7 +78,7 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     if (!ctx_.config_json.empty()) saved_dtypes_ = begin_model_directory(job_, ctx_.config_json);
     if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
-    open_sinks(progress);
+    open_sinks(progress, full_rate_s);
     make_profile_directory(job_.flops_profiler);
   });
   if (const auto text = no_profile_text(job_, step); text && root()) log::warn("{}", *text);
@@ -124,7 +125,7 @@ void RunOutput::write_profile() const {
 }
 
 // Opens what takes the metrics.
-void RunOutput::open_sinks(const RunProgress& progress) {
+void RunOutput::open_sinks(const RunProgress& progress, double full_rate_s) {
   const int64_t step = resumed_here() ? progress.state.step : 0;  // what the directory has
   auto file = std::make_unique<MetricsFile>(job_.output + "/metrics.jsonl", step);
   const MonitorOptions options{.resumed_samples = step > 0 ? progress.next_sample : 0,
@@ -137,6 +138,7 @@ void RunOutput::open_sinks(const RunProgress& progress) {
                         .resumed_step = step,
                         .all_phases = job_.pipeline.stages == 1,
                         .tokens = job_.model.family().predicts_tokens(),
+                        .full_rate_s = full_rate_s,
                         .output = job_.output}));
   if (job_.csv_monitor.enabled)
     sinks_.push_back(std::make_unique<CsvMonitor>(job_.csv_monitor.directory, options));

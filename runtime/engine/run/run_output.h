@@ -37,8 +37,10 @@ class RunOutput {
             MeshComm& mesh);
 
   // Makes or takes the output directory, and begins its files. `resumed`: the checkpoint that the run goes on from.
+  // `full_rate_s`: full_rate_seconds() of its steps (runtime/engine/profile/utilization.h).
   // Throws UserError if what the run writes does not fit there. Collective.
-  void open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed);
+  void open(const RunProgress& progress, const std::optional<CheckpointInfo>& resumed,
+            double full_rate_s);
   // Returns the facts of the run. Rank 0 alone may call it.
   const RunFacts& facts();
 
@@ -75,7 +77,7 @@ class RunOutput {
   bool writes_vocabulary() const;
   WeightsFormat weights_format() const;
   int64_t weight_bytes() const;  // of the file of weights
-  void open_sinks(const RunProgress& progress);
+  void open_sinks(const RunProgress& progress, double full_rate_s);
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;
   bool resumed_here() const;                    // from a checkpoint in the output directory itself

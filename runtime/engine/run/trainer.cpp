@@ -14,6 +14,7 @@
 #include "runtime/core/text.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/profile/memory_breakdown.h"
+#include "runtime/engine/profile/utilization.h"
 #include "runtime/engine/run/codec_error.h"
 #include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/resume.h"
@@ -99,6 +100,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       place_(place_of(job, ctx.comm->rank())),
       mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),
       plans_(plan_that_fits(job, backend_, ctx)),
+      full_rate_s_(full_rate_seconds(plans_.train, backend_, job_, ctx.threads, *ctx.comm)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads, job.offload.pin_memory),
       model_(plans_.train, arenas_, mesh_, ctx.threads),
       output_(job_, dataset_, ctx_, model_, mesh_) {
@@ -287,7 +289,7 @@ RunOutcome Trainer::run() {
   const auto begin = Clock::now();
   const int64_t first_step = state_.step;
   log_begin();
-  output_.open(progress(), resumed_);
+  output_.open(progress(), resumed_, full_rate_s_);
   if (job_.memory_breakdown) log_memory_breakdown(plans_.memory, arenas_, false, *ctx_.comm);
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();

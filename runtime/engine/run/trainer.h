@@ -72,6 +72,7 @@ class Trainer {
   Place place_;
   MeshComm mesh_;
   RankPlan plans_;
+  double full_rate_s_;  // full_rate_seconds(), measured while the memory of the arenas is free
   Arenas arenas_;
   ModelState model_;
   std::vector<std::unique_ptr<Executor>> train_;  // of the training plans, in their order

@@ -236,12 +236,23 @@ TEST_CASE("the live line says for how long nothing has happened") {
 
 TEST_CASE("the live line has the most important first, and tokens where a model has some") {
   StepMetrics metrics = example();
-  CHECK(live_text(metrics, 1007, 90, true) ==
+  CHECK(live_text(metrics, {.steps = 1007, .step_ms = 90, .tokens = true}) ==
         "loss 0.1000 | 1m30s left | 5.69k tokens/s | 11.1 samples/s | mem 1.50GB");
-  CHECK(live_text(metrics, 1007, 90, false) ==
+  CHECK(live_text(metrics, {.steps = 1007, .step_ms = 90}) ==
         "loss 0.1000 | 1m30s left | 11.1 samples/s | mem 1.50GB");
-  CHECK(live_text(metrics, 7, 0, true) ==
+  CHECK(live_text(metrics, {.steps = 7, .full_rate_s = 1, .tokens = true}) ==
         "loss 0.1000 | 0s left | ? tokens/s | ? samples/s | mem 1.50GB");
+}
+
+TEST_CASE("the live line says how much of the speed of its processors a step reaches") {
+  const auto end_of = [](double full_rate_s) {
+    const std::string text = live_text(
+        example(), {.steps = 7, .step_ms = 200, .full_rate_s = full_rate_s, .tokens = true});
+    return text.substr(text.rfind("samples/s") + 9);
+  };
+  CHECK(end_of(0.086) == " | MFU 43% | mem 1.50GB");
+  CHECK(end_of(0.0066) == " | MFU 3.3% | mem 1.50GB");
+  CHECK(end_of(0) == " | mem 1.50GB");
 }
 
 TEST_CASE("a sink that takes steps and validations alone ignores the rest") {
