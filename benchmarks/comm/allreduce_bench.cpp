@@ -12,7 +12,10 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/mpi/mpi_session.h"
+#include "runtime/comm/world.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/cpu.h"
+#include "runtime/core/threads/core_share.h"
 
 namespace dstrain {
 namespace {

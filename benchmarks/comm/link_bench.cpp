@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/cpu.h"
+#include "runtime/core/threads/core_share.h"
 
 namespace dstrain {
 namespace {

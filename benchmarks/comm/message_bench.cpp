@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
 
 namespace dstrain {
 namespace {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "launcher/cli/headings.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"

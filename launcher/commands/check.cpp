@@ -8,7 +8,7 @@
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "launcher/process/failure.h"
-#include "runtime/config/check_report.h"
+#include "runtime/config/report/check_report.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

@@ -14,7 +14,7 @@
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
-#include "runtime/storage/free_space.h"
+#include "runtime/storage/disk/free_space.h"
 #include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights/copy_weights.h"
 #include "runtime/storage/weights/weight_files.h"

@@ -1,3 +1,5 @@
+#include "runtime/engine/forward/generate.h"
+
 #include <unistd.h>
 
 #include <iostream>
@@ -15,6 +17,7 @@
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/core/threads/core_share.h"
 #include "runtime/data/tokenizer/stream_decoder.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/run/run.h"

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "launcher/cli/parse_arguments.h"
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/agent/agent.h"
 #include "launcher/hosts/start/run_questions.h"

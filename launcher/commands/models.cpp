@@ -4,7 +4,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/process/failure.h"
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/table/coerce.h"
 
 namespace dstrain {
 namespace {

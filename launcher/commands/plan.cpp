@@ -6,6 +6,7 @@
 #include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"

@@ -7,6 +7,7 @@
 
 #include "launcher/cli/command_names.h"
 #include "launcher/cli/help/help_text.h"
+#include "launcher/cli/parse_arguments.h"
 #include "launcher/commands/commands.h"
 #include "launcher/nodes/relay.h"
 #include "launcher/nodes/served_relay.h"

@@ -12,8 +12,8 @@
 #include "runtime/core/error.h"
 #include "runtime/core/memory.h"
 #include "runtime/storage/disk/disk_store.h"
+#include "runtime/storage/disk/free_space.h"
 #include "runtime/storage/disk/mount.h"
-#include "runtime/storage/free_space.h"
 
 namespace dstrain {
 namespace {

@@ -6,6 +6,7 @@
 #include "launcher/process/program_output.h"
 #include "launcher/process/program_path.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

@@ -5,6 +5,7 @@
 
 #include "launcher/doctor/machine_line.h"
 #include "launcher/hosts/open_mpi.h"
+#include "runtime/comm/world.h"
 
 namespace dstrain {
 

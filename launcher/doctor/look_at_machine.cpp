@@ -18,6 +18,7 @@
 #include "launcher/placement/process_limits.h"
 #include "launcher/ranks/run_directory.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/storage/disk/swap_files.h"

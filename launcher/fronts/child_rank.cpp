@@ -7,6 +7,7 @@
 #include "launcher/input/same_input.h"
 #include "launcher/process/failure.h"
 #include "launcher/ranks/rank_link.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 

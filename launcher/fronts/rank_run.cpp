@@ -8,11 +8,14 @@
 #include "launcher/implementations.h"
 #include "launcher/placement/core_binding.h"
 #include "launcher/placement/gpus.h"
-#include "runtime/config/auto_line.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/comm/world.h"
+#include "runtime/comm/world_environment.h"
+#include "runtime/config/report/auto_line.h"
+#include "runtime/config/report/resolved_config.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/log/log.h"
+#include "runtime/core/threads/core_share.h"
 #include "runtime/storage/output_lock.h"
 
 namespace dstrain {

@@ -15,6 +15,7 @@
 #include "launcher/placement/process_limits.h"
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"

@@ -11,7 +11,7 @@
 #include "runtime/data/file/data_files.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/data/vocabulary.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {

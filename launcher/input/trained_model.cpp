@@ -8,7 +8,7 @@
 #include "runtime/config/load.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/report/resolved_config.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"

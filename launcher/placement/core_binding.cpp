@@ -7,6 +7,7 @@
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/core/threads/core_share.h"
 
 namespace dstrain {
 

@@ -10,6 +10,7 @@
 #include "launcher/output/rank_output.h"
 #include "launcher/ranks/run_directory.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 

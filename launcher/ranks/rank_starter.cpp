@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"
 #include "runtime/core/rank_board.h"

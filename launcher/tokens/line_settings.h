@@ -7,7 +7,7 @@
 
 #include "runtime/config/job.h"
 #include "runtime/data/chat/chat_template.h"
-#include "runtime/data/tokenizer/documents.h"
+#include "runtime/data/documents/documents.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 namespace dstrain {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/tokenizer/documents.h"
+#include "runtime/data/documents/documents.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 namespace dstrain {

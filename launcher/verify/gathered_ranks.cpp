@@ -17,6 +17,7 @@
 #include "launcher/ranks/rank_link.h"
 #include "launcher/ranks/rank_starter.h"
 #include "launcher/supervise/supervisor.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"

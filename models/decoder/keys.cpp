@@ -8,9 +8,9 @@
 
 #include "models/hugging_face/fields.h"
 #include "models/sizes.h"
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/read/merge.h"
-#include "runtime/config/read/reader.h"
 
 namespace dstrain::models {
 namespace {

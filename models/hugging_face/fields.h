@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/key_table.h"
 
 namespace dstrain::models {
 

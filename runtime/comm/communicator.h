@@ -191,30 +191,4 @@ struct CommOptions {
   std::function<void(const std::string&)> warn;
 };
 
-// Collective. Returns the communicator of all ranks that mpirun or dstrain started, or of this process
-// alone. Ranks of one machine share memory, machines exchange MPI messages; with a board MPI is not used.
-// The environment variable DSTRAIN_COMM changes the transport, for tests: "mpi" uses messages between all
-// ranks; "hosts:2" treats the first half of the ranks and the second as two machines (any number, in
-// even blocks); "hosts:0,1,0" names the pretended machine of each rank. The results are the same bits
-// in every case. Throws RunError if the peers cannot be reached.
-std::unique_ptr<Communicator> make_communicator(const CommOptions& options = {});
-
-// Returns the machine of each of `ranks` ranks that DSTRAIN_COMM pretends; one machine for all if it pretends none.
-std::vector<int> pretended_hosts(int ranks);
-
-// Returns whether this build has MPI.
-bool has_mpi();
-
-// Environment variables that dstrain sets for ranks which it starts itself, all on one machine.
-inline constexpr const char* kWorldSizeVariable = "DSTRAIN_WORLD_SIZE";
-inline constexpr const char* kWorldRankVariable = "DSTRAIN_WORLD_RANK";
-bool started_without_mpirun();
-
-// What the environment variables of dstrain or mpirun say about this process, without initialising MPI; 1,
-// 0, 1, 0 if neither started it.
-int world_size_from_environment();
-int world_rank_from_environment();
-int ranks_on_this_host_from_environment();
-int rank_on_this_host_from_environment();
-
 }  // namespace dstrain

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
 

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "runtime/comm/rendezvous/board_rendezvous.h"
+#include "runtime/comm/self_comm.h"
 #include "runtime/comm/shared/shared_comm.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -97,7 +99,8 @@ void warn_of_messages(const CommOptions& options, int rank, const std::string& w
     std::fprintf(stderr, "dstrain: warning: %s\n", text.c_str());
 }
 
-std::unique_ptr<Communicator> join_world(const CommOptions& options) {
+std::unique_ptr<Communicator> make_communicator(const CommOptions& options) {
+  if (world_size_from_environment() <= 1) return std::make_unique<SelfComm>();
   TransportChoice choice = choice_from_environment(world_size_from_environment());
   if (meet_on_board(options, choice)) {
     if (auto comm = join_on_board(options)) return comm;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
-#include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/config/keys/facts.h"
+#include "runtime/config/keys/table/facts.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/verdict.h"
 

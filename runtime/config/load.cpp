@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/config/json/reader.h"
 #include "runtime/config/model/registry.h"
 #include "runtime/config/read/merge.h"
-#include "runtime/config/read/reader.h"
 #include "runtime/config/solve/solve.h"
 #include "runtime/config/text.h"
 #include "runtime/config/way_on.h"
@@ -22,11 +22,6 @@ void LoadedConfig::settle(const std::string& key, const std::string& value,
     settings.push_back({key, value, "derived: " + why});
   else if (it->value != value)
     *it = {key, value, "derived: " + why};
-}
-
-void check_device_name(const std::string& device) {
-  if (!one_of("auto|cpu|cuda|emulated", device))
-    fail_user("--device {}: expected auto, cpu or cuda (or emulated, a device for tests)", device);
 }
 
 LoadedConfig load_config(const ConfigRequest& request) {

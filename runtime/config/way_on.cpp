@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/shell_quote.h"

@@ -1,7 +1,8 @@
 // The way on: the options of the command line with which a run starts although verdicts stop it.
 #pragma once
 
-#include "runtime/config/load.h"
+#include "runtime/config/config_request.h"
+#include "runtime/config/loaded_config.h"
 
 namespace dstrain {
 

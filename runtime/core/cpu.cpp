@@ -17,7 +17,6 @@
 
 #include "runtime/core/cgroup.h"
 #include "runtime/core/error.h"
-#include "runtime/core/threads/parts.h"
 
 namespace dstrain {
 namespace {
@@ -170,18 +169,11 @@ bool prefer_memory_of(int node) {
   return ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), mask.size() * kBits) == 0;
 }
 
-void bind_to_cores(const std::vector<int>& cores, int threads) {
+void bind_process(const std::vector<int>& cores) {
   CpuSet set;
   for (const int core : cores) set.add(core);
   if (::sched_setaffinity(0, CpuSet::bytes(), set.get()) != 0)
     fail_run("cannot bind a rank to its cores: {}", std::strerror(errno));
-  set_thread_count(threads);
-}
-
-int take_core_share(int rank_on_host, int ranks_on_host, int threads) {
-  if (threads <= 0) threads = threads_per_rank(ranks_on_host);
-  bind_to_cores(cores_of_rank(usable_cores(), rank_on_host, ranks_on_host), threads);
-  return threads;
 }
 
 }  // namespace dstrain

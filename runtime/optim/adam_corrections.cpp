@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {

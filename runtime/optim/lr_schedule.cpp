@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {

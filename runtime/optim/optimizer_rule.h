@@ -87,17 +87,4 @@ struct OptimizerRule {
   OptimizerParams (*params)(const OptimizerConfig& config) = nullptr;
 };
 
-// Returns the rule of an optimizer.
-const OptimizerRule& optimizer_rule(OptimizerKind kind);
-
-// Returns whether the optimizer of `config` freezes a slot. Then every rank has all of the first slot (no offload), and
-// of everything else too (ZeRO stage 0) but for slices_frozen.
-bool freezes(const OptimizerConfig& config);
-
-// Returns the state that the optimizer of `config` keeps: the names of its slots in order.
-std::vector<std::string_view> state_slots(const OptimizerConfig& config);
-
-// Returns the names of all optimizers' slots, each once.
-std::vector<std::string_view> all_state_slots();
-
 }  // namespace dstrain

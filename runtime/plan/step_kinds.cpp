@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/optim/zero_one_steps.h"
 #include "runtime/plan/residency.h"
 

@@ -5,6 +5,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/devices/staged_comm.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/devices/emulated_device.h"
 #include "runtime/core/error.h"
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
 

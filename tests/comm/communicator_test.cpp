@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
+
 namespace dstrain {
 namespace {
 

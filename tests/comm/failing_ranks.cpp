@@ -16,6 +16,8 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/mpi/mpi_session.h"
+#include "runtime/comm/world.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -3,6 +3,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

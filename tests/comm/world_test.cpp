@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -1,4 +1,4 @@
-#include "runtime/config/check_report.h"
+#include "runtime/config/report/check_report.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

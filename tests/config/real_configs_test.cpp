@@ -5,8 +5,8 @@
 #include <set>
 
 #include "models/registry.h"
-#include "runtime/config/keys/key_table.h"
-#include "runtime/config/read/reader.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/core/files/input_file.h"
 #include "tests/config/config_fixture.h"
 #include "tests/support/skip.h"

@@ -1,4 +1,4 @@
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/report/resolved_config.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-#include "runtime/config/check_report.h"
+#include "runtime/config/report/check_report.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;

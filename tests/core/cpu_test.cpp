@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "runtime/core/error.h"
+#include "runtime/core/threads/core_share.h"
 #include "runtime/core/threads/parts.h"
 
 namespace dstrain {

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <regex>
 
-#include "launcher/cli/arguments.h"
+#include "launcher/cli/parse_arguments.h"
 #include "models/registry.h"
 #include "runtime/core/error.h"
 #include "tests/meta/source_tree.h"

@@ -16,11 +16,12 @@ namespace {
 // Keys of models that are keys of nothing else.
 constexpr std::array<std::string_view, 4> kKeys{"n_layer", "n_embd", "qkv_bias", "tied_head"};
 // Files in which block_size is a key of section aio.
-constexpr std::array<std::string_view, 6> kDisks{"runtime/config/job.h",
-                                                 "runtime/config/keys/offload.cpp",
+constexpr std::array<std::string_view, 7> kDisks{"runtime/config/job.h",
+                                                 "runtime/config/keys/deepspeed/offload.cpp",
                                                  "runtime/config/solve/solve_run.cpp",
                                                  "runtime/storage/disk/",
                                                  "launcher/cli/arguments.",
+                                                 "launcher/cli/parse_arguments.cpp",
                                                  "launcher/commands/bench_io.cpp"};
 
 // Returns what of a line is a model's: its name, or a key of it. Empty: nothing.

@@ -1,7 +1,7 @@
-#include "runtime/optim/optimizer_rule.h"
-
 #include <catch2/catch.hpp>
 #include <map>
+
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {

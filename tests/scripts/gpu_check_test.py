@@ -61,7 +61,8 @@ NCU = """#!/bin/sh
 echo "  $2 (1, 2, 3)x(128, 1, 1), Duration us 70"
 """
 DSTRAIN = """#!/usr/bin/env python3
-import fcntl, json, os, pathlib, subprocess, sys, time
+import fcntl, json, os, pathlib, signal, subprocess, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
 words = sys.argv[1:]
 if os.environ.get("HANG") in words:
     print("a rank waits for ever", flush=True)
@@ -89,21 +90,33 @@ if "train_micro_batch_size_per_gpu=4096" in words:
 loss = 1.5 if os.environ.get("OTHER_LOSS") == value("--device") else 1.0
 out = pathlib.Path(value("--output"))
 out.mkdir(parents=True, exist_ok=True)
-steps = min(int(value("--steps")), 20)
+steps = min(int(value("--steps")), 30)
 large = "gpt2_124m" in value("--config")
 lines = [json.dumps({"step": i + 1, "loss": 10.82 - i / 9 if large else loss, "step_ms": 10, "tokens": 1024,
                      "peak_bytes": 1 << 20, "skipped": "fp16.enabled=true" in words and i < 2}, separators=(",", ":"))
          for i in range(steps)]
-if value("--steps") == "100000":
+event = {"ph": "X", "name": "linear h", "dur": 5}
+write_trace = lambda path: pathlib.Path(path).write_text(json.dumps({"traceEvents": [event]}))
+if value("--steps") == "100000" and out.name == "killed":
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "--output", str(out), "more"])
 (out / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
 (out / "model.safetensors").write_text("weights")
 if "dstrain.trace" in settings:
-    event = {"ph": "X", "name": "linear h", "dur": 5}
-    pathlib.Path(settings["dstrain.trace"]).write_text(json.dumps({"traceEvents": [event]}))
+    write_trace(settings["dstrain.trace"])
+if "wall_clock_breakdown" in settings:
+    for _ in range(steps):
+        print("time (ms) | fwd: 3.00 | bwd: 5.00 | bwd_inner: 4.00 | bwd_allreduce: 1.00 | step: 2.00")
+    pathlib.Path(settings["flops_profiler.output_file"]).write_text("fwd FLOPS per GPU: 1 TFLOPS\\n")
+if sys.stdout.isatty():
+    print(f"step {steps}/{steps} | loss 1.0 | MFU 48% | mem 1MB", end="\\r")
 if settings.get("optimizer.params.lr") == "1e30":
     print("rank 3 failed: the first gradient with a non-finite value is ln.weight")
     sys.exit(2)
+if out.name == "requested":
+    signal.sigwait([signal.SIGUSR2])
+    print("SIGUSR2: a trace is taken", flush=True)
+    write_trace(out / "trace_step_31.json")
+    time.sleep(60)
 if value("--steps") == "100000":
     status = rank.wait()
     print(f"rank 1 was killed by signal {-status}")

@@ -1,4 +1,4 @@
-#include "runtime/storage/free_space.h"
+#include "runtime/storage/disk/free_space.h"
 
 #include <catch2/catch.hpp>
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

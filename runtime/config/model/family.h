@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/key_spec.h"
 #include "runtime/config/model/fact_change.h"
 #include "runtime/config/model/hugging_face.h"
 #include "runtime/config/model/measures.h"

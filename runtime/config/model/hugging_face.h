@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/json/tree.h"
+#include "runtime/config/keys/key_spec.h"
 #include "runtime/config/model/model_config.h"
 #include "runtime/config/model/weight_map.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/config/json/reader.h"
 #include "runtime/config/model/family.h"
-#include "runtime/config/read/reader.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/key_spec.h"
 #include "runtime/config/model/family.h"
 
 namespace dstrain {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/registry.h"
 #include "runtime/config/read/model_source.h"
-#include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"

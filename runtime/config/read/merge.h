@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/config/load.h"
-#include "runtime/config/read/tree.h"
+#include "runtime/config/config_request.h"
+#include "runtime/config/json/tree.h"
 
 namespace dstrain {
 

@@ -6,9 +6,9 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/config/json/reader.h"
 #include "runtime/config/model/registry.h"
 #include "runtime/config/read/merge.h"
-#include "runtime/config/read/reader.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/config/read/tree.h"
+#include "runtime/config/json/tree.h"
 
 namespace dstrain {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/key_table.h"
 
 namespace dstrain {
 namespace {

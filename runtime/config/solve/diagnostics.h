@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/json/tree.h"
 #include "runtime/config/read/merge.h"
-#include "runtime/config/read/tree.h"
 #include "runtime/config/verdict.h"
 
 namespace dstrain {

@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "runtime/config/device_name.h"
 #include "runtime/config/judge.h"
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/model/config_json.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/read/config_json.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/model/check_sizes.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"

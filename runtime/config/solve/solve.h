@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "runtime/config/load.h"
+#include "runtime/config/config_request.h"
+#include "runtime/config/loaded_config.h"
 #include "runtime/config/read/merge.h"
 
 namespace dstrain {

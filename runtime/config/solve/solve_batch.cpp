@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

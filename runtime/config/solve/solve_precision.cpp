@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

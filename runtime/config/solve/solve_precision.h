@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "runtime/config/job.h"
-#include "runtime/config/keys/facts.h"
+#include "runtime/config/keys/table/facts.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/values.h"
 

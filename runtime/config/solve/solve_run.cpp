@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
 #include "runtime/config/solve/solve_precision.h"

@@ -7,9 +7,9 @@
 #include <limits>
 #include <string>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
-#include "runtime/config/keys/optimizer_types.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
+#include "runtime/config/keys/table/optimizer_types.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/config/job.h"
-#include "runtime/config/keys/facts.h"
+#include "runtime/config/keys/table/facts.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/values.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
-#include "runtime/config/keys/optimizer_types.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
+#include "runtime/config/keys/table/optimizer_types.h"
 #include "runtime/config/solve/solve_hook.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/solve/solve_schedule.h"

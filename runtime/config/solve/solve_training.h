@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/config/job.h"
-#include "runtime/config/keys/facts.h"
+#include "runtime/config/keys/table/facts.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/values.h"
 

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
-#include "runtime/config/read/reader.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

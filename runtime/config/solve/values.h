@@ -9,10 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/keys/facts.h"
-#include "runtime/config/load.h"
+#include "runtime/config/config_request.h"
+#include "runtime/config/json/tree.h"
+#include "runtime/config/keys/table/facts.h"
+#include "runtime/config/loaded_config.h"
 #include "runtime/config/read/merge.h"
-#include "runtime/config/read/tree.h"
 
 namespace dstrain {
 

@@ -6,7 +6,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
 #include "runtime/core/threads/parts.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/storage/weights/packed_weights.h"
 
 namespace dstrain {

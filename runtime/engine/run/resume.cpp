@@ -10,7 +10,7 @@
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/optim/zero_one_steps.h"
 #include "runtime/storage/mismatches.h"
 

@@ -48,21 +48,4 @@ struct RunOutcome {
 // job.model.vocabulary() must be known. Throws UserError, RunError.
 RunOutcome train(const Job& job, const Dataset& dataset, RunContext& ctx);
 
-// The arguments of generate(): the trained model, the prompt, and how new tokens are chosen.
-struct GenerateRequest {
-  std::string run_dir;          // has resolved_config.json, model.safetensors, vocab.json
-  std::string checkpoint;       // whose weights are used; empty: those of model.safetensors
-  std::vector<int32_t> prompt;  // ids; at least one
-  int64_t tokens = 0;           // at most
-  std::vector<int32_t> stops;   // ids each of which ends the text
-  double temperature = 1.0;     // 0: greedy
-  int64_t top_k = 0;            // 0: all
-  double top_p = 1.0;           // of the likeliest that together have this probability; 1: all
-  uint64_t seed = 1337;
-  int threads = 1;
-};
-// Calls `on_token` for each new token, in order, but not for one that ends the text. The same seed gives the same tokens.
-void generate(const Job& job, const GenerateRequest& request,
-              const Implementations& implementations, const std::function<void(int32_t)>& on_token);
-
 }  // namespace dstrain

@@ -7,7 +7,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/data/file/data_files.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {

@@ -23,7 +23,7 @@
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
-#include "runtime/storage/free_space.h"
+#include "runtime/storage/disk/free_space.h"
 #include "runtime/storage/output_lock.h"
 
 namespace dstrain {

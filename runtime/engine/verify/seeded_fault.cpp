@@ -8,7 +8,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {

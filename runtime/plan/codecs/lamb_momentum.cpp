@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/core/error.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/codecs/frozen_slices.h"
 #include "runtime/plan/codecs/sign_exchange.h"
 

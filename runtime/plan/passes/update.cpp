@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {

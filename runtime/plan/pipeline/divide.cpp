@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runtime/ir/rule.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/passes/transfers.h"
 #include "runtime/plan/pipeline/partition.h"

@@ -9,7 +9,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/core/text.h"
 #include "runtime/core/whole_pages.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/report/step_time.h"
 
 namespace dstrain {

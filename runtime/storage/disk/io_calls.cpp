@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "runtime/storage/free_space.h"
+#include "runtime/storage/disk/free_space.h"
 
 namespace dstrain {
 

@@ -16,7 +16,7 @@
 #include "runtime/core/text.h"
 #include "runtime/storage/disk/disk_error.h"
 #include "runtime/storage/disk/disk_layout.h"
-#include "runtime/storage/free_space.h"
+#include "runtime/storage/disk/free_space.h"
 
 namespace dstrain {
 namespace {

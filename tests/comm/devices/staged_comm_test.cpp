@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/comm/world.h"
 #include "runtime/core/devices/emulated_device.h"
 
 using namespace dstrain;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/library.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/devices/emulated_device.h"
 #include "runtime/core/devices/emulated_stream.h"
 #include "tests/support/emulated_transport.h"

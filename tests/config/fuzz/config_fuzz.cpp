@@ -9,9 +9,9 @@
 #include <string>
 
 #include "models/registry.h"
-#include "runtime/config/check_report.h"
 #include "runtime/config/load.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/report/check_report.h"
+#include "runtime/config/report/resolved_config.h"
 #include "runtime/core/error.h"
 
 namespace {

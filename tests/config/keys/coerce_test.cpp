@@ -1,8 +1,8 @@
-#include "runtime/config/keys/coerce.h"
+#include "runtime/config/keys/table/coerce.h"
 
 #include <catch2/catch.hpp>
 
-#include "runtime/config/read/reader.h"
+#include "runtime/config/json/reader.h"
 
 using namespace dstrain;
 

@@ -1,4 +1,4 @@
-#include "runtime/config/keys/facts.h"
+#include "runtime/config/keys/table/facts.h"
 
 #include <catch2/catch.hpp>
 

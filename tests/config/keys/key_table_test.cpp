@@ -1,11 +1,11 @@
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/key_table.h"
 
 #include <catch2/catch.hpp>
 #include <set>
 
 #include "models/registry.h"
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/read/reader.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/text.h"
 
 using namespace dstrain;

@@ -1,4 +1,4 @@
-#include "runtime/config/read/reader.h"
+#include "runtime/config/json/reader.h"
 
 #include <catch2/catch.hpp>
 #include <string>

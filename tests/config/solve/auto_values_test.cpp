@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "runtime/config/auto_line.h"
+#include "runtime/config/report/auto_line.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;

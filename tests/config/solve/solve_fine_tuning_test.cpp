@@ -1,7 +1,7 @@
 // Keys dstrain.parameter_groups and dstrain.lora.
 #include <catch2/catch.hpp>
 
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/report/resolved_config.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;

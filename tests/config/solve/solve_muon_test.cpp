@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "models/registry.h"
-#include "runtime/config/keys/key_table.h"
-#include "runtime/config/read/reader.h"
+#include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;

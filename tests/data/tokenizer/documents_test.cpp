@@ -1,4 +1,4 @@
-#include "runtime/data/tokenizer/documents.h"
+#include "runtime/data/documents/documents.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

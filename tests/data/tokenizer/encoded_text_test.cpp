@@ -1,5 +1,5 @@
 // Texts as token ids in memory, and what a directory says about its tokenizer.
-#include "runtime/data/tokenizer/encoded_text.h"
+#include "runtime/data/documents/encoded_text.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -3,6 +3,7 @@
 // CPU's bits. mpirun starts this program.
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"

@@ -1,5 +1,6 @@
 // Pipelines between devices: messages and sums travel through the host, and must give the CPU's bits. mpirun starts
 // this program on 2 and 4 ranks.
+#include "runtime/comm/world.h"
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/sample.h"

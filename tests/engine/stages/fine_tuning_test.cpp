@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/registry.h"
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/skip.h"
 

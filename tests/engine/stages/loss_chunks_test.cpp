@@ -1,5 +1,6 @@
 // A loss in pieces of rows is the same run: bit for bit on the CPU, on any number of ranks. mpirun starts this program
 // on 1, 2 and 4 ranks.
+#include "runtime/comm/world.h"
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/models.h"

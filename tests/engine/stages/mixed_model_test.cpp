@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/world.h"
 #include "runtime/config/load.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/storage/safetensors.h"

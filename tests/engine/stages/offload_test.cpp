@@ -1,6 +1,7 @@
 // Offload must not change the numbers of a run. mpirun starts this program on 1 to 4 ranks.
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"

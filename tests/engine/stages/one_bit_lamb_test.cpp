@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/sign_runs.h"
 
 using namespace dstrain;

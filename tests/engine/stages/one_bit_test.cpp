@@ -2,6 +2,7 @@
 // step is compared with the definition. mpirun starts this program on 1 to 4 ranks.
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/sign_runs.h"
 
 using namespace dstrain;

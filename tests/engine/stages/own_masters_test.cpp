@@ -2,6 +2,7 @@
 // mpirun starts this program on 1 to 4 ranks.
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/sample.h"
 #include "tests/support/temp_dir.h"

@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/comm/world.h"
 #include "runtime/config/load.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/report/resolved_config.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
 #include "runtime/plan/build_model.h"

@@ -1,5 +1,6 @@
 // A pipeline whose stages have several parts of the model, or whose backward passes are split, is the same run as one
 // without: bit for bit, at the same number of data-parallel ranks. mpirun starts this program on 2 to 4 ranks.
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/models.h"
 #include "tests/support/sample.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/models.h"

@@ -5,6 +5,7 @@
 
 #include "launcher/implementations.h"
 #include "runtime/comm/self_comm.h"
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/skip.h"

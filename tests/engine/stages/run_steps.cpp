@@ -6,7 +6,7 @@
 
 #include "launcher/implementations.h"
 #include "runtime/config/model/family.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 RunResult run_steps(const Job& job, const Dataset& data, Communicator& comm, int steps,

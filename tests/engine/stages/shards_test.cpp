@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "launcher/implementations.h"
+#include "runtime/comm/world.h"
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/pipeline_jobs.h"

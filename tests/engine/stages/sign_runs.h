@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/implementations.h"
+#include "runtime/comm/world.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/ir/quantized.h"
 #include "tests/engine/stages/pipeline_jobs.h"

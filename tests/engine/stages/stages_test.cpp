@@ -5,6 +5,7 @@
 #include <set>
 
 #include "launcher/implementations.h"
+#include "runtime/comm/world.h"
 #include "tests/engine/stages/optimizers.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/implementations.h"
+#include "runtime/comm/world.h"
 #include "runtime/engine/run/trainer.h"
 #include "tests/engine/counted_allocations.h"
 #include "tests/engine/stages/run_steps.h"

@@ -6,6 +6,7 @@
 
 #include "launcher/implementations.h"
 #include "runtime/comm/self_comm.h"
+#include "runtime/comm/world.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/engine/run/trainer.h"
 #include "tests/engine/stages/pipeline_jobs.h"

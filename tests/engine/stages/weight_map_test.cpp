@@ -13,6 +13,7 @@
 
 #include "models/measure.h"
 #include "models/sizes.h"
+#include "runtime/comm/world.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/ir/builder.h"

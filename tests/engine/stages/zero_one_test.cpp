@@ -1,6 +1,7 @@
 // 0/1 Adam: every step of each kind is compared with the definition. mpirun starts this program on 1 to 4 ranks.
 #include <catch2/catch.hpp>
 
+#include "runtime/comm/world.h"
 #include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/zero_one_steps.h"
 #include "tests/engine/stages/sign_runs.h"

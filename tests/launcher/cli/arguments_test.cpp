@@ -1,8 +1,7 @@
-#include "launcher/cli/arguments.h"
-
 #include <catch2/catch.hpp>
 #include <sstream>
 
+#include "launcher/cli/parse_arguments.h"
 #include "models/registry.h"
 #include "runtime/core/error.h"
 

@@ -7,10 +7,10 @@
 #include <set>
 #include <sstream>
 
-#include "launcher/cli/arguments.h"
 #include "launcher/cli/help/completion.h"
 #include "launcher/cli/help/help_text.h"
 #include "launcher/cli/help/man_page.h"
+#include "launcher/cli/parse_arguments.h"
 #include "models/registry.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/data/chat/chat_template.h"

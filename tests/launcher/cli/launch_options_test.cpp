@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/cli/arguments.h"
+#include "launcher/cli/parse_arguments.h"
 #include "models/registry.h"
 #include "runtime/core/error.h"
 

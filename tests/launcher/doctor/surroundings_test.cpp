@@ -4,6 +4,7 @@
 #include "launcher/doctor/launch_programs.h"
 #include "launcher/doctor/local_network.h"
 #include "launcher/placement/machine.h"
+#include "runtime/comm/world.h"
 #include "tests/launcher/doctor/made_up_machine.h"
 
 namespace dstrain {

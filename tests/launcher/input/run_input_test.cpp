@@ -11,7 +11,7 @@
 #include "launcher/input/defaults.h"
 #include "launcher/process/failure.h"
 #include "models/registry.h"
-#include "runtime/config/resolved_config.h"
+#include "runtime/config/report/resolved_config.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/report/fit.h"

@@ -8,6 +8,7 @@
 
 #include "launcher/process/child.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world_environment.h"
 #include "tests/launcher/support/processes.h"
 
 namespace dstrain {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "tests/support/temp_dir.h"

@@ -21,6 +21,7 @@
 #include "launcher/ranks/rank_starter.h"
 #include "launcher/supervise/supervisor.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/world_environment.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 

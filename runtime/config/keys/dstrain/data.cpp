@@ -1,7 +1,7 @@
 // Section dstrain.data: the files of a run, and how samples are made of them.
 #include <fmt/core.h>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/family.h"
 
 namespace dstrain::keys {

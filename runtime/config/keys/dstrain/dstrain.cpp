@@ -1,8 +1,8 @@
 // Section dstrain: the keys that DeepSpeed does not have.
 #include <fmt/core.h>
 
-#include "runtime/config/keys/coerce.h"
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/family.h"
 
 namespace dstrain::keys {

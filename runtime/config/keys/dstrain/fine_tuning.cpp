@@ -1,9 +1,9 @@
 // Keys of fine-tuning: groups of parameters, and low-rank adapters.
 #include <fmt/core.h>
 
-#include "runtime/config/keys/coerce.h"
 #include "runtime/config/keys/dstrain/parameter_groups.h"
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
 
 namespace dstrain::keys {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/read/tree.h"
+#include "runtime/config/json/tree.h"
 #include "runtime/core/model/fine_tuning.h"
 
 namespace dstrain {

@@ -1,13 +1,13 @@
 // Section dstrain: which checkpoints a run saves and keeps.
 #include <fmt/core.h>
 
-#include "runtime/config/keys/key_table.h"
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/family.h"
 
 namespace dstrain::keys {
 namespace {
 
-constexpr Rule kShards{
+constexpr Rule kFilesOfWeights{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
       if (!facts.family->hugging_face)
         return {State::no_effect, fmt::format("a {} is saved in one file", facts.family->title)};
@@ -45,7 +45,7 @@ std::vector<KeySpec> saving() {
        .type = Type::bytes,
        .fallback = "5000000000",
        .note = "of a file of weights; more are divided over several, with an index",
-       .rule = &kShards,
+       .rule = &kFilesOfWeights,
        .min = 1},
       count("dstrain.keep_last",
             "newest checkpoints that stay, older ones are removed after a save, or before one that "

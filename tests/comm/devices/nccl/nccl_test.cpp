@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/comm/devices/nccl_comm.h"
+#include "runtime/comm/world.h"
 #include "runtime/core/devices/cuda_device.h"
 
 namespace dstrain {

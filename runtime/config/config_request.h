@@ -1,0 +1,41 @@
+// ConfigRequest: the configuration that is asked for, a file and the options of a command line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dstrain {
+
+class ModelRegistry;
+
+// The value of --init_weights that asks for fresh weights where the model has some.
+inline constexpr std::string_view kFreshWeights = "random";
+
+// The options of the command line that the configuration depends on; an absent one was not given.
+struct ConfigRequest {
+  const ModelRegistry* models =
+      nullptr;                       // required; the caller keeps them alive, also for the jobs
+  std::string path;                  // of the configuration file; empty: all values are defaults
+  std::vector<std::string> sets;     // path.to.key=value, later ones win
+  std::vector<std::string> ignored;  // path.to.key, as if the file did not have it
+  std::optional<int64_t> ranks;      // absent: nothing that depends on their number is checked
+  std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
+  std::optional<std::string> device, model, data, vocab, output, init_weights, resume;
+  std::optional<int64_t> steps, seed, save_interval;
+  std::optional<double> epochs;  // how often the training samples are seen, instead of `steps`
+  int64_t epoch_steps = 1;  // the steps of these epochs, once the caller has counted the samples
+  std::optional<int64_t> device_memory;  // bytes
+  std::optional<std::string> recompute;  // "selective" or an interval
+  std::optional<int64_t> pipeline_stages;
+  std::optional<std::string> pipeline_schedule;
+  std::optional<int64_t> tensor_parallel;  // ranks that share each layer
+  bool overwrite = false, resume_with_changes = false;
+  bool need_data = false;  // a missing dstrain.data.path is an error (training)
+  // Data of format bin without the size of the vocabulary are no error (planning).
+  bool assume_vocabulary = false;
+};
+
+}  // namespace dstrain

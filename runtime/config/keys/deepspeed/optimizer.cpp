@@ -1,0 +1,280 @@
+// Section optimizer: the update rule and its parameters.
+#include <fmt/core.h>
+
+#include "runtime/config/keys/table/coerce.h"
+#include "runtime/config/keys/table/key_table.h"
+#include "runtime/config/keys/table/optimizer_types.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+struct OptimizerType {
+  std::string_view name;  // in lower case
+  OptimizerKind kind;
+};
+constexpr OptimizerType kOptimizerTypes[] = {
+    {"adam", OptimizerKind::adam},
+    {"adamw", OptimizerKind::adam},
+    {"sgd", OptimizerKind::sgd},
+    {"adagrad", OptimizerKind::adagrad},
+    {"lion", OptimizerKind::lion},
+    {"lamb", OptimizerKind::lamb},
+    {"muon", OptimizerKind::muon},
+    {"onebitadam", OptimizerKind::one_bit_adam},
+    {"zerooneadam", OptimizerKind::zero_one_adam},
+    {"onebitlamb", OptimizerKind::one_bit_lamb},
+};
+
+}  // namespace
+
+std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
+  const std::string lower = lower_case(std::string(type));
+  if (lower == "sgd" && type != "SGD") return std::nullopt;
+  for (const OptimizerType& known : kOptimizerTypes)
+    if (known.name == lower) return known.kind;
+  return std::nullopt;
+}
+
+namespace keys {
+namespace {
+
+// Hugging Face's TrainingArguments.
+constexpr std::string_view kAutoLr = "5e-5", kAutoBetas = "[0.9, 0.999]", kAutoEps = "1e-8";
+
+constexpr std::string_view kMup = "muadam|muadamw|musgd";
+constexpr std::string_view kTorch =
+    "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
+constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
+constexpr std::string_view kOneBitLamb = "onebitlamb";
+constexpr std::string_view kZeroOne = "zerooneadam";
+
+constexpr std::string_view kNames =
+    "Adam|AdamW|SGD|Lamb|Lion|Muon|Adagrad|OneBitAdam|OneBitLamb|ZeroOneAdam";
+
+constexpr Rule kType{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      const std::string& name = value.text;
+      const std::string lower = lower_case(name);
+      if (optimizer_kind(name)) return {};
+      if (one_of(kMup, lower) || one_of(kTorch, name))
+        return {State::refused,
+                fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};
+      if (lower == "none")
+        return {State::error, "no optimizer is called \"None\": remove the section for AdamW"};
+      const std::string near = nearest(name, split_words(kNames));
+      return {State::error,
+              fmt::format("unknown optimizer \"{}\"{}", printable(name),
+                          near.empty() ? fmt::format(": use {}", kOptimizerNames)
+                                       : fmt::format(" (did you mean \"{}\"?)", near))};
+    },
+    "Adagrad, Adam, AdamW, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, ZeroOneAdam (any case), SGD: "
+    "honoured; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
+
+}  // namespace
+
+std::vector<KeySpec> optimizer() {
+  return {
+      {.key = "optimizer", .type = Type::section, .note = "absent: AdamW with the defaults below"},
+      {.key = "optimizer.type",
+       .type = Type::string,
+       .note = "the update rule",
+       .rule = &kType,
+       .choices = kNames},
+      {.key = "optimizer.params", .type = Type::section},
+      {.key = "optimizer.legacy_fusion",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "the update is always one pass"},
+      {.key = "optimizer.params.max_grad_norm",
+       .type = Type::real,
+       .state = State::refused,
+       .note = "DeepSpeed refuses it too: use gradient_clipping at the top level"},
+
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
+       .fallback = "0.01",
+       .automatic = kAutoLr,
+       .min = 0,
+       .only = "adagrad"},
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
+       .fallback = "0.02",
+       .automatic = kAutoLr,
+       .note = "of hidden matrices; where it is given, also of the other parameters",
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
+       .fallback = "0.001",
+       .automatic = kAutoLr,
+       .note = "learning rate; a scheduler with its own rate overrules it, with a warning where "
+               "they differ",
+       .min = 0},
+      {.key = "optimizer.params.weight_decay",
+       .type = Type::real,
+       .fallback = "0",
+       .automatic = "0",
+       .min = 0},
+      {.key = "optimizer.params.betas",
+       .type = Type::betas,
+       .fallback = "[0.9, 0.95]",
+       .automatic = kAutoBetas,
+       .note = "of the weights that Muon leaves to Adam",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = "muon"},
+      {.key = "optimizer.params.betas",
+       .type = Type::betas,
+       .fallback = "[0.9, 0.999]",
+       .automatic = kAutoBetas,
+       .note = "decay of the two moments",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = "adam|adamw|lamb|lion|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.eps",
+       .type = Type::real,
+       .fallback = "1e-10",
+       .automatic = kAutoEps,
+       .min = 0,
+       .only = "adagrad|muon"},
+      {.key = "optimizer.params.eps",
+       .type = Type::real,
+       .fallback = "1e-8",
+       .automatic = kAutoEps,
+       .min = 0,
+       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.bias_correction", .fallback = "true", .only = "adam|adamw|lamb"},
+      {.key = "optimizer.params.bias_correction",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "as in DeepSpeed, its moments are not corrected",
+       .only = kOneBit},
+
+      {.key = "optimizer.params.momentum",
+       .type = Type::real,
+       .fallback = "0",
+       .min = 0,
+       .only = "sgd"},
+      {.key = "optimizer.params.dampening", .type = Type::real, .fallback = "0", .only = "sgd"},
+      {.key = "optimizer.params.nesterov",
+       .fallback = "false",
+       .note = "needs a momentum and no dampening",
+       .only = "sgd"},
+
+      {.key = "optimizer.params.max_coeff",
+       .type = Type::real,
+       .fallback = "10",
+       .min = 0,
+       .only = "lamb|onebitlamb"},
+      {.key = "optimizer.params.min_coeff",
+       .type = Type::real,
+       .fallback = "0.01",
+       .min = 0,
+       .only = "lamb|onebitlamb"},
+      {.key = "optimizer.params.eps_inside_sqrt", .fallback = "false", .only = "lamb"},
+      {.key = "optimizer.params.eps_inside_sqrt",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "as in DeepSpeed, eps is outside",
+       .only = kOneBit},
+      {.key = "optimizer.params.freeze_step",
+       .type = Type::integer,
+       .fallback = "100000",
+       .note = "updates, after which the second moment is frozen and momenta travel as signs",
+       .min = 1,
+       .only = "onebitadam|onebitlamb"},
+      {.key = "optimizer.params.cuda_aware",
+       .fallback = "false",
+       .state = State::no_effect,
+       .note = "momenta travel as everything else does",
+       .only = kOneBit},
+      {.key = "optimizer.params.comm_backend_name",
+       .type = Type::choice,
+       .fallback = "\"nccl\"",
+       .state = State::no_effect,
+       .note = "momenta travel as everything else does",
+       .choices = "nccl|mpi|hccl|compressed",
+       .only = kOneBit},
+      {.key = "optimizer.params.coeff_beta",
+       .type = Type::real,
+       .fallback = "0.9",
+       .note = "of the average of trust ratios until freeze_step",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.factor_max",
+       .type = Type::real,
+       .fallback = "4",
+       .note = "limit of the factor that frozen trust ratios are multiplied by",
+       .min = 0,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.factor_min",
+       .type = Type::real,
+       .fallback = "0.5",
+       .note = "limit of the factor that frozen trust ratios are multiplied by",
+       .min = 0,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.factor_threshold",
+       .type = Type::real,
+       .fallback = "0.1",
+       .note = "by which share of itself the factor may change in an update",
+       .min = 0,
+       .only = kOneBitLamb},
+      {.key = "optimizer.params.var_freeze_step",
+       .type = Type::integer,
+       .fallback = "100000",
+       .note = "updates, after which the second moment is frozen and local steps begin",
+       .min = 1,
+       .only = kZeroOne},
+      {.key = "optimizer.params.var_update_scaler",
+       .type = Type::integer,
+       .fallback = "16",
+       .note = "updates of the second moment, after which their interval doubles",
+       .min = 1,
+       .only = kZeroOne},
+      {.key = "optimizer.params.local_step_scaler",
+       .type = Type::integer,
+       .fallback = "32678",
+       .note = "local steps, after which the interval of synchronising doubles",
+       .min = 1,
+       .only = kZeroOne},
+      {.key = "optimizer.params.local_step_clipper",
+       .type = Type::integer,
+       .fallback = "16",
+       .note = "the longest interval of synchronising, in steps",
+       .min = 1,
+       .only = kZeroOne},
+      {.key = "optimizer.params.muon_lr",
+       .type = Type::real,
+       .note = "overrules lr for hidden matrices: those whose names hold neither embed nor lm_head",
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.adam_lr",
+       .type = Type::real,
+       .fallback = "0.0003",
+       .note = "overrules lr for the other parameters, which AdamW updates",
+       .min = 0,
+       .only = "muon"},
+      {.key = "optimizer.params.momentum",
+       .type = Type::real,
+       .fallback = "0.95",
+       .note = "of hidden matrices, with Nesterov's step",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = "muon"},
+      {.key = "optimizer.params.ns_method",
+       .type = Type::choice,
+       .fallback = "\"gram\"",
+       .note = "gram: on the Gram matrix where that takes fewer FLOPs",
+       .choices = "gram|standard",
+       .only = "muon"},
+  };
+}
+
+}  // namespace keys
+}  // namespace dstrain

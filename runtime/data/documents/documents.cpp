@@ -1,0 +1,195 @@
+#include "runtime/data/documents/documents.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string_view>
+
+#include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
+#include "runtime/data/chat/chat_line.h"
+#include "runtime/data/file/data_file.h"
+#include "runtime/data/file/file_kind.h"
+
+namespace dstrain {
+namespace {
+
+constexpr size_t kRangeBytes = size_t{256}
+                               << 10;  // a thread's unit of work, where it can be cut there
+constexpr size_t kRangesEach = 8;      // of a thread at a time
+
+// A part of a file's text that is encoded by itself.
+struct Range {
+  size_t begin = 0, end = 0;
+};
+
+// What encoding a range gave.
+struct RangeResult {
+  EncodedPart part;
+  DocumentCounts counts;
+  std::exception_ptr error;
+};
+
+class FileEncoder {
+ public:
+  FileEncoder(const Tokenizer& tokenizer, const DataFile& file, const LineOptions& options)
+      : tokenizer_(tokenizer),
+        file_(file),
+        lines_(has_json_lines(file.path())),
+        options_(options),
+        text_(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())),
+        begin_(static_cast<size_t>(text_begin(file))),
+        threads_(static_cast<size_t>(thread_count())) {
+    for (size_t i = 0; i < threads_; ++i)
+      encoders_.push_back(std::make_unique<ConversationEncoder>(tokenizer, options.chat));
+  }
+
+  void run(DocumentCounts& counts, const TakePart& take) {
+    size_t at = begin_;
+    while (at < text_.size()) {
+      std::vector<Range> ranges;
+      while (at < text_.size() && ranges.size() < threads_ * kRangesEach) {
+        ranges.push_back({at, end_of_range(at)});
+        at = ranges.back().end;
+      }
+      std::vector<RangeResult> results = encode(ranges);
+      file_.check_whole();
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        if (results[i].error) std::rethrow_exception(results[i].error);
+        add(results[i].counts, counts);
+        if (!lines_ && ranges[i].begin == begin_) {
+          results[i].part.starts.push_back(0);
+          ++counts.documents;
+        }
+        counts.tokens += std::ssize(results[i].part.ids);
+        take(results[i].part, static_cast<int64_t>(ranges[i].end));
+      }
+    }
+    counts.bytes += file_.bytes();
+    file_.check_unchanged();
+  }
+
+ private:
+  // Returns the end of the range that begins at `at`.
+  size_t end_of_range(size_t at) const {
+    size_t end = at + kRangeBytes;
+    if (end >= text_.size()) return text_.size();
+    if (lines_) return std::min(text_.find('\n', end - 1), text_.size() - 1) + 1;
+    if (!tokenizer_.may_cut()) return text_.size();
+    const std::string_view left =
+        text_.substr(at);  // a document's text before a cut plays no part behind it
+    while (end < text_.size() && !tokenizer_.may_cut(left, static_cast<int64_t>(end - at))) ++end;
+    return end;
+  }
+
+  std::vector<RangeResult> encode(const std::vector<Range>& ranges) {
+    std::vector<RangeResult> results(ranges.size());
+    std::atomic<size_t> next{0};
+    run_parts(static_cast<int64_t>(std::min(threads_, ranges.size())), [&](int64_t thread) {
+      for (size_t i = next++; i < ranges.size(); i = next++) {
+        try {
+          encode(ranges[i], *encoders_[static_cast<size_t>(thread)], results[i]);
+        } catch (...) {
+          results[i].error = std::current_exception();
+        }
+      }
+    });
+    return results;
+  }
+
+  void encode(const Range& range, ConversationEncoder& encoder, RangeResult& result) const {
+    const std::string_view text = text_.substr(range.begin, range.end - range.begin);
+    if (lines_) return encode_lines(text, range.begin, encoder, result);
+    unicode::Invalid invalid;
+    encoder.texts().encode(text, result.part.ids, invalid);
+    result.counts.text_bytes += std::ssize(text);
+    result.counts.targets = std::ssize(result.part.ids);
+    result.counts.invalid = invalid.places;
+    if (invalid.places > 0)
+      result.counts.first_invalid = fmt::format("{}: offset {}", file_.path(),
+                                                range.begin + static_cast<size_t>(invalid.first));
+  }
+
+  void encode_lines(std::string_view text, size_t offset, ConversationEncoder& encoder,
+                    RangeResult& result) const {
+    for (size_t at = 0, next = 0; at < text.size(); at = next) {
+      const size_t newline = std::min(text.find('\n', at), text.size());
+      next = newline + 1;
+      const std::string_view line = text.substr(at, newline - at);
+      if (is_blank_line(line)) continue;
+      const auto place = [&] {
+        return fmt::format("{}:{}", file_.path(),
+                           1 + std::ranges::count(text_.substr(0, offset + at), '\n'));
+      };
+      encode_line(line, place, encoder, result);
+    }
+  }
+
+  void encode_line(std::string_view line, const std::function<std::string()>& place,
+                   ConversationEncoder& encoder, RangeResult& result) const {
+    EncodedPart& part = result.part;
+    const size_t before = part.ids.size();
+    try {
+      const ChatLine read = read_chat_line(line, place, result.counts.ignored);
+      try {
+        encoder.encode(read, part);
+      } catch (const UserError& e) {
+        throw UserError(fmt::format("{}: {}", place(), e.what()));
+      }
+      if (read.kind == ChatLineKind::messages)
+        ++result.counts.conversations;
+      else
+        result.counts.text_bytes += std::ssize(read.text) + std::ssize(read.completion);
+    } catch (const UserError& e) {
+      if (!options_.skip_invalid) throw;
+      part.ids.resize(before);
+      part.counts.resize(before);
+      ++result.counts.skipped;
+      if (result.counts.first_skipped.empty()) result.counts.first_skipped = e.what();
+      return;
+    }
+    part.starts.push_back(before);
+    ++result.counts.documents;
+    const auto targets =
+        std::count(part.counts.begin() + static_cast<std::ptrdiff_t>(before), part.counts.end(), 1);
+    result.counts.targets += targets;
+    result.counts.without_targets += targets == 0 && part.ids.size() > before;
+  }
+
+  static void add(const DocumentCounts& more, DocumentCounts& counts) {
+    counts.documents += more.documents;
+    counts.conversations += more.conversations;
+    counts.text_bytes += more.text_bytes;
+    counts.invalid += more.invalid;
+    if (counts.first_invalid.empty()) counts.first_invalid = more.first_invalid;
+    counts.targets += more.targets;
+    counts.without_targets += more.without_targets;
+    counts.skipped += more.skipped;
+    if (counts.first_skipped.empty()) counts.first_skipped = more.first_skipped;
+    for (const auto& [name, times] : more.ignored) counts.ignored[name] += times;
+  }
+
+  const Tokenizer& tokenizer_;
+  const DataFile& file_;
+  bool lines_;
+  const LineOptions& options_;
+  std::string_view text_;
+  size_t begin_;
+  size_t threads_;
+  std::vector<std::unique_ptr<ConversationEncoder>> encoders_;
+};
+
+}  // namespace
+
+bool has_json_lines(const std::string& path) {
+  return path.ends_with(".jsonl") || path.ends_with(".ndjson");
+}
+
+void encode_file(const Tokenizer& tokenizer, const std::string& path, const LineOptions& options,
+                 DocumentCounts& counts, const TakePart& take) {
+  const DataFile file(path);
+  FileEncoder(tokenizer, file, options).run(counts, take);
+}
+
+}  // namespace dstrain

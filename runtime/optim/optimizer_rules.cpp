@@ -1,0 +1,58 @@
+#include "runtime/optim/optimizer_rules.h"
+
+#include <algorithm>
+
+#include "runtime/optim/optimizers/adagrad.h"
+#include "runtime/optim/optimizers/adam.h"
+#include "runtime/optim/optimizers/lamb.h"
+#include "runtime/optim/optimizers/lion.h"
+#include "runtime/optim/optimizers/muon.h"
+#include "runtime/optim/optimizers/one_bit_adam.h"
+#include "runtime/optim/optimizers/one_bit_lamb.h"
+#include "runtime/optim/optimizers/sgd.h"
+#include "runtime/optim/optimizers/zero_one_adam.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::array kRules{
+    optimizers::adam,         optimizers::sgd,           optimizers::adagrad,
+    optimizers::lion,         optimizers::lamb,          optimizers::muon,
+    optimizers::one_bit_adam, optimizers::zero_one_adam, optimizers::one_bit_lamb};
+
+constexpr bool ordered_by_kind() {
+  for (size_t i = 0; i < kRules.size(); ++i)
+    if (kRules[i].kind != static_cast<OptimizerKind>(i)) return false;
+  return true;
+}
+static_assert(ordered_by_kind() && kRules.size() == kOptimizerKinds, "a kind has no rule");
+
+}  // namespace
+
+const OptimizerRule& optimizer_rule(OptimizerKind kind) {
+  return kRules[static_cast<size_t>(kind)];
+}
+
+bool freezes(const OptimizerConfig& config) {
+  return optimizer_rule(config.kind).frozen_attrs != nullptr;
+}
+
+std::vector<std::string_view> state_slots(const OptimizerConfig& config) {
+  const OptimizerRule& rule = optimizer_rule(config.kind);
+  std::vector<std::string_view> names;
+  if (rule.has_state && !rule.has_state(config)) return names;
+  for (const std::string_view slot : rule.slots)
+    if (!slot.empty()) names.push_back(slot);
+  return names;
+}
+
+std::vector<std::string_view> all_state_slots() {
+  std::vector<std::string_view> names;
+  for (const OptimizerRule& rule : kRules)
+    for (const std::string_view slot : rule.slots)
+      if (!slot.empty() && std::find(names.begin(), names.end(), slot) == names.end())
+        names.push_back(slot);
+  return names;
+}
+
+}  // namespace dstrain
