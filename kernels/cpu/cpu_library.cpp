@@ -4,7 +4,6 @@
 #include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
 #include "kernels/cpu/simd/simd.h"
-#include "kernels/op_table.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/ir/op.h"
@@ -22,8 +21,10 @@ class CpuLibrary final : public KernelLibrary {
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
         return orthogonalize_workspace_bytes(spec);
-      case OpFamily::other:
+      case OpFamily::memory_bound:
         return simd_workspace_bytes(spec);
+      case OpFamily::none:
+        break;
     }
     return 0;
   }
@@ -48,8 +49,10 @@ class CpuLibrary final : public KernelLibrary {
       case OpFamily::newton_schulz:
         kernel = make_orthogonalize(spec);
         break;
-      case OpFamily::other:
+      case OpFamily::memory_bound:
         kernel = make_simd(spec);
+        break;
+      case OpFamily::none:
         break;
     }
     check(kernel != nullptr, "the CPU library has no kernel for {}", name_of(spec.op));

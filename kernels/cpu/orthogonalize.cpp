@@ -7,7 +7,6 @@
 #include "kernels/cpu/simd/parallel.h"
 #include "kernels/cpu/simd/simd.h"
 #include "kernels/newton_schulz.h"
-#include "kernels/op_table.h"
 #include "kernels/operands.h"
 
 namespace dstrain {

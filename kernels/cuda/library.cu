@@ -6,7 +6,6 @@
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/step/finish.cuh"
 #include "kernels/cuda/unfused.cuh"
-#include "kernels/op_table.h"
 #include "runtime/core/error.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -24,9 +23,12 @@ class Library final : public KernelLibrary {
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
         return orthogonalize_workspace_bytes(spec);
-      default:
+      case OpFamily::memory_bound:
         return memory_bound_workspace_bytes(spec);
+      case OpFamily::none:
+        break;
     }
+    return 0;
   }
 
   // Products on this device read the plain weight.
@@ -59,8 +61,11 @@ class Library final : public KernelLibrary {
       case OpFamily::newton_schulz:
         kernel = make_orthogonalize(spec, context_);
         break;
-      default:
+      case OpFamily::memory_bound:
         kernel = make_memory_bound(spec, context_);
+        break;
+      case OpFamily::none:
+        break;
     }
     check(kernel != nullptr, "the {} library has no kernel for {}", kBackendName, name_of(spec.op));
     return kernel;

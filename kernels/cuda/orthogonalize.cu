@@ -5,7 +5,6 @@
 #include "kernels/cuda/orthogonalize.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/newton_schulz.h"
-#include "kernels/op_table.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {

@@ -143,7 +143,7 @@ class Communicator {
   virtual std::string abort_reason() { return {}; }
 
   // Returns the payload bytes that this rank would have sent by ring algorithms since the start
-  // (ring_bytes() in operation.h), by its parts too.
+  // (ring_bytes() in runtime/core/collective), by its parts too.
   virtual int64_t wire_bytes() const = 0;
 
   // Sets how many seconds a wait may last without progress before it throws; first CommOptions'.

@@ -5,47 +5,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
+#include "runtime/core/collective/collective.h"
 #include "runtime/core/dtype.h"
 
 namespace dstrain {
-
-// The kinds of operation. For a sliced kind the whole tensor is one equal slice per rank.
-enum class Collective : int32_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  all_to_all,
-  broadcast,
-  message,  // from the root to the other one of two ranks
-  barrier,
-  gather_values
-};
-
-std::string_view name_of(Collective kind);
-
-inline bool has_tensor(Collective kind) {
-  return kind != Collective::barrier && kind != Collective::gather_values;
-}
-inline bool is_sum(Collective kind) {
-  return kind == Collective::all_reduce || kind == Collective::reduce_scatter;
-}
-// Whether the root's tensor is copied to the other ranks.
-inline bool is_copy(Collective kind) {
-  return kind == Collective::broadcast || kind == Collective::message;
-}
-inline bool is_sliced(Collective kind) {
-  return kind == Collective::reduce_scatter || kind == Collective::all_gather ||
-         kind == Collective::all_to_all;
-}
-// How many slices a rank's source and its result consist of.
-inline int source_slices(Collective kind, int ranks) {
-  return kind == Collective::reduce_scatter || kind == Collective::all_to_all ? ranks : 1;
-}
-inline int result_slices(Collective kind, int ranks) {
-  return kind == Collective::all_gather || kind == Collective::all_to_all ? ranks : 1;
-}
 
 // Identifies an operation: its place in the order, its kind and its size. It must be the same on every rank.
 struct OpKey {
@@ -60,11 +24,6 @@ struct OpKey {
 
 // "all_reduce #12 (4096 bytes of f32)"
 std::string to_string(const OpKey& key);
-
-// Payload bytes that one rank sends in a ring algorithm: 2(N-1)/N n for all_reduce, (N-1)/N n for
-// reduce_scatter, all_gather and all_to_all, n for broadcast and for the sender of a message, where n is the whole in
-// bytes; 0 where n is below 1 KiB.
-int64_t ring_bytes(Collective kind, int64_t whole_bytes, int ranks);
 
 // An operation with this rank's memory. Trivially copyable.
 struct Operation {

@@ -21,27 +21,23 @@
 namespace dstrain {
 namespace {
 
-// The rules of `families` by kind. Does not compile unless every kind has one rule.
-template <size_t... N>
-constexpr std::array<OpRule, kOpKinds> by_kind(const std::array<OpRule, N>&... families) {
-  static_assert((N + ...) == kOpKinds, "an op has no rule");
-  std::array<OpRule, kOpKinds> table{};
-  const auto place = [&table](const auto& family) {
-    for (const OpRule& rule : family) {
-      OpRule& entry = table.at(static_cast<size_t>(rule.kind));
-      if (!entry.name.empty()) throw InternalError("an op has two rules");
-      entry = rule;
-    }
-  };
-  (place(families), ...);
-  return table;
+// Returns the rule of an op with what the list of ops and the traits of its collective say about it.
+constexpr OpRule listed(OpKind kind, std::string_view name, OpFamily family, OpRule rule) {
+  if ((family != OpFamily::none) != (rule.done_by == DoneBy::kernel))
+    throw InternalError("the list and the rule differ about who does an op");
+  if (rule.collective.has_value() != (rule.done_by == DoneBy::collective))
+    throw InternalError("a collective has no kind, or another op has one");
+  rule.kind = kind;
+  rule.name = name;
+  if (rule.collective) rule.ring_passes = traits_of(*rule.collective).ring_passes;
+  return rule;
 }
 
-constexpr std::array<OpRule, kOpKinds> kRules = by_kind(
-    ops::kAttentionRules, ops::kBlockRules, ops::kBoundaryRules, ops::kCollectiveRules,
-    ops::kCrossEntropyRules, ops::kElementwiseRules, ops::kEmbedRules, ops::kFrozenLambRules,
-    ops::kLayerNormRules, ops::kLinearRules, ops::kLowRankRules, ops::kOptimizerRules,
-    ops::kRmsNormRules, ops::kRotaryRules, ops::kSignRules, ops::kStepRules, ops::kTransferRules);
+// By kind. Does not compile while an op of the list has no rule.
+constexpr OpRule kRules[] = {
+#define OP(op, family) listed(OpKind::op, #op, OpFamily::family, ops::op),
+#include "runtime/ir/ops.def"
+};
 
 }  // namespace
 

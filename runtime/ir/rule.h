@@ -1,8 +1,11 @@
 // OpRule: everything the plan and the executor know about an op: who does it, on which queue, the shapes
-// and dtypes it accepts, its cost, and the ops that compute its gradients. A new op is a line in op.h and a
-// rule in runtime/ir/ops; its kernels are in kernels/.
+// and dtypes it accepts, its cost, and the ops that compute its gradients. A new op is a line in ops.def and a
+// rule in runtime/ir/ops, a constant of the op's name; its kernels are in kernels/.
 #pragma once
 
+#include <optional>
+
+#include "runtime/core/collective/collective.h"
 #include "runtime/ir/gradients.h"
 #include "runtime/ir/program.h"
 
@@ -33,19 +36,21 @@ template <class Attrs>
 inline constexpr size_t kAttrs = OpAttrs(Attrs{}).index();
 
 struct OpRule {
-  OpKind kind{};
-  std::string_view name;
+  OpKind kind{};  // these two: as the list of ops has them (runtime/ir/ops.def)
+  std::string_view name{};
   Queue queue = Queue::compute;
   DoneBy done_by = DoneBy::kernel;
   // It may run once more in the same micro-batch, over the same operands and into other outputs: it gives the same bits,
   // and has no effect beyond its outputs. Recompute keeps the results of every other op.
   bool repeatable = false;
+  // A model's forward pass consists of such ops. Dropout by itself is its own gradient.
+  bool of_model = false;
   // The host does it before the rest of the step, which a device may replay as a graph.
   bool begins_step = false;
   size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
-  // For a collective: how many times a ring would send the whole payload. An all-reduce is a
-  // reduce-scatter and an all-gather, so 2; a message passes no ring, so 0.
-  int ring_passes = 0;
+  // For a collective: which one. send and recv are the two ends of a message.
+  std::optional<Collective> collective{};
+  int ring_passes = 0;  // of the collective, as its traits have them
   // Throws InternalError naming the instruction if shapes, dtypes or aliasing are not legal for the
   // op. Null: any operands are legal.
   void (*check)(const Program& program, const Instruction& op) = nullptr;
@@ -62,6 +67,14 @@ inline bool has_kernel(OpKind op) {
 }
 inline bool is_collective(OpKind op) {
   return rule_of(op).done_by == DoneBy::collective;
+}
+// Returns whether the op adds over ranks.
+inline bool adds_over_ranks(OpKind op) {
+  return is_collective(op) && is_sum(*rule_of(op).collective);
+}
+// Returns whether the op makes a sum over ranks, or brings together the parts of one.
+inline bool makes_sums_over_ranks(OpKind op) {
+  return is_collective(op) && traits_of(*rule_of(op).collective).makes_sums;
 }
 // Returns whether the op is posted to a channel and runs beside what follows it.
 inline bool is_posted(OpKind op) {

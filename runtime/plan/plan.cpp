@@ -373,21 +373,16 @@ std::vector<int32_t> count_collectives(const Plan& plan) {
 }
 
 int64_t wire_bytes(const Plan& plan) {
-  constexpr int64_t kSmallest = 1024;  // bytes; smaller messages do not count (docs/formats.md)
   int64_t total = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     if (!is_collective(op.op)) continue;
     if (op.op == OpKind::recv) continue;  // its sender counts it
-    if (op.op == OpKind::send) {
-      const int64_t sent = plan.program.at(op.reads[0]).bytes();
-      if (sent >= kSmallest) total += sent;
-      continue;
-    }
-    const int64_t bytes =
-        std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
-    const int64_t n = ranks_of(plan.place, plan.comm_channel(op));
-    if (bytes >= kSmallest) total += rule_of(op.op).ring_passes * (n - 1) * bytes / n;
+    int64_t bytes = 0;
+    for (const std::vector<BufferId>* operands : {&op.reads, &op.writes})
+      for (const BufferId id : *operands) bytes = std::max(bytes, plan.program.at(id).bytes());
+    const int64_t ranks = ranks_of(plan.place, plan.comm_channel(op));
+    total += ring_bytes(*rule_of(op.op).collective, bytes, ranks);
   }
   return total;
 }

@@ -5,18 +5,6 @@
 namespace dstrain {
 namespace {
 
-TEST_CASE("wire bytes are the ring's: 2(N-1)/N for all-reduce, (N-1)/N for scatter and gather") {
-  REQUIRE(ring_bytes(Collective::all_reduce, 4096, 4) == 6144);
-  REQUIRE(ring_bytes(Collective::reduce_scatter, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(Collective::all_gather, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(Collective::all_to_all, 4096, 4) == 3072);
-  REQUIRE(ring_bytes(Collective::broadcast, 4096, 4) == 4096);
-  REQUIRE(ring_bytes(Collective::all_reduce, 1024, 2) == 1024);
-  REQUIRE(ring_bytes(Collective::all_reduce, 1023, 2) == 0);
-  REQUIRE(ring_bytes(Collective::all_reduce, 4096, 1) == 0);
-  REQUIRE(ring_bytes(Collective::barrier, 4096, 4) == 0);
-}
-
 TEST_CASE("an operation's name tells its number, bytes and dtype") {
   REQUIRE(to_string(OpKey{12, Collective::all_reduce, DType::bf16, 0, 50}) ==
           "all_reduce #12 (100 bytes of bf16)");

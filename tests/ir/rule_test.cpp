@@ -30,6 +30,44 @@ TEST_CASE("an op with a kernel is on the compute queue; collectives but messages
   }
 }
 
+TEST_CASE("a collective is of one kind, and knows whether it adds over ranks") {
+  for (int i = 0; i < kOpKinds; ++i) {
+    const auto op = static_cast<OpKind>(i);
+    CAPTURE(name_of(op));
+    CHECK(rule_of(op).collective.has_value() == is_collective(op));
+    const bool adds = op == OpKind::all_reduce || op == OpKind::reduce_scatter;
+    CHECK(adds_over_ranks(op) == adds);
+    CHECK(makes_sums_over_ranks(op) == (adds || op == OpKind::all_to_all));
+  }
+  // Messages have two ends; other ops have their collective's name.
+  CHECK(rule_of(OpKind::send).collective == Collective::message);
+  CHECK(rule_of(OpKind::recv).collective == Collective::message);
+  for (const OpKind op :
+       {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all})
+    CHECK(name_of(*rule_of(op).collective) == name_of(op));
+}
+
+TEST_CASE("the ops of the list with a family of kernels are those that a kernel does") {
+  for (int i = 0; i < kOpKinds; ++i) {
+    const auto op = static_cast<OpKind>(i);
+    CAPTURE(name_of(op));
+    CHECK((family_of(op) != OpFamily::none) == has_kernel(op));
+  }
+  CHECK(family_of(OpKind::embed) == OpFamily::memory_bound);
+  CHECK(family_of(OpKind::pack_weight) == OpFamily::product);
+  CHECK(family_of(OpKind::attention_grad) == OpFamily::attention);
+  CHECK(family_of(OpKind::orthogonalize) == OpFamily::newton_schulz);
+  CHECK(family_of(OpKind::send) == OpFamily::none);
+}
+
+TEST_CASE("ops with gradients are a model's, and what a pass joins of such ops, too") {
+  for (int i = 0; i < kOpKinds; ++i) {
+    const OpRule& rule = rule_of(static_cast<OpKind>(i));
+    CAPTURE(rule.name);
+    CHECK(rule.of_model == (rule.backward != nullptr || rule.kind == OpKind::add_layer_norm));
+  }
+}
+
 TEST_CASE("what may be repeated is computed by a kernel that keeps its inputs") {
   int repeatable = 0;
   for (int i = 0; i < kOpKinds; ++i) {

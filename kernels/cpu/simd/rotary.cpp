@@ -109,5 +109,9 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec) {
   });
 }
 
+std::unique_ptr<Kernel> make_rotary_grad(const KernelSpec& spec) {
+  return make_rotary(spec);  // which looks at the op
+}
+
 }  // namespace dstrain::simd
 #endif

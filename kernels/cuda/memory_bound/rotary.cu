@@ -91,4 +91,8 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec, const LaunchContext&
   });
 }
 
+std::unique_ptr<Kernel> make_rotary_grad(const KernelSpec& spec, const LaunchContext& context) {
+  return make_rotary(spec, context);  // which looks at the op
+}
+
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -18,7 +18,7 @@ bool gathers(Collective kind) {
 
 // Whether each rank gives a slice to each rank.
 bool scatters(Collective kind) {
-  return kind == Collective::reduce_scatter || kind == Collective::all_to_all;
+  return traits_of(kind).sliced_source;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/ir/program.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 
@@ -31,9 +32,9 @@ bool is_forward(const Instruction& op);
 // module. What the plan adds, such as gathers, belongs to the model itself.
 std::vector<ForwardWork> forward_work(const Program& program);
 
-// Returns whether an operation of the forward pass is one of the model's. Dropout by itself is its own gradient.
-constexpr bool is_of_model(OpKind op) {
-  return op <= OpKind::cross_entropy || op == OpKind::dropout_grad;
+// Returns whether an operation of the forward pass is one of the model's.
+inline bool is_of_model(OpKind op) {
+  return rule_of(op).of_model;
 }
 
 // The parameter of a model whose value a buffer is, as a module has it.

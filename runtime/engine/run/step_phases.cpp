@@ -21,9 +21,7 @@ class GradientSums {
     for (const Issue& issue : plan.order) {
       const Instruction& op = instruction_of(issue);
       finished = finished || op.op == OpKind::finish_gradients;
-      sums_.push_back(!finished &&
-                      (op.op == OpKind::all_reduce || op.op == OpKind::reduce_scatter ||
-                       op.op == OpKind::all_to_all));
+      sums_.push_back(!finished && makes_sums_over_ranks(op.op));
       if (is_posted(op.op)) posted_[static_cast<size_t>(op.channel)].push_back(sums_.back());
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/core/text.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/report/text_table.h"
 
 namespace dstrain {
@@ -29,16 +30,9 @@ Bandwidth bandwidth_of(const CommRecord& record) {
   if (record.seconds <= 0) return {};
   const double rate = static_cast<double>(record.bytes) / record.seconds;
   const double others = static_cast<double>(record.ranks - 1) / record.ranks;
-  switch (record.op) {
-    case OpKind::all_reduce:
-      return {2 * rate, 2 * rate * others};
-    case OpKind::reduce_scatter:
-    case OpKind::all_gather:
-    case OpKind::all_to_all:
-      return {rate, rate * others};
-    default:
-      return {rate, rate};
-  }
+  const int passes = rule_of(record.op).ring_passes;
+  if (passes == 0) return {rate, rate};
+  return {passes * rate, passes * rate * others};
 }
 
 bool CommLog::counts(OpKind op) const {

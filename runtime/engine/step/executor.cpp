@@ -263,6 +263,14 @@ void Executor::report_collectives(const StepContext& context) const {
   }
 }
 
+// A collective reads and writes one operand at most each.
+void Executor::post_collective(const Bound& bound, const Issue& issue) {
+  const Instruction& op = instruction_of(issue);
+  const Tensor in = op.reads.empty() ? Tensor{} : operand(bound, 0, issue.micro);
+  const Tensor out = op.writes.empty() ? Tensor{} : operand(bound, op.reads.size(), issue.micro);
+  queue_->post(op.channel, op.op, in, out);
+}
+
 void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {
   switch (op_of(issue)) {
     case OpKind::load_batch:
@@ -280,22 +288,11 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
       return post_swap(bound, issue, context);
     case OpKind::reduce_counts:
       return reduce_counts(context);
-    case OpKind::all_reduce:
-    case OpKind::reduce_scatter:
-    case OpKind::all_gather:
-    case OpKind::all_to_all:
-      return queue_->post(instruction_of(issue).channel, op_of(issue),
-                          operand(bound, 0, issue.micro), operand(bound, 1, issue.micro));
-    case OpKind::send:
-      return queue_->post(instruction_of(issue).channel, OpKind::send,
-                          operand(bound, 0, issue.micro), {});
-    case OpKind::recv:
-      return queue_->post(instruction_of(issue).channel, OpKind::recv, {},
-                          operand(bound, 0, issue.micro));
     case OpKind::finish_gradients:
       return finish_gradients(bound, context);
     default:
-      return run_kernel(bound, issue, context);
+      return is_collective(op_of(issue)) ? post_collective(bound, issue)
+                                         : run_kernel(bound, issue, context);
   }
 }
 

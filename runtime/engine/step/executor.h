@@ -116,6 +116,7 @@ class Executor {
   void report_collectives(const StepContext& context) const;
   void finish_gradients(const Bound& bound, StepContext& context);
   void check_finish(const StepState& state);
+  void post_collective(const Bound& bound, const Issue& issue);
   void post_copy(const Bound& bound, const Issue& issue, const StepContext& context);
   void post_swap(const Bound& bound, const Issue& issue, const StepContext& context);
   int64_t skipped_in_a_row_ = 0;

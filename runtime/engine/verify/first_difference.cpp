@@ -5,6 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/core/collective/collective.h"
+
 namespace dstrain {
 namespace {
 
@@ -18,7 +20,7 @@ std::string_view original_name(std::string_view name) {
 }
 
 // Returns whether a buffer holds a sum over micro-batches: the loss, or gradients of weights.
-bool is_sum(std::string_view name) {
+bool holds_sum(std::string_view name) {
   return name == "loss" || name.starts_with("loss:") || name.starts_with("grad:") ||
          name.starts_with("grads:") || name.starts_with("micro_grads:");
 }
@@ -29,11 +31,11 @@ bool is_numbered_by_unit(std::string_view name) {
          name.find("codec_error") != std::string_view::npos;
 }
 
-// Returns whether an instruction adds over ranks.
+// Returns whether an instruction makes a sum over ranks.
 bool is_rank_sum(std::string_view instruction) {
-  for (const std::string_view op : {"all_reduce", "reduce_scatter", "all_to_all"})
-    if (instruction.starts_with(op)) return true;
-  return false;
+  return std::ranges::any_of(kCollectives, [&](const CollectiveTraits& traits) {
+    return traits.makes_sums && instruction.starts_with(traits.name);
+  });
 }
 
 std::string key_of(int64_t step, int64_t micro, std::string_view name) {
@@ -312,7 +314,7 @@ std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecor
     return Counterpart{with_data_of(ranks, run, static_cast<size_t>(micro % run.data_ranks)),
                        micro / run.data_ranks};
   };
-  return compare_values(Computed(naive), 1, false, find_rank, is_sum);
+  return compare_values(Computed(naive), 1, false, find_rank, holds_sum);
 }
 
 }  // namespace dstrain

@@ -92,8 +92,7 @@ void StepRecorder::add(const ObservedIssue& issue, int32_t micro,
                        const std::vector<RecordedValue>& outputs) {
   const Instruction& op = issue.instruction();
   const std::string& group = issue.plan.program.group_name(op);
-  const bool moves =
-      is_posted(op.op) && op.op != OpKind::all_reduce && op.op != OpKind::reduce_scatter;
+  const bool moves = is_posted(op.op) && !adds_over_ranks(op.op);
   record_.issues.push_back(
       {.step = static_cast<int32_t>(issue.state.step),
        .title = index_of(group.empty() ? std::string(name_of(op.op))

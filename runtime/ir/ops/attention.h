@@ -51,9 +51,8 @@ inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
 }
 
 inline constexpr OpRule attention{
-    .kind = OpKind::attention,
-    .name = "attention",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<AttentionAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -87,8 +86,6 @@ inline constexpr OpRule attention{
 };
 
 inline constexpr OpRule attention_grad{
-    .kind = OpKind::attention_grad,
-    .name = "attention_grad",
     .attrs = kAttrs<AttentionAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -108,7 +105,5 @@ inline constexpr OpRule attention_grad{
           return attention_flops(p.at(op.reads[0]), attrs_as<AttentionAttrs>(op.attrs), 5);
         },
 };
-
-inline constexpr std::array kAttentionRules{attention, attention_grad};
 
 }  // namespace dstrain::ops

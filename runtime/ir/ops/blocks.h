@@ -7,8 +7,6 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule unpack_weight{
-    .kind = OpKind::unpack_weight,
-    .name = "unpack_weight",
     .repeatable = true,
     .attrs = kAttrs<UnpackAttrs>,
     .check =
@@ -23,7 +21,5 @@ inline constexpr OpRule unpack_weight{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kBlockRules{unpack_weight};
 
 }  // namespace dstrain::ops

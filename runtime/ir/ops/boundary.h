@@ -20,8 +20,6 @@ inline void expect_second_moment(const Operands& o, const Buffer& buffer, int64_
 }
 
 inline constexpr OpRule cast{
-    .kind = OpKind::cast,
-    .name = "cast",
     .repeatable = true,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -33,8 +31,6 @@ inline constexpr OpRule cast{
 };
 
 inline constexpr OpRule accumulate{
-    .kind = OpKind::accumulate,
-    .name = "accumulate",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -46,8 +42,6 @@ inline constexpr OpRule accumulate{
 };
 
 inline constexpr OpRule round_wire{
-    .kind = OpKind::round_wire,
-    .name = "round_wire",
     .attrs = kAttrs<WireAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -59,8 +53,6 @@ inline constexpr OpRule round_wire{
 };
 
 inline constexpr OpRule sum_squares{
-    .kind = OpKind::sum_squares,
-    .name = "sum_squares",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -91,8 +83,6 @@ inline void expect_quantized(const Operands& o, const Buffer& plain, const Buffe
 }
 
 inline constexpr OpRule quantize{
-    .kind = OpKind::quantize,
-    .name = "quantize",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -102,8 +92,6 @@ inline constexpr OpRule quantize{
 };
 
 inline constexpr OpRule dequantize{
-    .kind = OpKind::dequantize,
-    .name = "dequantize",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -140,8 +128,6 @@ inline void expect_feedback(const Operands& o, int64_t parts, int64_t part) {
 }
 
 inline constexpr OpRule quantize_int4{
-    .kind = OpKind::quantize_int4,
-    .name = "quantize_int4",
     .attrs = kAttrs<Int4Attrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -161,8 +147,6 @@ inline constexpr OpRule quantize_int4{
 };
 
 inline constexpr OpRule requantize_int4{
-    .kind = OpKind::requantize_int4,
-    .name = "requantize_int4",
     .attrs = kAttrs<Int4Attrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -177,8 +161,6 @@ inline constexpr OpRule requantize_int4{
 };
 
 inline constexpr OpRule sum_int4{
-    .kind = OpKind::sum_int4,
-    .name = "sum_int4",
     .attrs = kAttrs<Int4Attrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -197,8 +179,6 @@ inline constexpr OpRule sum_int4{
 };
 
 inline constexpr OpRule error_squares{
-    .kind = OpKind::error_squares,
-    .name = "error_squares",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -211,8 +191,6 @@ inline constexpr OpRule error_squares{
 };
 
 inline constexpr OpRule update_buffer{
-    .kind = OpKind::update_buffer,
-    .name = "update_buffer",
     .attrs = kAttrs<UpdateBufferAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -223,9 +201,5 @@ inline constexpr OpRule update_buffer{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kBoundaryRules{cast,     accumulate,    round_wire,    sum_squares,
-                                           quantize, dequantize,    quantize_int4, requantize_int4,
-                                           sum_int4, error_squares, update_buffer};
 
 }  // namespace dstrain::ops

@@ -17,11 +17,9 @@ inline void check_slice(const Program& p, const Instruction& op, int whole) {
 }
 
 inline constexpr OpRule all_reduce{
-    .kind = OpKind::all_reduce,
-    .name = "all_reduce",
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
-    .ring_passes = 2,
+    .collective = Collective::all_reduce,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -31,29 +29,23 @@ inline constexpr OpRule all_reduce{
 };
 
 inline constexpr OpRule reduce_scatter{
-    .kind = OpKind::reduce_scatter,
-    .name = "reduce_scatter",
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
-    .ring_passes = 1,
+    .collective = Collective::reduce_scatter,
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 0); },
 };
 
 inline constexpr OpRule all_gather{
-    .kind = OpKind::all_gather,
-    .name = "all_gather",
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
-    .ring_passes = 1,
+    .collective = Collective::all_gather,
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
 };
 
 inline constexpr OpRule all_to_all{
-    .kind = OpKind::all_to_all,
-    .name = "all_to_all",
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
-    .ring_passes = 1,
+    .collective = Collective::all_to_all,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -66,22 +58,17 @@ inline constexpr OpRule all_to_all{
 };
 
 inline constexpr OpRule send{
-    .kind = OpKind::send,
-    .name = "send",
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
+    .collective = Collective::message,
     .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(1, 1, 0, 0); },
 };
 
 inline constexpr OpRule recv{
-    .kind = OpKind::recv,
-    .name = "recv",
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
+    .collective = Collective::message,
     .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(0, 0, 1, 1); },
 };
-
-inline constexpr std::array kCollectiveRules{all_reduce, reduce_scatter, all_gather,
-                                             all_to_all, send,           recv};
 
 }  // namespace dstrain::ops

@@ -8,8 +8,7 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule cross_entropy{
-    .kind = OpKind::cross_entropy,
-    .name = "cross_entropy",
+    .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -37,7 +36,5 @@ inline constexpr OpRule cross_entropy{
           g.contribute(op.reads[0], op.writes[1]);
         },
 };
-
-inline constexpr std::array kCrossEntropyRules{cross_entropy};
 
 }  // namespace dstrain::ops

@@ -13,9 +13,8 @@ inline void same_elements(const Operands& o, size_t inputs) {
 }
 
 inline constexpr OpRule activation{
-    .kind = OpKind::activation,
-    .name = "activation",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -40,8 +39,6 @@ inline constexpr OpRule activation{
 };
 
 inline constexpr OpRule activation_grad{
-    .kind = OpKind::activation_grad,
-    .name = "activation_grad",
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -53,9 +50,8 @@ inline constexpr OpRule activation_grad{
 };
 
 inline constexpr OpRule add_dropout{
-    .kind = OpKind::add_dropout,
-    .name = "add_dropout",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<DropoutAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -84,9 +80,8 @@ inline constexpr OpRule add_dropout{
 
 // Dropout is linear: the gradient of its input is dropout of its result's gradient, by the same mask.
 inline constexpr OpRule dropout_grad{
-    .kind = OpKind::dropout_grad,
-    .name = "dropout_grad",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<DropoutAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -106,8 +101,6 @@ inline constexpr OpRule dropout_grad{
 };
 
 inline constexpr OpRule add{
-    .kind = OpKind::add,
-    .name = "add",
     .repeatable = true,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -124,9 +117,8 @@ inline void expect_gate(const Operands& o) {
 }
 
 inline constexpr OpRule gated{
-    .kind = OpKind::gated,
-    .name = "gated",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -148,8 +140,6 @@ inline constexpr OpRule gated{
 };
 
 inline constexpr OpRule gated_grad{
-    .kind = OpKind::gated_grad,
-    .name = "gated_grad",
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -164,9 +154,8 @@ inline constexpr OpRule gated_grad{
 
 // The gradient of its input is its result's gradient times the same factor.
 inline constexpr OpRule scale{
-    .kind = OpKind::scale,
-    .name = "scale",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<ScaleAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -184,8 +173,5 @@ inline constexpr OpRule scale{
           g.contribute(x, d_x);
         },
 };
-
-inline constexpr std::array kElementwiseRules{
-    activation, activation_grad, add_dropout, dropout_grad, add, gated, gated_grad, scale};
 
 }  // namespace dstrain::ops

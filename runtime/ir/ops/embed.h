@@ -9,9 +9,8 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule embed{
-    .kind = OpKind::embed,
-    .name = "embed",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<EmbedAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -42,8 +41,6 @@ inline constexpr OpRule embed{
 };
 
 inline constexpr OpRule embed_token_grad{
-    .kind = OpKind::embed_token_grad,
-    .name = "embed_token_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -55,8 +52,6 @@ inline constexpr OpRule embed_token_grad{
 };
 
 inline constexpr OpRule embed_position_grad{
-    .kind = OpKind::embed_position_grad,
-    .name = "embed_position_grad",
     .attrs = kAttrs<EmbedAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -71,7 +66,5 @@ inline constexpr OpRule embed_position_grad{
           o.expect(o.out(0), positions * c, DType::f32);
         },
 };
-
-inline constexpr std::array kEmbedRules{embed, embed_token_grad, embed_position_grad};
 
 }  // namespace dstrain::ops

@@ -8,8 +8,6 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule lamb_average{
-    .kind = OpKind::lamb_average,
-    .name = "lamb_average",
     .attrs = kAttrs<LambAverageAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -25,8 +23,6 @@ inline constexpr OpRule lamb_average{
 };
 
 inline constexpr OpRule momentum_scale{
-    .kind = OpKind::momentum_scale,
-    .name = "momentum_scale",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -39,8 +35,6 @@ inline constexpr OpRule momentum_scale{
 };
 
 inline constexpr OpRule scaled_momentum{
-    .kind = OpKind::scaled_momentum,
-    .name = "scaled_momentum",
     .attrs = kAttrs<LocalMomentumAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -58,8 +52,6 @@ inline constexpr OpRule scaled_momentum{
 };
 
 inline constexpr OpRule frozen_lamb_direction{
-    .kind = OpKind::frozen_lamb_direction,
-    .name = "frozen_lamb_direction",
     .attrs = kAttrs<FrozenLambAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -75,8 +67,6 @@ inline constexpr OpRule frozen_lamb_direction{
 };
 
 inline constexpr OpRule lamb_factor{
-    .kind = OpKind::lamb_factor,
-    .name = "lamb_factor",
     .attrs = kAttrs<LambFactorAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -96,8 +86,6 @@ inline constexpr OpRule lamb_factor{
 };
 
 inline constexpr OpRule frozen_lamb{
-    .kind = OpKind::frozen_lamb,
-    .name = "frozen_lamb",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -110,8 +98,5 @@ inline constexpr OpRule frozen_lamb{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kFrozenLambRules{lamb_average,          momentum_scale, scaled_momentum,
-                                             frozen_lamb_direction, lamb_factor,    frozen_lamb};
 
 }  // namespace dstrain::ops

@@ -6,9 +6,8 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule layer_norm{
-    .kind = OpKind::layer_norm,
-    .name = "layer_norm",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<LayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -55,8 +54,6 @@ inline int64_t expect_norm_grad(const Operands& o) {
 }
 
 inline constexpr OpRule layer_norm_input_grad{
-    .kind = OpKind::layer_norm_input_grad,
-    .name = "layer_norm_input_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -66,8 +63,6 @@ inline constexpr OpRule layer_norm_input_grad{
 };
 
 inline constexpr OpRule layer_norm_weight_grad{
-    .kind = OpKind::layer_norm_weight_grad,
-    .name = "layer_norm_weight_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -85,8 +80,6 @@ inline constexpr OpRule layer_norm_weight_grad{
 
 // Made by the pass `join_norms`, after the backward pass: they have none.
 inline constexpr OpRule layer_norm_grad{
-    .kind = OpKind::layer_norm_grad,
-    .name = "layer_norm_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -98,9 +91,8 @@ inline constexpr OpRule layer_norm_grad{
 };
 
 inline constexpr OpRule add_layer_norm{
-    .kind = OpKind::add_layer_norm,
-    .name = "add_layer_norm",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<AddLayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -121,8 +113,5 @@ inline constexpr OpRule add_layer_norm{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kLayerNormRules{
-    layer_norm, layer_norm_input_grad, layer_norm_weight_grad, layer_norm_grad, add_layer_norm};
 
 }  // namespace dstrain::ops

@@ -11,9 +11,8 @@ inline double product_flops(const Buffer& a, int64_t n) {
 }
 
 inline constexpr OpRule linear{
-    .kind = OpKind::linear,
-    .name = "linear",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -63,8 +62,6 @@ inline constexpr OpRule linear{
 };
 
 inline constexpr OpRule linear_input_grad{
-    .kind = OpKind::linear_input_grad,
-    .name = "linear_input_grad",
     .attrs = kAttrs<ActivationAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -86,8 +83,6 @@ inline constexpr OpRule linear_input_grad{
 };
 
 inline constexpr OpRule linear_weight_grad{
-    .kind = OpKind::linear_weight_grad,
-    .name = "linear_weight_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -106,8 +101,6 @@ inline constexpr OpRule linear_weight_grad{
 };
 
 inline constexpr OpRule sum_rows{
-    .kind = OpKind::sum_rows,
-    .name = "sum_rows",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -118,8 +111,6 @@ inline constexpr OpRule sum_rows{
 };
 
 inline constexpr OpRule pack_weight{
-    .kind = OpKind::pack_weight,
-    .name = "pack_weight",
     .attrs = kAttrs<PackAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -129,8 +120,5 @@ inline constexpr OpRule pack_weight{
           o.expect(o.out(0).dtype == DType::u8, "a packed weight is bytes");
         },
 };
-
-inline constexpr std::array kLinearRules{linear, linear_input_grad, linear_weight_grad, sum_rows,
-                                         pack_weight};
 
 }  // namespace dstrain::ops

@@ -20,8 +20,6 @@ inline void expect_factors(const Operands& o, const Buffer& matrix, const Buffer
 }
 
 inline constexpr OpRule gram_schmidt{
-    .kind = OpKind::gram_schmidt,
-    .name = "gram_schmidt",
     .attrs = kAttrs<GramSchmidtAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -34,8 +32,6 @@ inline constexpr OpRule gram_schmidt{
 };
 
 inline constexpr OpRule random_factor{
-    .kind = OpKind::random_factor,
-    .name = "random_factor",
     .attrs = kAttrs<RandomFactorAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -46,8 +42,6 @@ inline constexpr OpRule random_factor{
 };
 
 inline constexpr OpRule project_rows{
-    .kind = OpKind::project_rows,
-    .name = "project_rows",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -62,8 +56,6 @@ inline constexpr OpRule project_rows{
 };
 
 inline constexpr OpRule project_columns{
-    .kind = OpKind::project_columns,
-    .name = "project_columns",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -78,8 +70,6 @@ inline constexpr OpRule project_columns{
 };
 
 inline constexpr OpRule expand_factors{
-    .kind = OpKind::expand_factors,
-    .name = "expand_factors",
     .attrs = kAttrs<ExpandAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -97,8 +87,6 @@ inline constexpr OpRule expand_factors{
 };
 
 inline constexpr OpRule add_error{
-    .kind = OpKind::add_error,
-    .name = "add_error",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -110,8 +98,6 @@ inline constexpr OpRule add_error{
 };
 
 inline constexpr OpRule commit_state{
-    .kind = OpKind::commit_state,
-    .name = "commit_state",
     .attrs = kAttrs<CommitAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -126,9 +112,5 @@ inline constexpr OpRule commit_state{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kLowRankRules{gram_schmidt,    random_factor,  project_rows,
-                                          project_columns, expand_factors, add_error,
-                                          commit_state};
 
 }  // namespace dstrain::ops

@@ -1,8 +1,6 @@
 // Operands: the checks that the rules of the ops share.
 #pragma once
 
-#include <array>
-
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
 

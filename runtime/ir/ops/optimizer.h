@@ -33,8 +33,6 @@ inline void check_own_masters(const Program& p, const Instruction& op) {
 }
 
 inline constexpr OpRule adam{
-    .kind = OpKind::adam,
-    .name = "adam",
     .attrs = kAttrs<AdamAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -48,22 +46,16 @@ inline constexpr OpRule adam{
 };
 
 inline constexpr OpRule adagrad{
-    .kind = OpKind::adagrad,
-    .name = "adagrad",
     .attrs = kAttrs<AdagradAttrs>,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
 inline constexpr OpRule lion{
-    .kind = OpKind::lion,
-    .name = "lion",
     .attrs = kAttrs<LionAttrs>,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
 inline constexpr OpRule lamb_direction{
-    .kind = OpKind::lamb_direction,
-    .name = "lamb_direction",
     .attrs = kAttrs<LambDirectionAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -78,8 +70,6 @@ inline constexpr OpRule lamb_direction{
 };
 
 inline constexpr OpRule lamb{
-    .kind = OpKind::lamb,
-    .name = "lamb",
     .attrs = kAttrs<LambAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -99,15 +89,11 @@ inline constexpr OpRule lamb{
 };
 
 inline constexpr OpRule sgd{
-    .kind = OpKind::sgd,
-    .name = "sgd",
     .attrs = kAttrs<SgdAttrs>,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
 inline constexpr OpRule muon_momentum{
-    .kind = OpKind::muon_momentum,
-    .name = "muon_momentum",
     .attrs = kAttrs<MuonMomentumAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -121,8 +107,6 @@ inline constexpr OpRule muon_momentum{
 };
 
 inline constexpr OpRule orthogonalize{
-    .kind = OpKind::orthogonalize,
-    .name = "orthogonalize",
     .attrs = kAttrs<OrthogonalizeAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -142,8 +126,6 @@ inline constexpr OpRule orthogonalize{
 };
 
 inline constexpr OpRule muon{
-    .kind = OpKind::muon,
-    .name = "muon",
     .attrs = kAttrs<MuonAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -156,8 +138,5 @@ inline constexpr OpRule muon{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kOptimizerRules{
-    adam, adagrad, lion, lamb_direction, lamb, sgd, muon_momentum, orthogonalize, muon};
 
 }  // namespace dstrain::ops

@@ -14,9 +14,8 @@ inline void expect_groups(const Operands& o, const Buffer& x, int64_t group, con
 }
 
 inline constexpr OpRule rms_norm{
-    .kind = OpKind::rms_norm,
-    .name = "rms_norm",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<LayerNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -43,8 +42,6 @@ inline constexpr OpRule rms_norm{
 };
 
 inline constexpr OpRule rms_norm_input_grad{
-    .kind = OpKind::rms_norm_input_grad,
-    .name = "rms_norm_input_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -62,8 +59,6 @@ inline constexpr OpRule rms_norm_input_grad{
 };
 
 inline constexpr OpRule rms_norm_weight_grad{
-    .kind = OpKind::rms_norm_weight_grad,
-    .name = "rms_norm_weight_grad",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -76,7 +71,5 @@ inline constexpr OpRule rms_norm_weight_grad{
           o.expect(o.out(0), g, DType::f32);
         },
 };
-
-inline constexpr std::array kRmsNormRules{rms_norm, rms_norm_input_grad, rms_norm_weight_grad};
 
 }  // namespace dstrain::ops

@@ -20,9 +20,8 @@ inline void expect_rotation(const Operands& o) {
 }
 
 inline constexpr OpRule rotary{
-    .kind = OpKind::rotary,
-    .name = "rotary",
     .repeatable = true,
+    .of_model = true,
     .attrs = kAttrs<RotaryAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -43,8 +42,6 @@ inline constexpr OpRule rotary{
 };
 
 inline constexpr OpRule rotary_grad{
-    .kind = OpKind::rotary_grad,
-    .name = "rotary_grad",
     .attrs = kAttrs<RotaryAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -53,7 +50,5 @@ inline constexpr OpRule rotary_grad{
           o.no_alias(0, 0);
         },
 };
-
-inline constexpr std::array kRotaryRules{rotary, rotary_grad};
 
 }  // namespace dstrain::ops

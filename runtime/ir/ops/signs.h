@@ -16,8 +16,6 @@ inline int64_t expect_signs(const Operands& o, const Buffer& packed, int64_t n) 
 }
 
 inline constexpr OpRule quantize_signs{
-    .kind = OpKind::quantize_signs,
-    .name = "quantize_signs",
     .attrs = kAttrs<SignAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -33,8 +31,6 @@ inline constexpr OpRule quantize_signs{
 };
 
 inline constexpr OpRule requantize_signs{
-    .kind = OpKind::requantize_signs,
-    .name = "requantize_signs",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -49,8 +45,6 @@ inline constexpr OpRule requantize_signs{
 };
 
 inline constexpr OpRule dequantize_signs{
-    .kind = OpKind::dequantize_signs,
-    .name = "dequantize_signs",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -63,8 +57,6 @@ inline constexpr OpRule dequantize_signs{
 };
 
 inline constexpr OpRule positive_bits{
-    .kind = OpKind::positive_bits,
-    .name = "positive_bits",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -78,8 +70,6 @@ inline constexpr OpRule positive_bits{
 };
 
 inline constexpr OpRule local_momentum{
-    .kind = OpKind::local_momentum,
-    .name = "local_momentum",
     .attrs = kAttrs<LocalMomentumAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -95,8 +85,6 @@ inline constexpr OpRule local_momentum{
 };
 
 inline constexpr OpRule frozen_adam{
-    .kind = OpKind::frozen_adam,
-    .name = "frozen_adam",
     .attrs = kAttrs<FrozenAdamAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -111,8 +99,6 @@ inline constexpr OpRule frozen_adam{
 };
 
 inline constexpr OpRule local_step{
-    .kind = OpKind::local_step,
-    .name = "local_step",
     .attrs = kAttrs<LocalMomentumAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -128,8 +114,6 @@ inline constexpr OpRule local_step{
 };
 
 inline constexpr OpRule local_weights{
-    .kind = OpKind::local_weights,
-    .name = "local_weights",
     .attrs = kAttrs<FrozenAdamAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -143,8 +127,6 @@ inline constexpr OpRule local_weights{
 };
 
 inline constexpr OpRule end_local_steps{
-    .kind = OpKind::end_local_steps,
-    .name = "end_local_steps",
     .attrs = kAttrs<FrozenAdamAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -157,9 +139,5 @@ inline constexpr OpRule end_local_steps{
           o.no_alias();
         },
 };
-
-inline constexpr std::array kSignRules{quantize_signs, requantize_signs, dequantize_signs,
-                                       positive_bits,  local_momentum,   frozen_adam,
-                                       local_step,     local_weights,    end_local_steps};
 
 }  // namespace dstrain::ops

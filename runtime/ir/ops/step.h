@@ -6,8 +6,6 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule load_batch{
-    .kind = OpKind::load_batch,
-    .name = "load_batch",
     .queue = Queue::host,
     .done_by = DoneBy::executor,
     .begins_step = true,
@@ -22,27 +20,19 @@ inline constexpr OpRule load_batch{
 };
 
 inline constexpr OpRule zero{
-    .kind = OpKind::zero,
-    .name = "zero",
     .done_by = DoneBy::executor,
     .check = [](const Program& p, const Instruction& op) { Operands(p, op).count(0, 0, 1, 1); },
 };
 
 inline constexpr OpRule reduce_counts{
-    .kind = OpKind::reduce_counts,
-    .name = "reduce_counts",
     .queue = Queue::comm,
     .done_by = DoneBy::executor,
     .begins_step = true,
 };
 
 inline constexpr OpRule finish_gradients{
-    .kind = OpKind::finish_gradients,
-    .name = "finish_gradients",
     .queue = Queue::comm,
     .done_by = DoneBy::executor,
 };
-
-inline constexpr std::array kStepRules{load_batch, zero, reduce_counts, finish_gradients};
 
 }  // namespace dstrain::ops

@@ -17,8 +17,6 @@ void check_transfer(const Program& p, const Instruction& op, std::string_view be
 }
 
 inline constexpr OpRule swap_in{
-    .kind = OpKind::swap_in,
-    .name = "swap_in",
     .queue = Queue::io,
     .done_by = DoneBy::drives,
     .check =
@@ -30,8 +28,6 @@ inline constexpr OpRule swap_in{
 };
 
 inline constexpr OpRule swap_out{
-    .kind = OpKind::swap_out,
-    .name = "swap_out",
     .queue = Queue::io,
     .done_by = DoneBy::drives,
     .check =
@@ -43,8 +39,6 @@ inline constexpr OpRule swap_out{
 };
 
 inline constexpr OpRule copy{
-    .kind = OpKind::copy,
-    .name = "copy",
     .queue = Queue::copy,
     .done_by = DoneBy::copies,
     .check =
@@ -54,7 +48,5 @@ inline constexpr OpRule copy{
           });
         },
 };
-
-inline constexpr std::array kTransferRules{swap_in, swap_out, copy};
 
 }  // namespace dstrain::ops

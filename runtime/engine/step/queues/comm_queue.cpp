@@ -10,29 +10,11 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
+#include "runtime/engine/step/queues/start_collective.h"
 #include "runtime/engine/step/queues/stream_queue.h"
 
 namespace dstrain {
 namespace {
-
-Work start(Communicator& comm, OpKind op, Tensor in, Tensor out) {
-  switch (op) {
-    case OpKind::all_reduce:
-      return comm.all_reduce(in);
-    case OpKind::reduce_scatter:
-      return comm.reduce_scatter(in, out);
-    case OpKind::all_gather:
-      return comm.all_gather(in, out);
-    case OpKind::all_to_all:
-      return comm.all_to_all(in, out);
-    case OpKind::send:
-      return comm.send(in);
-    case OpKind::recv:
-      return comm.recv(out);
-    default:
-      throw InternalError(fmt::format("{} is no collective", name_of(op)));
-  }
-}
 
 // How long a queue with several channels sleeps at most before it looks at the others again.
 constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{200};
@@ -61,7 +43,7 @@ class PolledQueue : public CommQueue {
     Channel& c = channels_[static_cast<size_t>(channel)];
     backend_.compute->synchronize();
     c.times.push_back({monotonic_ns(), 0});
-    c.works.push_back(start(*c.comm, op, in, out));
+    c.works.push_back(start_collective(*c.comm, op, in, out));
   }
   void wait(int channel, int32_t count) override {
     Channel& c = channels_[static_cast<size_t>(channel)];
@@ -229,8 +211,8 @@ class ThreadedQueue : public CommQueue {
     lock.unlock();
     ready.synchronize();
     const int64_t begin = monotonic_ns();
-    under_way_.push_back(
-        {next.channel, next.number, begin, start(*next.channel->comm, next.op, next.in, next.out)});
+    under_way_.push_back({next.channel, next.number, begin,
+                          start_collective(*next.channel->comm, next.op, next.in, next.out)});
     idle_rounds_ = 0;
     state_ = {};
   }

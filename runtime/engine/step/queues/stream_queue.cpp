@@ -4,28 +4,10 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/rank_board.h"
+#include "runtime/engine/step/queues/start_collective.h"
 
 namespace dstrain {
 namespace {
-
-void start(StreamCollectives& comm, OpKind op, Tensor in, Tensor out, Stream& stream) {
-  switch (op) {
-    case OpKind::all_reduce:
-      return comm.all_reduce(in, stream);
-    case OpKind::reduce_scatter:
-      return comm.reduce_scatter(in, out, stream);
-    case OpKind::all_gather:
-      return comm.all_gather(in, out, stream);
-    case OpKind::all_to_all:
-      return comm.all_to_all(in, out, stream);
-    case OpKind::send:
-      return comm.send(in, stream);
-    case OpKind::recv:
-      return comm.recv(out, stream);
-    default:
-      throw InternalError(fmt::format("{} is no collective", name_of(op)));
-  }
-}
 
 // Collectives run on streams beside the compute stream, one for each channel, because the order of two channels
 // may differ from rank to rank. The host waits for none.
@@ -52,7 +34,7 @@ class StreamQueue : public CommQueue {
     c.posted_at.push_back(monotonic_ns());
     c.ready[i]->record(*backend_.compute);
     c.stream->wait(*c.ready[i]);
-    start(*c.comm, op, in, out, *c.stream);
+    start_collective(*c.comm, op, in, out, *c.stream);
     c.done[i]->record(*c.stream);
   }
   void wait(int channel, int32_t count) override {
