@@ -32,13 +32,13 @@ std::vector<const Plan*> train_plans(const std::vector<RankPlan>& stages) {
 
 // Draws a step of the stages. Returns the picture, or a line that says which file it is in.
 std::string draw_timeline(const Job& job, const std::vector<RankPlan>& stages,
-                          const std::string& file) {
+                          const MachineRates& rates, const std::string& file) {
   const PipelineConfig& pipeline = job.pipeline;
   if (stages.size() == 1) return "one stage: nothing to draw\n";
   const int micro_batches = static_cast<int>(stages.front().train.micro_batches);
   const PipelineOrders orders =
       pipeline_orders(pipeline.schedule, pipeline.stages, pipeline.virtual_stages, micro_batches);
-  const PipelineTimes times = pipeline_times(orders, train_plans(stages), job.device);
+  const PipelineTimes times = pipeline_times(orders, train_plans(stages), rates);
   const std::string title = fmt::format("an estimated step: {} stages, {}", pipeline.stages,
                                         counted(micro_batches, "micro-batch", "es"));
   if (file.empty()) return timeline_text(title, orders, times, kTimelineWidth);
@@ -72,9 +72,9 @@ void print_largest(const PlanArguments& arguments, const Job& job,
 }
 
 // Returns what offload costs in a step; empty without offload.
-std::string offload_lines(const Job& job, const Plan& plan) {
+std::string offload_lines(const Job& job, const Plan& plan, const MachineRates& rates) {
   const int64_t micro_tokens = job.batch.micro_batch * job.model.seq_len() * job.data_ranks();
-  return offload_text(offload_cost(plan, job.device, micro_tokens), job.device, job.dtype);
+  return offload_text(offload_cost(plan, rates, micro_tokens), rates, job.dtype);
 }
 
 }  // namespace
@@ -120,10 +120,12 @@ int run_plan(const PlanArguments& arguments) {
       text += line + "\n\n";
     if (const std::string kinds = step_kinds_text(loaded.job, plan); !kinds.empty())
       text += kinds + "\n";
-    if (const std::string lines = offload_lines(loaded.job, plan.train); !lines.empty())
+    if (const std::string lines = offload_lines(loaded.job, plan.train, inputs.rates);
+        !lines.empty())
       text += lines + "\n";
     text += changes_text(loaded.job, inputs);
-    if (arguments.timeline) text += "\n" + draw_timeline(loaded.job, stages, *arguments.timeline);
+    if (arguments.timeline)
+      text += "\n" + draw_timeline(loaded.job, stages, inputs.rates, *arguments.timeline);
     print_result(text);
   }
   return 0;

@@ -10,6 +10,7 @@
 
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/program.h"
+#include "runtime/plan/cost/machine_rates.h"
 #include "runtime/plan/implementations.h"
 #include "runtime/plan/pipeline/level_stages.h"
 #include "runtime/plan/pipeline/schedule.h"
@@ -120,6 +121,7 @@ struct PlanInputs {
   int threads = 1;                               // threads of a rank
   // The CPU's kernels, for what runs on the host; null: `library` has them.
   std::shared_ptr<const KernelLibrary> host_library{};
+  MachineRates rates = rates_of("cpu");  // by which times are estimated; all ranks have the same
 };
 
 // Builds, places and verifies the plans of the rank with these coordinates. Pure.

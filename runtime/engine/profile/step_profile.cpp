@@ -50,6 +50,7 @@ ForwardSeconds forward_seconds(const StepTrace& trace) {
 }  // namespace
 
 StepSeconds estimated_seconds(const Plan& plan, const std::string& device) {
+  const MachineRates rates = rates_of(device);
   StepSeconds seconds;
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Instruction& op = traced_instruction(plan, i);
@@ -57,11 +58,11 @@ StepSeconds estimated_seconds(const Plan& plan, const std::string& device) {
     double& part = op.when == When::step_end ? seconds.update
                    : forward                 ? seconds.forward
                                              : seconds.backward;
-    part += instruction_seconds(plan.program, op, device);
+    part += instruction_seconds(plan.program, op, rates);
   }
   seconds.forward /= static_cast<double>(plan.micro_batches);
   seconds.backward /= static_cast<double>(plan.micro_batches);
-  seconds.step = step_seconds(plan, device);
+  seconds.step = step_seconds(plan, rates);
   return seconds;
 }
 

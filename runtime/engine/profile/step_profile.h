@@ -30,7 +30,7 @@ struct StepProfile {
   StepSeconds measured{}, estimated{};
 };
 
-// Returns the estimate of the plan, from the rates of runtime/plan/report/step_time.h; without waiting for other ranks,
+// Returns the estimate of the plan, from the rates of runtime/plan/cost/machine_rates.h; without waiting for other ranks,
 // but in `step` with the time of what is sent.
 StepSeconds estimated_seconds(const Plan& plan, const std::string& device);
 

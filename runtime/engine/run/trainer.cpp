@@ -70,12 +70,12 @@ NamedLosses mean_losses(const Program& program, std::span<const double> sums, do
   return means;
 }
 
-PlanInputs plan_inputs_of(const Backend& backend, const RunContext& ctx) {
-  return {backend.library, ctx.threads, backend.host_library};
+PlanInputs plan_inputs_of(const Job& job, const Backend& backend, const RunContext& ctx) {
+  return {backend.library, ctx.threads, backend.host_library, rates_of(job.device)};
 }
 
 RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {
-  const PlanInputs inputs = plan_inputs_of(backend, ctx);
+  const PlanInputs inputs = plan_inputs_of(job, backend, ctx);
   Communicator& host = *ctx.comm;
   RankPlan plans = make_rank_plan(job, place_of(job, host.rank()), inputs);
   check_device_memory(job, plans.memory, *backend.device, ranks_on_device(host, *backend.device),
@@ -173,7 +173,8 @@ void Trainer::log_codecs() const {
   if (!root()) return;
   std::vector<int> hosts;
   for (int r = 0; r < job_.ranks; ++r) hosts.push_back(ctx_.comm->host_of(r));
-  const std::string line = codec_line(job_, plans_.train, hosts, plan_inputs_of(backend_, ctx_));
+  const std::string line =
+      codec_line(job_, plans_.train, hosts, plan_inputs_of(job_, backend_, ctx_));
   if (!line.empty()) log::info("{}", line);
   if (const std::string kinds = step_kinds_text(job_, plans_); !kinds.empty())
     log::info("{}", kinds.substr(0, kinds.size() - 1));

@@ -130,7 +130,7 @@ class Planner {
     Planned largest{0, 0};
     for (const RankPlan& stage : draft_stage_plans(job, 0, inputs_)) {
       largest.bytes = std::max(largest.bytes, limited_bytes(job, stage.memory));
-      largest.seconds = std::max(largest.seconds, step_seconds(stage.train, job.device));
+      largest.seconds = std::max(largest.seconds, step_seconds(stage.train, inputs_.rates));
     }
     return largest;
   }

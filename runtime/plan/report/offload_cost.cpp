@@ -7,7 +7,6 @@
 
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/report/step_time.h"
 
 namespace dstrain {
 namespace {
@@ -26,8 +25,8 @@ struct Work {
   double transfers() const { return std::max(copies, disk); }
 };
 
-Work work_of(const Program& program, const Instruction& op, const std::string& device) {
-  const double seconds = instruction_seconds(program, op, device);
+Work work_of(const Program& program, const Instruction& op, const MachineRates& rates) {
+  const double seconds = instruction_seconds(program, op, rates);
   switch (rule_of(op.op).done_by) {
     case DoneBy::copies:
       return {.copies = seconds};
@@ -59,7 +58,7 @@ double OffloadCost::end() const {
   return std::max({copies_at_end, disk_at_end, update_on_host});
 }
 
-OffloadCost offload_cost(const Plan& plan, const std::string& device, int64_t micro_tokens) {
+OffloadCost offload_cost(const Plan& plan, const MachineRates& rates, int64_t micro_tokens) {
   const Program& program = plan.program;
   OffloadCost cost;
   StepWork work;
@@ -74,11 +73,10 @@ OffloadCost offload_cost(const Plan& plan, const std::string& device, int64_t mi
                                : cost.to_host) += bytes;
   }
   for (const Instruction& op : program.instructions) {
-    const Work one = work_of(program, op, device);
+    const Work one = work_of(program, op, rates);
     const bool ends = op.when == When::step_end;
     (ends ? work.end : op.when == When::every_micro ? work.each : work.last).add(one);
-    if (ends && one.host > 0)
-      work.update_on_device += kernel_seconds_on_device(program, op, device);
+    if (ends && one.host > 0) work.update_on_device += kernel_seconds_on_device(program, op, rates);
   }
   const auto micros = static_cast<double>(plan.micro_batches);
   cost.computing = micros * work.each.device + work.last.device + work.end.device;
@@ -99,7 +97,7 @@ OffloadCost offload_cost(const Plan& plan, const std::string& device, int64_t mi
   return cost;
 }
 
-std::string offload_text(const OffloadCost& cost, const std::string& device, DType dtype) {
+std::string offload_text(const OffloadCost& cost, const MachineRates& rates, DType dtype) {
   if (!cost.moves_anything()) return {};
   std::string text = fmt::format(
       "offload: a step copies {} to the host and {} to the device, reads {} from disk and writes "
@@ -121,7 +119,7 @@ std::string offload_text(const OffloadCost& cost, const std::string& device, DTy
         "  break-even: none with micro-batches of this size, which move more than computing hides; "
         "use larger ones (this step has {} tokens)\n",
         cost.tokens);
-  return text + fmt::format("  assumed of a rank: {}\n", rates_text(device, dtype));
+  return text + fmt::format("  assumed of a rank: {}\n", rates_text(rates, dtype));
 }
 
 }  // namespace dstrain

@@ -1,11 +1,12 @@
 // What offload costs: what a step moves between device, host and disk, how long that takes beside computing, and from
-// how many tokens a step on it matters little. Estimates at the rates of step_time.h. Pure functions.
+// how many tokens a step on it matters little. Estimates at the rates of a machine. Pure functions.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "runtime/plan/cost/machine_rates.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {
@@ -36,9 +37,9 @@ struct OffloadCost {
 
 // Returns the cost of a training plan whose micro-batches have `micro_tokens` tokens on all data-parallel ranks
 // together.
-OffloadCost offload_cost(const Plan& plan, const std::string& device, int64_t micro_tokens);
+OffloadCost offload_cost(const Plan& plan, const MachineRates& rates, int64_t micro_tokens);
 
 // Returns the lines of `dstrain plan` about it, with the rates; empty if nothing is moved.
-std::string offload_text(const OffloadCost& cost, const std::string& device, DType dtype);
+std::string offload_text(const OffloadCost& cost, const MachineRates& rates, DType dtype);
 
 }  // namespace dstrain
