@@ -251,7 +251,7 @@ StageBytes stage_bytes_of(const WholeModel& whole, const Job& job) {
 WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
   WholeModel whole = undivided_model(job, inputs);
   if (job.pipeline.stages > 1)
-    divide(whole, divide_model(whole.train, job, stage_bytes_of(whole, job)), job);
+    divide(whole, divide_model(whole.train, job, inputs.rates, stage_bytes_of(whole, job)), job);
   return whole;
 }
 

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "runtime/ir/rule.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/passes/transfers.h"
@@ -17,12 +16,6 @@
 
 namespace dstrain {
 namespace {
-
-// A memory-bound operation takes about the time of as many FLOPs as it moves bytes, or more.
-double work_of(const Program& program, const Instruction& op) {
-  const Cost cost = cost_of(program, op);
-  return std::max(cost.flops, cost.bytes);
-}
 
 // Returns whether any of what a rank holds is elsewhere than on its device.
 bool leaves_device(const Job& job) {
@@ -189,7 +182,8 @@ PartBytes part_bytes(const Program& program, const Job& job, const std::vector<i
 }
 
 // Returns the sublayers with their sizes.
-std::vector<LayerSize> sublayer_sizes(const Program& program, const std::vector<int64_t>& copied) {
+std::vector<LayerSize> sublayer_sizes(const Program& program, const std::vector<int64_t>& copied,
+                                      const MachineRates& rates) {
   std::vector<LayerSize> sizes;
   for (size_t i = 0; i < program.sublayers.size(); ++i) {
     const Unit& layer = program.units[static_cast<size_t>(program.sublayers[i].layer)];
@@ -198,7 +192,7 @@ std::vector<LayerSize> sublayer_sizes(const Program& program, const std::vector<
   for (const Parameter& p : program.parameters)
     sizes[static_cast<size_t>(p.sublayer)].parameters += p.shape.elements();
   for (const Instruction& op : program.instructions)
-    sizes[static_cast<size_t>(op.sublayer)].work += work_of(program, op);
+    sizes[static_cast<size_t>(op.sublayer)].work += instruction_seconds(program, op, rates);
   return sizes;
 }
 
@@ -219,7 +213,8 @@ std::vector<LayerSize> layer_sizes(const Program& program,
 
 }  // namespace
 
-std::vector<int64_t> divide_model(const Program& fused, const Job& job, const StageBytes& planned) {
+std::vector<int64_t> divide_model(const Program& fused, const Job& job, const MachineRates& rates,
+                                  const StageBytes& planned) {
   const PipelineConfig& pipeline = job.pipeline;
   const auto layers = static_cast<int64_t>(fused.units.size());
   // Returns the first sublayer of a layer, or for their number the number of sublayers.
@@ -239,7 +234,7 @@ std::vector<int64_t> divide_model(const Program& fused, const Job& job, const St
   Program program = fused;
   recompute(program, job);
   const std::vector<int64_t> copied = copied_parameters(program);
-  const std::vector<LayerSize> sublayers = sublayer_sizes(program, copied);
+  const std::vector<LayerSize> sublayers = sublayer_sizes(program, copied, rates);
   const int parts = pipeline.stages * chunks_of(pipeline);
   const bool by_memory = pipeline.partition == "memory";
   const PartBytes bytes = by_memory ? part_bytes(program, job, copied) : PartBytes{};

@@ -8,6 +8,7 @@
 
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
+#include "runtime/plan/cost/machine_rates.h"
 #include "runtime/plan/pipeline/level_stages.h"
 
 namespace dstrain {
@@ -15,10 +16,10 @@ namespace dstrain {
 // Returns the first sublayer of every part and, at the end, the number of sublayers, as job.pipeline asks for. The
 // methods memory and time cut layers between their sublayers, too, unless what the ranks of a stage send is packed by
 // units: then a cut would move the blocks that are rounded together. `program` is the whole training program after
-// fuse(). `planned`: the bytes of a stage's device with a division into sublayers, which the method memory asks where the
+// fuse(). `rates`: by which the method time adds up the seconds of a layer. `planned`: the bytes of a stage's device with a division into sublayers, which the method memory asks where the
 // job offloads, as its own model leaves out the copies of what is elsewhere. Throws UserError if no layer has a name
 // that the job asks for.
-std::vector<int64_t> divide_model(const Program& program, const Job& job,
+std::vector<int64_t> divide_model(const Program& program, const Job& job, const MachineRates& rates,
                                   const StageBytes& planned = {});
 
 // A run of sublayers: the numbers of the first and of the last one in the whole model.

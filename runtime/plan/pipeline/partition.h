@@ -13,7 +13,7 @@ namespace dstrain {
 struct LayerSize {
   std::string name;
   int64_t parameters = 0;
-  double work = 0;    // time of a step, in any unit
+  double work = 0;    // time of a micro-batch, in any unit
   int64_t bytes = 0;  // memory that its stage needs for it
 };
 

@@ -55,7 +55,7 @@ inline bool cuts_a_layer(const Job& job) {
   Builder builder(program, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   build_model(builder, job.model);
   backward(program);
-  const std::vector<int64_t> first = divide_model(program, job);
+  const std::vector<int64_t> first = divide_model(program, job, rates_of(job.device));
   for (size_t part = 1; part + 1 < first.size(); ++part) {
     const auto at = static_cast<size_t>(first[part]);
     if (program.sublayers[at].layer == program.sublayers[at - 1].layer) return true;

@@ -29,7 +29,7 @@ List division_of(const Job& job) {
   Builder builder(program, {.batch = job.batch.micro_batch});
   build_model(builder, job.model);
   backward(program);
-  return divide_model(program, job);
+  return divide_model(program, job, rates_of(job.device));
 }
 
 // The sublayers of gptlite that begin a layer, and their number at the end.
