@@ -9,7 +9,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
-#include "runtime/plan/residency.h"
+#include "runtime/plan/cost/state_bytes.h"
 
 namespace dstrain {
 namespace {
@@ -102,7 +102,7 @@ void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes
   if (job.device != "cuda") {  // a rank looks at its own GPU's memory before it takes any
     // Planning a model that is far too large would take long.
     check_memory({.ranks = ranks_here,
-                  .planned = static_cast<int64_t>(std::min(least_bytes(job), 1e18)),
+                  .planned = static_cast<int64_t>(std::min(least_state_bytes(job).memory(), 1e18)),
                   .lower_bound = true},
                  offer.bytes, offer.source, ways_to_need_less(job));
   }
@@ -119,27 +119,6 @@ void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes
   check_memory(need, offer.bytes, offer.source,
                advises ? advice_to_fit(whole, need.most_planned(offer.bytes), inputs)
                        : ways_to_need_less(job));
-}
-
-double least_bytes(const Job& job) {
-  // For each weight a rank holds at least 8 bytes: its value, and its gradient or optimizer state, which frozen ones do
-  // not have. On nvme none of them takes memory.
-  const auto value = static_cast<double>(size_of(job.dtype));
-  const Place place = place_of(job, 0);
-  const Residency where = residency_of(job, place);
-  const OffloadConfig& offload = job.offload;
-  const double values = offload.parameters == OffloadTo::nvme ? 0 : value;
-  const double state = offload.optimizer == OffloadTo::nvme ? 0 : 8 - value;
-  const ModelMeasures model = job.model.measures();
-  const double of_parameters = values / divisor(where.parameters, place),
-               of_trained = of_parameters + state / divisor(where.optimizer, place);
-  const double of_packed =
-      model.packed > 0
-          ? of_parameters / value * static_cast<double>(group_bytes(model.blocks)) / kWeightGroup
-          : 0;
-  return ((model.parameters - model.frozen) * of_trained +
-          (model.frozen - model.packed) * of_parameters + model.packed * of_packed) /
-         job.pipeline.stages;
 }
 
 }  // namespace dstrain

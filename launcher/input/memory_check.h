@@ -59,8 +59,4 @@ std::string ways_to_need_less(const Job& job);
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here, RankProcesses processes);
 
-// Returns a lower bound of the bytes of memory (not of disks) that the largest rank of the job needs. Makes no plan,
-// so it is fast for any model.
-double least_bytes(const Job& job);
-
 }  // namespace dstrain

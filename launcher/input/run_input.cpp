@@ -29,6 +29,7 @@
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/run/resume.h"
+#include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
@@ -54,7 +55,7 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
 // Halves the micro-batch until the plan fits. A model that cannot fit with any micro-batch keeps its own.
 void halve_to_fit(Job& job, const RankMemory& offered) {
   const auto all = static_cast<double>(offered.bytes);
-  if (least_bytes(job) * offered.ranks > all) return;
+  if (least_state_bytes(job).memory() * offered.ranks > all) return;
   const PlanInputs inputs = plan_inputs(job, offered.ranks);
   const auto fits = [&] {
     const PlannedMemory plan = planned_memory(job, inputs);

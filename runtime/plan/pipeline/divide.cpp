@@ -7,12 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "runtime/optim/optimizer_rules.h"
+#include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/passes/passes.h"
-#include "runtime/plan/passes/transfers.h"
 #include "runtime/plan/pipeline/partition.h"
 #include "runtime/plan/pipeline/simulate.h"
-#include "runtime/plan/residency.h"
 
 namespace dstrain {
 namespace {
@@ -22,31 +20,6 @@ bool leaves_device(const Job& job) {
   const OffloadConfig& offload = job.offload;
   return offload.optimizer != OffloadTo::none || offload.parameters != OffloadTo::none ||
          offload.activations != OffloadTo::none;
-}
-
-// The bytes of model state that a rank's device holds for one element of a parameter.
-double state_bytes(const Job& job, const Parameter& p) {
-  const Place place = place_of(job, 0);
-  const Residency held = residency_of(job, place);
-  const auto value = static_cast<double>(size_of(job.dtype));
-  // What is offloaded is not the device's.
-  const double parameters = job.offload.parameters == OffloadTo::none ? 1 : 0;
-  const double bytes = p.blocks == BlockFormat::none
-                           ? value
-                           : static_cast<double>(group_bytes(p.blocks)) / kWeightGroup;
-  const double held_value = parameters * bytes / divisor(held.parameters, place);
-  if (p.frozen) return held_value;
-  const auto moment = static_cast<double>(size_of(job.state_dtype));
-  const double moments =
-      moment * (p.as_matrix ? 1 : static_cast<double>(state_slots(job.optimizer).size()));
-  const double master = job.master_dtype != job.dtype ? 4 : 0;
-  const double optimizer = job.offload.optimizer == OffloadTo::none ? 1 : 1 - job.offload.ratio;
-  const bool gradients_leave =
-      update_space(job.offload) == Space::host && job.reduce == ReduceMode::micro_batch;
-  const double gradients = gradients_leave ? optimizer : 1;
-  return held_value +
-         gradients * static_cast<double>(size_of(job.grad_dtype)) / divisor(held.gradients, place) +
-         optimizer * (moments + master) / divisor(held.optimizer, place);
 }
 
 // Returns for each sublayer the elements of parameters that it uses and another layer has: it needs copies of them and
@@ -161,7 +134,7 @@ PartBytes part_bytes(const Program& program, const Job& job, const std::vector<i
   std::vector<double> state(program.sublayers.size()), states{0}, kept{0};
   for (const Parameter& p : program.parameters)
     state[static_cast<size_t>(p.sublayer)] +=
-        state_bytes(job, p) * static_cast<double>(p.shape.elements());
+        state_bytes(job, p).device * static_cast<double>(p.shape.elements());
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   const Activations activations = activations_of(program);
   // Bytes of one micro-batch while a sublayer runs, with those that all sublayers before it keep.

@@ -12,6 +12,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
+#include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/text_table.h"
 
@@ -20,17 +21,8 @@ namespace {
 
 constexpr int64_t kHeadSize = 128;
 constexpr std::array<int64_t, 2> kChannelsOfALayer{128, 32};
-// No run keeps less of a parameter: its weight in fp32, or in 16 bits with a master or a gradient; of a frozen one the
-// weight alone, or its packed blocks.
-constexpr double kLeastBytes = 4, kLeastFrozenBytes = 2, kLeastPackedBytes = 0.5;
 // The most memory of a machine in all: plans have some ten times as many bytes, which must not exceed 63 bits.
 constexpr double kMostBytes = 1e17;
-
-// Returns the bytes of a parameter that any run of a model keeps at least.
-double least_bytes_of(const ModelMeasures& model) {
-  if (model.packed > 0) return kLeastPackedBytes;
-  return model.frozen > 0 ? kLeastFrozenBytes : kLeastBytes;
-}
 
 // Settings, and the spaces in which they keep state.
 struct Choice {
@@ -93,33 +85,23 @@ class Search {
       : job_(std::move(job)), machine_(machine), inputs_(inputs), channels_(channels) {}
 
   LargestModel find(std::string settings) {
-    const int64_t ranks = job_.ranks;
-    const int64_t all = machine_.device * ranks + machine_.host + machine_.disk;
-    // The first size that certainly does not fit.
-    int64_t least_too_large = 1;
-    const double least = least_bytes_of(model_of(1).measures());
-    const auto exceeds = [&](int64_t heads) {
-      return static_cast<double>(elements(heads)) * least > static_cast<double>(all);
-    };
-    while (!exceeds(least_too_large)) least_too_large *= 2;
-    LargestModel best{.settings = std::move(settings), .limit = "all memory"};
-    int64_t fits = 0;
-    while (least_too_large - fits > 1) {
-      const int64_t heads = (fits + least_too_large) / 2;
-      job_.model = model_of(heads);
-      const bool certain = exceeds(heads);
-      const PlannedMemory memory = certain ? PlannedMemory{} : planned_memory(job_, inputs_);
-      const std::string limit = certain ? "all memory" : exceeded(memory);
-      if (limit.empty()) {
-        fits = heads;
-        best.model = job_.model;
-        best.parameters = elements(heads);
-        best.memory = memory;
-      } else {
-        least_too_large = heads;
-        best.limit = limit;
+    int64_t fits = 0, too_large = 1;
+    while (!certainly_exceeds(model_of(too_large))) too_large *= 2;
+    LargestModel best{.settings = std::move(settings)};
+    while (too_large - fits > 1) {
+      const int64_t heads = (fits + too_large) / 2;
+      const ModelConfig model = model_of(heads);
+      PlannedMemory memory;
+      if (certainly_exceeds(model) || !exceeded(memory = planned(model)).empty()) {
+        too_large = heads;
+        continue;
       }
+      fits = heads;
+      best.model = model;
+      best.parameters = static_cast<int64_t>(model.measures().matrix_elements);
+      best.memory = memory;
     }
+    best.limit = exceeded(planned(model_of(too_large)));
     return best;
   }
 
@@ -134,9 +116,17 @@ class Search {
     return model;
   }
 
-  // Parameters without biases and norms.
-  int64_t elements(int64_t heads) const {
-    return static_cast<int64_t>(model_of(heads).measures().matrix_elements);
+  PlannedMemory planned(const ModelConfig& model) {
+    job_.model = model;
+    return planned_memory(job_, inputs_);
+  }
+
+  // Returns whether the state of the model alone is more than all memory, for which no plan is needed.
+  bool certainly_exceeds(const ModelConfig& model) {
+    job_.model = model;
+    const auto all =
+        static_cast<double>(machine_.device * job_.ranks + machine_.host + machine_.disk);
+    return least_state_bytes(job_).all() * job_.ranks > all;
   }
 
   std::string exceeded(const PlannedMemory& memory) const {

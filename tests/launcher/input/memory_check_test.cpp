@@ -73,47 +73,6 @@ Anonymous:             0 kB
   CHECK(process_memory().program > 0);
 }
 
-TEST_CASE(
-    "what a run needs at least is no more than its plan, and most of it where nothing is sharded") {
-  Job job;
-  job.model = GptLite{.n_layer = 9, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
-  job.batch = {4, 1, 1};
-  job.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
-  const double alone = least_bytes(job);
-  CHECK(alone > 0.5 * static_cast<double>(planned_bytes(job, plan_inputs(job))));
-  job.ranks = 4;
-  for (const DType dtype : {DType::f32, DType::bf16})
-    for (const int stage : {0, 1, 2, 3}) {
-      job.dtype = job.wire_dtype = job.grad_dtype = dtype;
-      job.zero_stage = stage;
-      job.reduce = stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
-      job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
-      CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job, plan_inputs(job))));
-    }
-  CHECK(least_bytes(job) ==
-        alone / 4);  // a model of which no rank has room for more than its share
-}
-
-TEST_CASE("what is on disk is no memory that a run needs at least") {
-  Job job;
-  job.model = GptLite{.n_layer = 40, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};
-  job.zero_stage = 3;
-  job.reduce = ReduceMode::micro_batch;
-  job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
-  for (const DType dtype : {DType::f32, DType::bf16})
-    for (const int64_t micro_batches : {1, 2})
-      for (const OffloadTo state : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme})
-        for (const OffloadTo parameters : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme}) {
-          job.dtype = job.wire_dtype = dtype;
-          job.batch = {micro_batches, 1, micro_batches};
-          job.offload.optimizer = state;
-          job.offload.parameters = parameters;
-          CAPTURE(name_of(dtype), micro_batches, static_cast<int>(state),
-                  static_cast<int>(parameters));
-          CHECK(least_bytes(job) <= static_cast<double>(planned_bytes(job, plan_inputs(job))));
-        }
-}
-
 TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") {
   Job job;
   job.model = GptLite{.n_layer = 2, .n_embd = 64, .n_head = 1, .block_size = 4, .vocab_size = 7};

@@ -1,0 +1,78 @@
+#include "runtime/plan/cost/state_bytes.h"
+
+#include "runtime/config/model/family.h"
+#include "runtime/optim/optimizer_rule.h"
+#include "runtime/plan/passes/transfers.h"
+#include "runtime/plan/residency.h"
+
+namespace dstrain {
+namespace {
+
+double& bytes_in(SpaceBytes& bytes, OffloadTo to) {
+  return to == OffloadTo::none ? bytes.device : to == OffloadTo::cpu ? bytes.host : bytes.disk;
+}
+
+// Returns the bytes of an element whose value has `value` bytes, with `moments` values of optimizer state.
+SpaceBytes bytes_of_element(const Job& job, double value, size_t moments, bool frozen) {
+  const Place place = place_of(job, 0);
+  const Residency held = residency_of(job, place);
+  const OffloadConfig& offload = job.offload;
+  SpaceBytes bytes;
+  bytes_in(bytes, offload.parameters) += value / divisor(held.parameters, place);
+  if (frozen) return bytes;
+  const double leaves = offload.optimizer == OffloadTo::none ? 0 : offload.ratio;
+  const bool gradients_leave =
+      update_space(offload) == Space::host && job.reduce == ReduceMode::micro_batch;
+  const double gradients_left = gradients_leave ? leaves : 0;
+  // With one micro-batch gradients follow the state to disk.
+  const OffloadTo gradients_to = job.batch.accumulation > 1 ? OffloadTo::cpu : offload.optimizer;
+  const auto gradient = static_cast<double>(size_of(job.grad_dtype));
+  bytes.device += (1 - gradients_left) * gradient / divisor(held.gradients, place);
+  bytes_in(bytes, gradients_to) += gradients_left * gradient / divisor(held.gradients, place);
+  const bool master_is_value = job.master_dtype == job.dtype;
+  const int64_t master = master_is_value ? 0 : size_of(job.master_dtype);
+  // The host updates copies of masters that the device has.
+  const bool copied = update_space(offload) == Space::host && master_is_value &&
+                      offload.parameters == OffloadTo::none;
+  const auto state =
+      static_cast<double>(size_of(job.state_dtype) * static_cast<int64_t>(moments) + master);
+  bytes.device += (1 - leaves) * state / divisor(held.optimizer, place);
+  const double left = state + (copied ? static_cast<double>(size_of(job.master_dtype)) : 0);
+  bytes_in(bytes, offload.optimizer) += leaves * left / divisor(held.optimizer, place);
+  return bytes;
+}
+
+double bytes_of_value(const Job& job, BlockFormat blocks) {
+  if (blocks == BlockFormat::none) return static_cast<double>(size_of(job.dtype));
+  return static_cast<double>(group_bytes(blocks)) / kWeightGroup;
+}
+
+void add(SpaceBytes& sum, double elements, const SpaceBytes& each) {
+  sum.device += elements * each.device;
+  sum.host += elements * each.host;
+  sum.disk += elements * each.disk;
+}
+
+}  // namespace
+
+SpaceBytes state_bytes(const Job& job, const Parameter& parameter) {
+  const size_t moments = parameter.as_matrix ? 1 : state_slots(job.optimizer).size();
+  return bytes_of_element(job, bytes_of_value(job, parameter.blocks), moments, parameter.frozen);
+}
+
+SpaceBytes least_state_bytes(const Job& job) {
+  const ModelMeasures model = job.model.measures();
+  const bool updates_matrices = optimizer_rule(job.optimizer.kind).matrices != nullptr;
+  const size_t moments = updates_matrices ? 1 : state_slots(job.optimizer).size();
+  const double value = bytes_of_value(job, BlockFormat::none),
+               packed = bytes_of_value(job, model.blocks);
+  const double stages = job.pipeline.stages;  // the largest has the mean or more
+  SpaceBytes sum;
+  add(sum, (model.parameters - model.frozen) / stages,
+      bytes_of_element(job, value, moments, false));
+  add(sum, (model.frozen - model.packed) / stages, bytes_of_element(job, value, 0, true));
+  add(sum, model.packed / stages, bytes_of_element(job, packed, 0, true));
+  return sum;
+}
+
+}  // namespace dstrain
