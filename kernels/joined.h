@@ -1,4 +1,4 @@
-// The ops that do the work of two others (runtime/ir/ops.def), as the kernels of the two, one after the other.
+// The ops that do the work of two others (runtime/ir/op_list.def), as the kernels of the two, one after the other.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Every op that a plan may contain, its operands and its attributes. The rules (runtime/ir/ops: shapes,
-// cost, backward pass) and the kernels (kernels/*) both rely on the order of operands given in runtime/ir/ops.def.
+// cost, backward pass) and the kernels (kernels/*) both rely on the order of operands given in runtime/ir/op_list.def.
 //
 // Letters: B samples of a micro-batch, T tokens of a sample, R = B*T rows, C channels, H heads,
 // K and N input and output features, V vocabulary. The values of a forward or backward op have one dtype (f32, bf16 or
@@ -21,10 +21,10 @@
 
 namespace dstrain {
 
-// The ops that a plan may contain: runtime/ir/ops.def lists them.
+// The ops that a plan may contain: runtime/ir/op_list.def lists them.
 enum class OpKind : uint8_t {
 #define OP(op, family) op,
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
 };
 
 // Who makes the kernel of an op: a kernel library has a part for each family.
@@ -32,7 +32,7 @@ enum class OpFamily : uint8_t { none, memory_bound, product, attention, newton_s
 
 inline constexpr OpFamily kOpFamilies[] = {
 #define OP(op, family) OpFamily::family,
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
 };
 inline constexpr int kOpKinds = static_cast<int>(std::size(kOpFamilies));
 constexpr OpFamily family_of(OpKind op) {

@@ -36,7 +36,7 @@ constexpr OpRule listed(OpKind kind, std::string_view name, OpFamily family, OpR
 // By kind. Does not compile while an op of the list has no rule.
 constexpr OpRule kRules[] = {
 #define OP(op, family) listed(OpKind::op, #op, OpFamily::family, ops::op),
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/ir/rule.h"
-#include "runtime/plan/byte_owners.h"
+#include "runtime/plan/proof/byte_owners.h"
 
 namespace dstrain {
 namespace {

@@ -9,7 +9,7 @@
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/simulate.h"
 #include "runtime/plan/placement/copies.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/proof/verify.h"
 #include "runtime/plan/waits.h"
 #include "tests/plan/pipeline/pipelines.h"
 #include "tests/plan/stage_plans.h"

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/pipeline/divide.h"
+#include "runtime/plan/divide.h"
 #include "tests/plan/stage_plans.h"
 #include "tests/support/mixed_model.h"
 

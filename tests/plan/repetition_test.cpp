@@ -1,4 +1,4 @@
-#include "runtime/plan/repetition.h"
+#include "runtime/plan/proof/repetition.h"
 
 #include <catch2/catch.hpp>
 

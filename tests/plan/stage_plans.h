@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan/verify_ranks.h"
+#include "runtime/plan/proof/verify_ranks.h"
 #include "tests/plan/plans.h"
 
 namespace dstrain {

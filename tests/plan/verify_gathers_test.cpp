@@ -1,4 +1,4 @@
-#include "runtime/plan/verify_gathers.h"
+#include "runtime/plan/proof/verify_gathers.h"
 
 #include <catch2/catch.hpp>
 

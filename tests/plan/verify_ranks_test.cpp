@@ -1,5 +1,5 @@
 // Whether the plans of all ranks of a run fit together.
-#include "runtime/plan/verify_ranks.h"
+#include "runtime/plan/proof/verify_ranks.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/plan/verify.h"
+#include "runtime/plan/proof/verify.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -10,7 +10,7 @@ namespace dstrain::simd {
 // make_NAME makes the kernel of the op NAME, for each op of family memory_bound.
 #define OP(op, family)
 #define MEMORY_BOUND_OP(op) std::unique_ptr<Kernel> make_##op(const KernelSpec& spec);
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
 
 // The same with error feedback, which make_quantize_int4 and make_requantize_int4 call.
 std::unique_ptr<Kernel> make_quantize_int4_with_errors(const KernelSpec& spec);

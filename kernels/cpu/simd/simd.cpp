@@ -45,7 +45,7 @@ std::unique_ptr<Kernel> make_simd(const KernelSpec& spec) {
 #define MEMORY_BOUND_OP(op) \
   case OpKind::op:          \
     return simd::make_##op(spec);
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
     default:
       return nullptr;
   }

@@ -34,7 +34,7 @@ std::unique_ptr<Kernel> make_memory_bound(const KernelSpec& spec, const LaunchCo
 #define MEMORY_BOUND_OP(op) \
   case OpKind::op:          \
     return make_##op(spec, context);
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
     default:
       return nullptr;
   }

@@ -27,7 +27,7 @@ std::unique_ptr<Kernel> make_memory_bound(const KernelSpec& spec, const LaunchCo
 #define OP(op, family)
 #define MEMORY_BOUND_OP(op) \
   std::unique_ptr<Kernel> make_##op(const KernelSpec& spec, const LaunchContext& context);
-#include "runtime/ir/ops.def"
+#include "runtime/ir/op_list.def"
 
 // Kernels of ops whose operands ask for another one; the op's own function calls these.
 std::unique_ptr<Kernel> make_document_position_grad(const KernelSpec& spec,

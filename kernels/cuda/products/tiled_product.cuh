@@ -8,7 +8,7 @@
 
 namespace dstrain::DSTRAIN_BACKEND {
 
-// Enqueues the product on the context's stream. Operands are those of runtime/ir/ops.def.
+// Enqueues the product on the context's stream. Operands are those of runtime/ir/op_list.def.
 void launch_tiled_product(const Product& product, const KernelCall& call,
                           const LaunchContext& context);
 

@@ -8,7 +8,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/verify_ranks.h"
+#include "runtime/plan/proof/verify_ranks.h"
 
 namespace dstrain {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/core/error.h"
-#include "runtime/ir/rule.h"
+#include "runtime/ir/op_rule.h"
 
 namespace dstrain::ops {
 

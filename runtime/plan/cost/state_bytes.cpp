@@ -1,7 +1,7 @@
 #include "runtime/plan/cost/state_bytes.h"
 
 #include "runtime/config/model/family.h"
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/passes/transfers.h"
 #include "runtime/plan/residency.h"
 

@@ -10,7 +10,7 @@
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
-#include "runtime/plan/pipeline/divide.h"
+#include "runtime/plan/divide.h"
 #include "runtime/plan/report/text_table.h"
 
 namespace dstrain {

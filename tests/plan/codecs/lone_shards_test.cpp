@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
+#include "runtime/plan/proof/verify.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/print.h"
-#include "runtime/plan/verify.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/report/fit.h"
 #include "tests/plan/plans.h"
 

@@ -5,7 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/placement/copies.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/proof/verify.h"
 #include "runtime/plan/waits.h"
 #include "tests/plan/stage_plans.h"
 #include "tests/support/sample.h"

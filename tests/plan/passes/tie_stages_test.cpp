@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "runtime/plan/verify_ranks.h"
+#include "runtime/plan/proof/verify_ranks.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

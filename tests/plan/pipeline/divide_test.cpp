@@ -1,5 +1,5 @@
 // Where a model is divided among the parts of a pipeline, and what a stage has of a layer that is cut.
-#include "runtime/plan/pipeline/divide.h"
+#include "runtime/plan/divide.h"
 
 #include <catch2/catch.hpp>
 #include <set>

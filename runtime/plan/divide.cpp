@@ -1,4 +1,4 @@
-#include "runtime/plan/pipeline/divide.h"
+#include "runtime/plan/divide.h"
 
 #include <fmt/format.h>
 

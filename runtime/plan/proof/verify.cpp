@@ -1,4 +1,4 @@
-#include "runtime/plan/verify.h"
+#include "runtime/plan/proof/verify.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/repetition.h"
-#include "runtime/plan/verify_gathers.h"
+#include "runtime/plan/proof/repetition.h"
+#include "runtime/plan/proof/verify_gathers.h"
 
 namespace dstrain {
 namespace {

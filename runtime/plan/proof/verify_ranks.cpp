@@ -1,4 +1,4 @@
-#include "runtime/plan/verify_ranks.h"
+#include "runtime/plan/proof/verify_ranks.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/plan/replay_state.h"
+#include "runtime/plan/proof/replay_state.h"
 
 namespace dstrain {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/plan/byte_owners.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/proof/byte_owners.h"
 
 namespace dstrain {
 

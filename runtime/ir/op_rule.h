@@ -1,0 +1,63 @@
+// OpRule: everything the plan and the executor know about an op: who does it, on which queue, the shapes
+// and dtypes it accepts, its cost, and the ops that compute its gradients. A new op is a line in op_list.def and a
+// rule in runtime/ir/ops, a constant of the op's name; its kernels are in kernels/.
+#pragma once
+
+#include <optional>
+
+#include "runtime/core/collective/collective.h"
+#include "runtime/ir/gradients.h"
+#include "runtime/ir/program.h"
+
+namespace dstrain {
+
+// The work of one instruction, from which its time is estimated: operations and memory traffic.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  // memory traffic if every operand moves once
+};
+
+// The queue that an instruction is printed and traced under.
+enum class Queue : uint8_t { compute, comm, host, copy, io };
+inline constexpr int kQueues = 5;
+std::string_view name_of(Queue queue);
+
+// The part of the runtime that carries out an op. From `collective` on, it does so beside the ops that follow.
+enum class DoneBy : uint8_t {
+  kernel,      // a KernelLibrary makes it
+  executor,    // the executor's own work
+  collective,  // the communicator, beside computation; the other ops of the comm queue are awaited
+  copies,      // a stream of copies, beside computation
+  drives,      // the disk store, beside computation
+};
+
+// The index of a type of attributes in OpAttrs.
+template <class Attrs>
+inline constexpr size_t kAttrs = OpAttrs(Attrs{}).index();
+
+struct OpRule {
+  OpKind kind{};  // these two: as the list of ops has them (runtime/ir/op_list.def)
+  std::string_view name{};
+  Queue queue = Queue::compute;
+  DoneBy done_by = DoneBy::kernel;
+  // It may run once more in the same micro-batch, over the same operands and into other outputs: it gives the same bits,
+  // and has no effect beyond its outputs. Recompute keeps the results of every other op.
+  bool repeatable = false;
+  // A model's forward pass consists of such ops. Dropout by itself is its own gradient.
+  bool of_model = false;
+  // The host does it before the rest of the step, which a device may replay as a graph.
+  bool begins_step = false;
+  size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
+  // For a collective: which one. send and recv are the two ends of a message.
+  std::optional<Collective> collective{};
+  int ring_passes = 0;  // of the collective, as its traits have them
+  // Throws InternalError naming the instruction if shapes, dtypes or aliasing are not legal for the
+  // op. Null: any operands are legal.
+  void (*check)(const Program& program, const Instruction& op) = nullptr;
+  // Returns the FLOPs; null: none that count.
+  double (*flops)(const Program& program, const Instruction& op) = nullptr;
+  // Emits the ops that compute the gradients of what `op` reads; null: not differentiable.
+  void (*backward)(const Instruction& op, Gradients& g) = nullptr;
+};
+
+}  // namespace dstrain

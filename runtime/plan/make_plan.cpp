@@ -1,0 +1,347 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "runtime/config/job.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/sparse_gradients.h"
+#include "runtime/core/error.h"
+#include "runtime/ir/kernel.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/build_model.h"
+#include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/divide.h"
+#include "runtime/plan/passes/passes.h"
+#include "runtime/plan/placement/place.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/proof/verify.h"
+#include "runtime/plan/proof/verify_ranks.h"
+#include "runtime/plan/waits.h"
+
+namespace dstrain {
+namespace {
+
+// The instructions that are issued for every micro-batch, by phase and chunk.
+using Bodies = std::map<std::pair<Phase, int32_t>, std::vector<int32_t>>;
+
+// Returns the order of a step: the list expanded as the slots and Instruction::when say. What a slot receives is
+// posted before the slot in front of it, so that it can arrive meanwhile.
+std::vector<Issue> expand(const Program& program, const std::vector<Slot>& slots,
+                          int64_t micro_batches) {
+  std::vector<Issue> order;
+  Bodies receives, others;
+  const auto count = static_cast<int32_t>(program.instructions.size());
+  const auto op_at = [&](int32_t i) -> const Instruction& {
+    return program.instructions[static_cast<size_t>(i)];
+  };
+  const auto issue_once = [&](When when) {
+    for (int32_t i = 0; i < count; ++i)
+      if (op_at(i).when == when) order.push_back({i, 0});
+  };
+  for (int32_t i = 0; i < count; ++i) {
+    const Instruction& op = op_at(i);
+    if (op.when == When::every_micro || op.when == When::last_micro)
+      (op.op == OpKind::recv ? receives : others)[{op.phase, op.chunk}].push_back(i);
+  }
+  const auto issue = [&](Bodies& bodies, const Slot& slot) {
+    const bool last = slot.micro + 1 == micro_batches;
+    for (const int32_t i : bodies[{slot.phase, slot.chunk}])
+      if (last || op_at(i).when == When::every_micro) order.push_back({i, slot.micro});
+  };
+  issue_once(When::step_begin);
+  if (!slots.empty()) issue(receives, slots[0]);
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (s + 1 < slots.size()) issue(receives, slots[s + 1]);
+    issue(others, slots[s]);
+  }
+  issue_once(When::step_end);
+  return order;
+}
+
+Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slots,
+            int64_t micro_batches, int threads) {
+  Plan plan;
+  plan.order = expand(program, slots, micro_batches);
+  plan.slots = std::move(slots);
+  plan.program = std::move(program);
+  plan.micro_batches = micro_batches;
+  plan.place = place;
+  plan.rank_order_sums = job.rank_order_sums || job.device != "cuda";
+  plan.comm_channels = channels_of(place, job.pipeline.schedule);
+  plan.channels = plan.first_other_channel();
+  const auto add_channel = [&plan](DoneBy done_by, int32_t& channel) {
+    for (Instruction& op : plan.program.instructions) {
+      if (rule_of(op.op).done_by != done_by) continue;
+      if (channel < 0) channel = plan.channels++;
+      op.channel = channel;
+    }
+  };
+  add_channel(DoneBy::copies, plan.copy_channel);
+  add_channel(DoneBy::drives, plan.io_channel);
+  plan.threads = threads;
+  plan.master_dtype = job.master_dtype;
+  plan.max_live_elements = job.gather.max_live_elements;
+  return plan;
+}
+
+// What all ranks of a job begin with.
+struct WholeModel {
+  Program train;
+  Program validate;
+  std::vector<int64_t> first_sublayers;  // of the parts of a pipeline
+};
+
+Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs,
+                StepKind kind) {
+  Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
+  chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
+  recompute(program, job);
+  if (place.stages() > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
+  offload_activations(program, job);
+  separate_frozen(program);
+  const Residency residency = residency_of(job, place);
+  layout(program, place, residency);
+  offload_parameters(program, job);
+  const bool keeps = keeps_gradients(job, kind), in_groups = updates_in_groups(job, kind);
+  const Axes adds = in_groups ? Axis::shard : kStateAxes;
+  if (sends_factors(job, place, kind))
+    power_sgd(program, job, place);
+  else if (keeps)
+    reduce(program, without_sums(job), place, {}, residency);
+  else
+    reduce(program, in_groups && place.ranks_in(adds) == 1 ? without_sums(job) : job, place, adds,
+           residency);
+  if (sends_token_rows(job)) gather_token_rows(program, place);
+  quantize_gradients(program, job, place, residency);
+  update(program, job, place, adds, residency);
+  if (in_groups) send_in_groups(program, job, place, kind);
+  commit_codec_state(program);
+  if (keeps) send_signs(program, job, place, kind);
+  offload_gradients(program, job);
+  offload_optimizer(program, job, place, residency);
+  update_buffers(program, job, place);
+  gather(program, job, place, residency);
+  quantize_gathers(program, job, place, residency);
+  measure_codecs(program, job, place);
+  join_norms(program, *inputs.library, inputs.threads);
+  pack(program, *inputs.library, inputs.threads);
+  begin_step(program);
+  const int64_t micro_batches = job.batch.accumulation;
+  std::vector<Slot> slots =
+      stage_order(job.pipeline.schedule, place.stages(), job.pipeline.virtual_stages, place.stage(),
+                  static_cast<int>(micro_batches));
+  Plan plan =
+      finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
+  plan.kind = kind;
+  plan.adds = adds;
+  return plan;
+}
+
+// `program`: the forward pass of a stage.
+Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
+  separate_frozen(program);
+  const Residency residency = residency_of(job, place);
+  layout(program, place, residency);
+  offload_parameters(program, job);
+  gather(program, job, place, residency);
+  quantize_gathers(program, job, place, residency);
+  use_synchronised_weights(program, job);
+  join_norms(program, *inputs.library, inputs.threads);
+  pack(program, *inputs.library, inputs.threads);
+  begin_step(program);
+  const int chunks = place.stages() > 1 ? chunks_of(job.pipeline) : 1;
+  std::vector<Slot> slots;
+  for (int chunk = 0; chunk < chunks; ++chunk) slots.push_back({Phase::forward, chunk, 0});
+  return finish(std::move(program), job, place, std::move(slots), 1, inputs.threads);
+}
+
+// The regular plan's buffers are what checkpoints save, so it has those of the others.
+void check_persistent(const Program& regular, const Plan& plan) {
+  for (const Buffer& b : plan.program.buffers) {
+    if (b.lifetime != Lifetime::persistent || b.parent != kNone) continue;
+    const BufferId id = regular.find(b.name);
+    check(id != kNone && regular.at(id).bytes() == b.bytes() && regular.at(id).space == b.space,
+          "{} of the steps with {} is not in the regular plan", b.name, name_of(plan.kind));
+  }
+}
+
+// Returns the plans of a rank without addresses.
+RankPlan unplaced(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
+  RankPlan rank;
+  for (const StepKind kind : step_kinds(job)) {
+    Plan plan = train_plan(whole, job, place, inputs, kind);
+    if (kind == StepKind::regular)
+      rank.train = std::move(plan);
+    else
+      rank.other.push_back(std::move(plan));
+  }
+  for (const Plan& plan : rank.other) check_persistent(rank.train.program, plan);
+  Program program = keep_stage(whole.validate, whole.first_sublayers, place, job.pipeline);
+  chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
+  rank.validate = forward_plan(std::move(program), job, place, inputs);
+  return rank;
+}
+
+// Returns all plans of a rank; that of a validation that the job does not have is empty.
+std::vector<Plan*> plans_of(RankPlan& rank) {
+  std::vector<Plan*> plans{&rank.train};
+  for (Plan& plan : rank.other) plans.push_back(&plan);
+  if (!rank.validate.order.empty()) plans.push_back(&rank.validate);
+  return plans;
+}
+
+RankPlan draft(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs) {
+  RankPlan rank = unplaced(whole, job, place, inputs);
+  rank.memory = place_memory(plans_of(rank), inputs);
+  return rank;
+}
+
+// Gives the parts of a pipeline their sublayers.
+void divide(WholeModel& whole, std::vector<int64_t> first_sublayers, const Job& job) {
+  whole.first_sublayers = std::move(first_sublayers);
+  for (Program* program : {&whole.train, &whole.validate})
+    if (!program->instructions.empty())
+      tie_stages(*program, whole.first_sublayers, job.pipeline, place_of(job, 0));
+}
+
+// What plans take of a library where all ranks must come to the same bytes, whatever their processors and threads: no
+// workspace and no packed weights.
+class SizesOfModel final : public KernelLibrary {
+ public:
+  int64_t workspace_bytes(const KernelSpec&) const override { return 0; }
+  int64_t packed_bytes(const KernelSpec&) const override { return 0; }
+  std::unique_ptr<Kernel> make(const KernelSpec&) const override { return nullptr; }
+  std::string description() const override { return "sizes of the model alone"; }
+};
+
+// Returns the model before it is divided among stages.
+WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
+  WholeModel whole;
+  const auto build = [&](Program& program, ForwardOptions options) {
+    options.seq_len = job.model.seq_len();
+    options.documents = job.data.packing == Packing::pack;
+    options.row_multiple = inputs.library->row_multiple();
+    Builder builder(program, options);
+    build_model(builder, job.model);
+  };
+  build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
+  mark_matrices(whole.train, job.optimizer);
+  if (std::ranges::all_of(whole.train.parameters, &Parameter::frozen))
+    fail_user("dstrain.model: every parameter of the {} is frozen, so there is nothing to train",
+              job.model.family().title);
+  backward(whole.train);
+  fuse(whole.train, *inputs.library, inputs.threads);
+  build(whole.validate, {.dtype = job.dtype, .batch = job.batch.micro_batch, .training = false});
+  fuse(whole.validate, *inputs.library, inputs.threads);
+  return whole;
+}
+
+// Returns stage_bytes() of a model that is made already. `whole` and `job` must outlive the result.
+StageBytes stage_bytes_of(const WholeModel& whole, const Job& job) {
+  const auto sizes = std::make_shared<PlanInputs>(PlanInputs{std::make_shared<SizesOfModel>()});
+  return [&whole, &job, sizes](const std::vector<int64_t>& first_sublayers, int stage) {
+    WholeModel divided = whole;
+    divide(divided, first_sublayers, job);
+    const Place place = place_of(job, 0).moved(Axis::pipe, stage);
+    return draft(divided, job, place, *sizes).memory.total();
+  };
+}
+
+WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
+  WholeModel whole = undivided_model(job, inputs);
+  if (job.pipeline.stages > 1)
+    divide(whole, divide_model(whole.train, job, inputs.rates, stage_bytes_of(whole, job)), job);
+  return whole;
+}
+
+std::vector<RankPlan> draft_stages(const WholeModel& whole, const Job& job, const Place& place,
+                                   const PlanInputs& inputs) {
+  std::vector<RankPlan> stages;
+  for (int stage = 0; stage < place.stages(); ++stage)
+    stages.push_back(draft(whole, job, place.moved(Axis::pipe, stage), inputs));
+  return stages;
+}
+
+void prove(RankPlan& rank, const Job& job) {
+  for (Plan* plan : plans_of(rank)) {
+    order_communication(*plan, job.overlap_comm);
+    verify(*plan);
+  }
+}
+
+// Returns for each kind of group that the rank is in another rank of it: the last one, which has the padding of units
+// if there is any, or for that one the first. All ranks of a run compare their plans when it starts.
+std::vector<Place> peers_of(const Place& place) {
+  std::vector<Place> peers;
+  for (const Axis axis : {Axis::shard, Axis::replica}) {
+    const Place last = place.moved(axis, place.ranks_in(axis) - 1);
+    const Place peer = last == place ? place.moved(axis, 0) : last;
+    if (peer != place) peers.push_back(peer);
+  }
+  return peers;
+}
+
+}  // namespace
+
+RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
+  RankPlan rank = draft(whole_model(job, inputs), job, place, inputs);
+  prove(rank, job);
+  return rank;
+}
+
+StageBytes stage_bytes(const Job& job, const PlanInputs& inputs) {
+  struct Asked {
+    WholeModel whole;
+    Job job;
+    StageBytes bytes;
+  };
+  const auto asked = std::make_shared<Asked>(Asked{undivided_model(job, inputs), job, {}});
+  asked->bytes = stage_bytes_of(asked->whole, asked->job);
+  return [asked](const std::vector<int64_t>& first_sublayers, int stage) {
+    return asked->bytes(first_sublayers, stage);
+  };
+}
+
+std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
+  return draft_stages(whole_model(job, inputs), job, place_of(job, rank), inputs);
+}
+
+std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
+  const WholeModel whole = whole_model(job, inputs);
+  const Place place = place_of(job, rank);
+  std::vector<RankPlan> stages = draft_stages(whole, job, place, inputs);
+  for (RankPlan& stage : stages) prove(stage, job);
+  if (job.ranks == 1) return stages;
+  std::vector<const RankPlan*> together;
+  for (const RankPlan& stage : stages) together.push_back(&stage);
+  verify_ranks(together);
+  for (const Place& peer : peers_of(place))
+    compare_collectives(stages[static_cast<size_t>(place.stage())],
+                        unplaced(whole, job, peer, inputs));
+  return stages;
+}
+
+RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses,
+                           const PlanInputs& inputs) {
+  Job job = trained;
+  job.offload = {};
+  job.optimizer = {};
+  Program program;
+  Builder builder(program, {.dtype = job.dtype,
+                            .batch = 1,
+                            .seq_len = seq_len,
+                            .training = false,
+                            .with_loss = with_losses,
+                            .row_multiple = inputs.library->row_multiple()});
+  build_model(builder, job.model);
+  program.at(program.logits).lifetime = Lifetime::step;  // for the host
+  fuse(program, *inputs.library, inputs.threads);
+  RankPlan rank;
+  rank.validate = forward_plan(std::move(program), job, {}, inputs);
+  rank.memory = place_memory({&rank.validate}, inputs);
+  order_communication(rank.validate, false);
+  verify(rank.validate);
+  return rank;
+}
+
+}  // namespace dstrain
