@@ -111,6 +111,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   else
     reduce(program, in_groups && place.ranks_in(adds) == 1 ? without_sums(job) : job, place, adds,
            residency);
+  clear_padding(program);
   if (sends_token_rows(job)) gather_token_rows(program, place);
   quantize_gradients(program, job, place, residency);
   update(program, job, place, adds, residency);

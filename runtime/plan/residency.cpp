@@ -3,16 +3,29 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
+namespace {
+
+// Gradients of several micro-batches are added one by one. Where groups of ranks have weights of their own, gradients
+// hold these between two steps, while the average is validated or saved.
+Lifetime gradients_live(const Job& job) {
+  return job.batch.accumulation > 1 || local_groups(job) > 1 ? Lifetime::persistent
+                                                             : Lifetime::step;
+}
+
+}  // namespace
 
 Residency residency_of(const Job& job, const Place& place) {
-  if (place.ranks() == 1) return {.grad_dtype = job.grad_dtype};
+  const Lifetime live = gradients_live(job);
+  if (place.ranks() == 1) return {.grad_dtype = job.grad_dtype, .gradients_live = live};
   const auto sliced = [](bool yes) { return yes ? Held::slice : Held::whole; };
   Residency r{.optimizer = sliced(job.zero_stage >= 1),
               .gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch),
               .parameters = sliced(job.zero_stage >= 3),
-              .grad_dtype = job.grad_dtype};
+              .grad_dtype = job.grad_dtype,
+              .gradients_live = live};
   if (!place.replicas_hold()) return r;
   // Quantized shards are made of the slices at the beginning of a step (quantize_gathers()).
   if (r.parameters != Held::slice || place.replicas() == 1 || job.quantize.weights) return r;

@@ -32,10 +32,13 @@ struct Residency {
   Held gradients = Held::whole;   // sums over ranks
   Held parameters = Held::whole;  // where they are not whole they are gathered where they are used
   DType grad_dtype = DType::f32;  // of the gradients as they are summed and held
+  Lifetime gradients_live =
+      Lifetime::persistent;  // for the whole run, or from their first use to a step's end
 };
 
 // Returns the row of the job's stage. A single rank owns everything, so nothing is sharded. Gradients that
-// ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage.
+// ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage. Those of a step with one
+// micro-batch live for the step, unless the run keeps own weights in them (ModelState::use_average()).
 Residency residency_of(const Job& job, const Place& place);
 
 // Returns among how many ranks a class of state is divided.

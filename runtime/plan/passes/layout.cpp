@@ -46,7 +46,7 @@ void layout(Program& program, Place place, const Residency& residency) {
                        .shape = {unit.elements / divisor(residency.gradients, place)},
                        .dtype = residency.grad_dtype,
                        .memory = MemoryClass::gradients,
-                       .lifetime = Lifetime::persistent,
+                       .lifetime = residency.gradients_live,
                        .shared = place.ranks() > 1 && residency.gradients == Held::whole})
                 : kNone;
     unit.buffers = {.values = values, .gradients = gradients};

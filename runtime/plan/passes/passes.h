@@ -86,6 +86,10 @@ void layout(Program& program, Place place, const Residency& residency);
 void reduce(Program& program, const Job& job, const Place& place, Axes adds,
             const Residency& residency);
 
+// Writes zeros between the parameters of each unit whose gradients live for a step and are written in place, before its
+// first gradient: norms and optimizers read whole ranges of a unit.
+void clear_padding(Program& program);
+
 // Marks the parameters that the optimizer updates as whole matrices (Parameter::as_matrix).
 void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 

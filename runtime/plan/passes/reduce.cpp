@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -25,6 +26,30 @@ struct Position {
   Phase phase = Phase::backward;
   int32_t chunk = 0;
 };
+
+// Returns what writes zeros to the padding between the gradients of a unit's parameters in `buffer`, which holds all
+// of the unit's.
+std::vector<Instruction> zero_padding(Program& program, const Unit& unit, BufferId buffer,
+                                      const Position& where) {
+  std::vector<Instruction> list;
+  int64_t at = 0;
+  const auto zero_until = [&](int64_t end) {
+    if (at < end)
+      list.push_back({.op = OpKind::zero,
+                      .writes = {program.view(buffer, at, end - at)},
+                      .group = where.group,
+                      .phase = where.phase,
+                      .chunk = where.chunk});
+  };
+  for (int index : unit.parameters) {
+    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    if (p.gradient == kNone) continue;
+    zero_until(p.offset);
+    at = p.offset + program.at(p.gradient).shape.elements();
+  }
+  zero_until(unit.elements);
+  return list;
+}
 
 // Makes the instructions that reduce the gradients of one unit.
 class UnitReduction {
@@ -54,25 +79,8 @@ class UnitReduction {
 
   // Returns what precedes the first write of a micro-batch: zeros for the padding between parameters.
   std::vector<Instruction> before(const Position& first) {
-    std::vector<Instruction> list;
-    if (!has_micro_buffer(job_)) return list;
-    int64_t at = 0;
-    const auto zero_until = [&](int64_t end) {
-      if (at < end)
-        list.push_back({.op = OpKind::zero,
-                        .writes = {program_.view(micro_gradients(), at, end - at)},
-                        .group = first.group,
-                        .phase = first.phase,
-                        .chunk = first.chunk});
-    };
-    for (int index : unit_.parameters) {
-      const Parameter& p = program_.parameters[static_cast<size_t>(index)];
-      if (p.gradient == kNone) continue;
-      zero_until(p.offset);
-      at = p.offset + program_.at(p.gradient).shape.elements();
-    }
-    zero_until(unit_.elements);
-    return list;
+    if (!has_micro_buffer(job_)) return {};
+    return zero_padding(program_, unit_, micro_gradients(), first);
   }
 
   // Returns what follows the last write: this rank's contribution is sent.
@@ -251,6 +259,31 @@ void reduce(Program& program, const Job& job, const Place& place, Axes adds,
     sent.add(reduction, list);
   }
   sent.finish(list);
+  program.instructions = std::move(list);
+}
+
+void clear_padding(Program& program) {
+  // The units whose gradients no instruction has written yet. Other gradients come from a buffer of the micro-batch.
+  std::unordered_map<BufferId, const Unit*> waiting;
+  for (const Parameter& p : program.parameters) {
+    const Unit& unit = program.units[static_cast<size_t>(p.unit)];
+    const BufferId gradients = unit.buffers.gradients;
+    if (p.gradient != kNone && program.root(p.gradient) == gradients &&
+        program.at(gradients).lifetime != Lifetime::persistent)
+      waiting[gradients] = &unit;
+  }
+  std::vector<Instruction> list;
+  for (Instruction& op : program.instructions) {
+    for (const BufferId id : op.writes) {
+      const auto found = id == kNone ? waiting.end() : waiting.find(program.root(id));
+      if (found == waiting.end()) continue;
+      const Position first{op.group, op.phase, op.chunk};
+      std::ranges::move(zero_padding(program, *found->second, found->first, first),
+                        std::back_inserter(list));
+      waiting.erase(found);
+    }
+    list.push_back(std::move(op));
+  }
   program.instructions = std::move(list);
 }
 

@@ -8,7 +8,7 @@
 
 namespace dstrain {
 
-// Bytes that are in use from one position of the instruction list to another, both included.
+// Bytes that are in use from one moment of a step to another, both included.
 struct Piece {
   int64_t bytes = 0;
   int begin = INT_MAX, end = -1;

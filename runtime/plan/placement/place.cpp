@@ -27,7 +27,7 @@ int64_t align(int64_t n, Space space = Space::device) {
 
 // The memory of a transient buffer, with all of its copies, or of a workspace.
 struct Item {
-  Piece piece{};  // in positions of the instruction list
+  Piece piece{};  // in moments (Lives)
   MemoryClass memory = MemoryClass::workspace;
 };
 
@@ -38,26 +38,33 @@ int64_t place_items(const std::vector<Item*>& items, int64_t base) {
   return first_fit(std::move(pieces), base);
 }
 
-// The lifetimes of a plan's transient buffers and workspaces.
+// The lifetimes of a plan's transient buffers and workspaces, in moments. A step of one micro-batch issues each
+// instruction once, and a moment is a place in the order. A step of several repeats the body, the part between
+// step_begin and step_end, and a moment is a place in the list.
 class Lives {
  public:
   Lives(Plan& plan, const PlanInputs& inputs)
-      : plan_(plan), inputs_(inputs), copies_(copies_of(plan)) {
+      : plan_(plan),
+        inputs_(inputs),
+        once_(plan.micro_batches == 1 && plan.order.size() == plan.program.instructions.size()),
+        copies_(copies_of(plan)) {
     const Program& p = plan.program;
     items_.resize(p.buffers.size() + p.instructions.size());
     int body_begin = INT_MAX, body_end = -1;
-    for (int i = 0; i < static_cast<int>(p.instructions.size()); ++i) {
-      const Instruction& op = p.instructions[static_cast<size_t>(i)];
+    const int moments = static_cast<int>(p.instructions.size());
+    for (int moment = 0; moment < moments; ++moment) {
+      const Instruction& op = p.instructions[instruction_at(moment)];
       if (op.when == When::every_micro || op.when == When::last_micro) {
-        body_begin = std::min(body_begin, i);
-        body_end = std::max(body_end, i);
+        body_begin = std::min(body_begin, moment);
+        body_end = std::max(body_end, moment);
       }
       for (const auto* list : {&op.reads, &op.writes})
         for (BufferId id : *list)
-          if (id != kNone) touch(p.root(id), i);
-      workspace(i);
+          if (id != kNone) touch(p.root(id), moment);
+      workspace(moment);
     }
     keep_copied();
+    const std::vector<char> for_host = read_by_host();
     for (size_t b = 0; b < p.buffers.size(); ++b) {
       const Buffer& buffer = p.buffers[b];
       items_[b].memory = buffer.memory;
@@ -65,16 +72,12 @@ class Lives {
       item.bytes = align(buffer.bytes(), buffer.space) * copies_[b].count;
       // A buffer that is used between phases of other micro-batches is live in the whole body, because the body
       // is repeated.
-      const bool whole = buffer.lifetime == Lifetime::step || !copies_[b].by_position;
+      const bool whole = !once_ && (buffer.lifetime == Lifetime::step || !copies_[b].by_position);
       if (whole && item.begin <= body_end && item.end >= body_begin) {
         item.begin = std::min(item.begin, body_begin);
         item.end = std::max(item.end, body_end);
       }
-      const bool for_host = static_cast<BufferId>(b) == p.logits ||
-                            std::ranges::find(p.losses, static_cast<BufferId>(b),
-                                              &ProgramLoss::sum) != p.losses.end();
-      if (for_host && buffer.lifetime == Lifetime::step)
-        item.end = static_cast<int>(p.instructions.size());
+      if (for_host[b] != 0 && buffer.lifetime == Lifetime::step) item.end = moments;
     }
   }
 
@@ -106,10 +109,30 @@ class Lives {
   }
 
  private:
-  void touch(BufferId root, int position) {
+  // Returns the index of the instruction that runs at a moment.
+  size_t instruction_at(int moment) const {
+    return once_ ? static_cast<size_t>(plan_.order[static_cast<size_t>(moment)].instruction)
+                 : static_cast<size_t>(moment);
+  }
+
+  void touch(BufferId root, int moment) {
     Piece& item = items_[static_cast<size_t>(root)].piece;
-    item.begin = std::min(item.begin, position);
-    item.end = std::max(item.end, position);
+    item.begin = std::min(item.begin, moment);
+    item.end = std::max(item.end, moment);
+  }
+
+  // Returns of every buffer whether the host reads it when the step has ended: the logits, the losses, and the
+  // gradients, in which it looks for the first value that is not finite.
+  std::vector<char> read_by_host() const {
+    const Program& p = plan_.program;
+    std::vector<char> reads(p.buffers.size());
+    const auto add = [&reads](BufferId id) {
+      if (id != kNone) reads[static_cast<size_t>(id)] = 1;
+    };
+    add(p.logits);
+    for (const ProgramLoss& loss : p.losses) add(loss.sum);
+    for (const Unit& unit : p.units) add(unit.buffers.gradients);
+    return reads;
   }
 
   // What a transfer reads stays until the next one to the same space is posted, so that the work between them, which
@@ -118,13 +141,13 @@ class Lives {
     const Program& p = plan_.program;
     std::array<int, kSpaces> next;
     next.fill(-1);
-    for (int i = static_cast<int>(p.instructions.size()); i-- > 0;) {
-      const Instruction& op = p.instructions[static_cast<size_t>(i)];
+    for (int moment = static_cast<int>(p.instructions.size()); moment-- > 0;) {
+      const Instruction& op = p.instructions[instruction_at(moment)];
       const DoneBy done_by = rule_of(op.op).done_by;
       if (done_by != DoneBy::copies && done_by != DoneBy::drives) continue;
       int& following = next[static_cast<size_t>(p.space_of(op.writes[0]))];
       if (following >= 0) touch(p.root(op.reads[0]), following);
-      following = i;
+      following = moment;
     }
   }
 
@@ -133,23 +156,25 @@ class Lives {
     return runs_on_host(p, p.instructions[instruction]) ? Region::host : Region::transient;
   }
 
-  void workspace(int i) {
-    const Instruction& op = plan_.program.instructions[static_cast<size_t>(i)];
+  void workspace(int moment) {
+    const size_t i = instruction_at(moment);
+    const Instruction& op = plan_.program.instructions[i];
     if (!has_kernel(op.op)) return;
     const bool host = inputs_.host_library && runs_on_host(plan_.program, op);
     const KernelLibrary& library = host ? *inputs_.host_library : *inputs_.library;
     const int64_t bytes =
         library.workspace_bytes(SpecStorage(plan_.program, op, plan_.threads).get());
-    plan_.workspace_bytes[static_cast<size_t>(i)] = bytes;
+    plan_.workspace_bytes[i] = bytes;
     if (bytes == 0) return;
-    Piece& item = items_[plan_.program.buffers.size() + static_cast<size_t>(i)].piece;
+    Piece& item = items_[plan_.program.buffers.size() + i].piece;
     item = {.bytes = align(bytes, runs_on_host(plan_.program, op) ? Space::host : Space::device),
-            .begin = i,
-            .end = i};
+            .begin = moment,
+            .end = moment};
   }
 
   Plan& plan_;
   const PlanInputs& inputs_;
+  const bool once_;             // each instruction is issued once
   std::vector<Copies> copies_;  // of every buffer
   std::vector<Item> items_;
 };

@@ -8,7 +8,7 @@ using namespace dstrain;
 TEST_CASE("the backward pass of a benchmark layer follows from its rule") {
   Job job;
   job.model = BenchmarkModel{.n_layer = 2, .in_size = 3, .hidden_size = 5, .out_size = 4};
-  job.batch = {2, 2, 1};
+  job.batch = {4, 2, 2};
   job.optimizer.weight_decay = 0.1;
   job.weight_decay_exclude = {"*.bias"};
   const Plan plan = train_plan(job);
