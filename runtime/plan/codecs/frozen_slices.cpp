@@ -15,8 +15,7 @@ FrozenSlices::FrozenSlices(Program& program, Place place, const Unit& unit, Buff
                                 .shape = {unit.elements / 8},
                                 .dtype = DType::u8,
                                 .memory = MemoryClass::optimizer,
-                                .lifetime = Lifetime::persistent,
-                                .shared = true})) {}
+                                .lifetime = Lifetime::persistent})) {}
 
 void FrozenSlices::append_gathers(const Instruction& like, std::vector<Instruction>& begin) {
   const auto append = [&](OpKind op, BufferId from, BufferId to) {

@@ -56,7 +56,6 @@ class LambUpdate {
     scale_ = persistent("momentum_scale", count_);
     if (sharded()) {
       sent_ = persistent("scaled_momentum", unit_.elements);
-      program.at(sent_).shared = true;
       came_ = of_step("own_momentum", updated_.size(), DType::f32);
       slices_.emplace(program, place, unit_, momentum_, second_, sent_);
     } else {
@@ -196,8 +195,7 @@ class LambUpdate {
                                 .shape = {elements},
                                 .dtype = dtype,
                                 .memory = MemoryClass::optimizer,
-                                .lifetime = Lifetime::step,
-                                .shared = sharded()});
+                                .lifetime = Lifetime::step});
   }
   // Returns elements of the unit in a buffer of all of it, or of the rank's slice.
   BufferId part(BufferId buffer, Range range) {

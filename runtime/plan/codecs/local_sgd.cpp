@@ -22,8 +22,7 @@ class WeightsAverage {
     const BufferId sums = program_.add_buffer({.name = sums_of(unit),
                                                .shape = {unit.elements},
                                                .memory = MemoryClass::communication,
-                                               .lifetime = Lifetime::step,
-                                               .shared = true});
+                                               .lifetime = Lifetime::step});
     emit(OpKind::accumulate, {unit.buffers.master()}, {sums});
     const int64_t slice = unit.elements / place_.shard_size();
     const BufferId mine = program_.view(sums, place_.shard_rank() * slice, slice);

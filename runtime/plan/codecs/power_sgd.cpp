@@ -92,13 +92,12 @@ class PowerSgd {
     return program_.instructions.back();
   }
 
-  BufferId flat(const std::string& name, int64_t elements, DType dtype, bool shared) {
+  BufferId flat(const std::string& name, int64_t elements, DType dtype = DType::f32) {
     return program_.add_buffer({.name = name,
                                 .shape = {elements},
                                 .dtype = dtype,
                                 .memory = MemoryClass::communication,
-                                .lifetime = Lifetime::step,
-                                .shared = shared});
+                                .lifetime = Lifetime::step});
   }
   BufferId persistent(const std::string& name, int64_t elements) {
     return program_.add_buffer({.name = name,
@@ -114,8 +113,7 @@ class PowerSgd {
                                 .memory = parent.memory,
                                 .lifetime = parent.lifetime,
                                 .parent = whole,
-                                .parent_offset = at,
-                                .shared = parent.shared});
+                                .parent_offset = at});
   }
 
   // The matrices of a unit that are worth it; neighbours of the others travel together.
@@ -152,7 +150,7 @@ class PowerSgd {
     int64_t side = 1;
     while (side * side < n) ++side;
     Matrix m{.name = unit.name, .rows = side, .columns = side, .rank = std::min(hook_.rank, side)};
-    const BufferId square = flat("square:" + unit.name, side * side, DType::f32, false);
+    const BufferId square = flat("square:" + unit.name, side * side);
     padded_.push_back({program_.view(gradients, 0, n), program_.view(square, 0, n)});
     if (n < side * side) emit(OpKind::zero, {}, {program_.view(square, n, side * side - n)});
     for (const int index : unit.parameters) {
@@ -174,13 +172,11 @@ class PowerSgd {
       columns += m.rank * m.columns;
       elements += m.elements();
     }
-    const bool narrow = wire_ != DType::f32;
-    const BufferId p = flat("factor_p", rows, DType::f32, !narrow);
-    const BufferId q = flat("factor_q", columns, DType::f32, !narrow);
+    const BufferId p = flat("factor_p", rows), q = flat("factor_q", columns);
     if (hook_.warm_start) factor_ = persistent("hook_factor", columns);
     if (hook_.error_feedback) {
       error_ = persistent("hook_error", elements);
-      next_error_ = flat("hook_next_error", elements, DType::f32, false);
+      next_error_ = flat("hook_next_error", elements);
     }
     rows = columns = elements = 0;
     for (Matrix& m : matrices_) {
@@ -224,7 +220,7 @@ class PowerSgd {
   void sum(BufferId values, const std::string& name) {
     BufferId sent = values;
     if (wire_ != DType::f32) {
-      sent = flat("wire:" + name, program_.at(values).shape.elements(), wire_, true);
+      sent = flat("wire:" + name, program_.at(values).shape.elements(), wire_);
       emit(OpKind::cast, {values}, {sent});
     }
     emit(OpKind::all_reduce, {sent}, {sent});
@@ -236,7 +232,7 @@ class PowerSgd {
     int64_t elements = 0;
     for (const Run& run : whole_) elements += run.range.size();
     if (elements == 0) return kNone;
-    const BufferId whole = flat("whole_grads", elements, wire_, true);
+    const BufferId whole = flat("whole_grads", elements, wire_);
     for_runs(whole, [&](BufferId gradients, BufferId sent) {
       emit(wire_ == DType::f32 ? OpKind::accumulate : OpKind::cast, {gradients}, {sent});
     });

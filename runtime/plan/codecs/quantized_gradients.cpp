@@ -80,20 +80,19 @@ class QuantizeSums {
     program_.instructions.push_back(std::move(op));
     return program_.instructions.back();
   }
-  BufferId add_packed(const Sum& sum, const std::string& name, Shape shape, bool sent) {
+  BufferId add_packed(const Sum& sum, const std::string& name, Shape shape) {
     const std::string& of = program_.at(root(sum.like.reads[0])).name;
     return program_.add_buffer({.name = name + of.substr(of.find(':')),
                                 .shape = shape,
                                 .dtype = DType::u8,
-                                .memory = MemoryClass::communication,
-                                .shared = sent});
+                                .memory = MemoryClass::communication});
   }
 
   // Sends packed parts, as many to each rank of the group. Returns what is received: parts by sender.
   BufferId exchange(const Sum& sum, BufferId packed, const std::string& name, Axes group) {
     const int ranks = place_.ranks_in(group);
     const Shape parts = program_.at(packed).shape;
-    const BufferId received = add_packed(sum, name, {ranks, parts[0] / ranks, parts[1]}, false);
+    const BufferId received = add_packed(sum, name, {ranks, parts[0] / ranks, parts[1]});
     emit(sum, OpKind::all_to_all, packed, received).channel = channel_of(place_, group);
     return received;
   }
@@ -129,8 +128,7 @@ class QuantizeSums {
     const auto cast = source_.find(op.reads[0]);
     const BufferId gradients = cast == source_.end() ? op.reads[0] : cast->second;
     const int64_t part = program_.at(op.writes[0]).shape.elements();
-    const BufferId packed =
-        add_packed(sum, "packed_grads", {place_.ranks(), int4_bytes(part)}, true);
+    const BufferId packed = add_packed(sum, "packed_grads", {place_.ranks(), int4_bytes(part)});
     const int64_t group = place_.factored() ? place_.shard_size() : 1;
     Instruction& pack = emit(sum, OpKind::quantize_int4, gradients, packed);
     pack.attrs = Int4Attrs{.part = part, .group = group};
@@ -147,7 +145,7 @@ class QuantizeSums {
   void forward(Sum& sum) {
     if (std::exchange(sum.forwarded, true)) return;
     const Shape parts = program_.at(sum.received).shape;
-    const BufferId packed = add_packed(sum, "packed_sums", {parts[1], parts[2]}, true);
+    const BufferId packed = add_packed(sum, "packed_sums", {parts[1], parts[2]});
     Instruction& pack = emit(sum, OpKind::requantize_int4, sum.received, packed);
     pack.attrs = part_of(sum);
     feed_back(sum, pack, "sum_error");

@@ -111,8 +111,7 @@ class QuantizeGathers {
                                 .shape = {parts, bytes},
                                 .dtype = DType::u8,
                                 .memory = memory,
-                                .lifetime = lifetime,
-                                .shared = true});
+                                .lifetime = lifetime});
   }
 
   // Appends what brings the packed slices of all ranks to `list`, and what unpacks them to `before` the first use.
@@ -139,10 +138,6 @@ class QuantizeGathers {
       }
     } else if (!replicas_) {
       const BufferId mine = program_.view(packed, place_.rank() * bytes, bytes);
-      // Peers read the packed slice alone.
-      if (Buffer& source = program_.at(program_.root(gather.reads[0]));
-          source.lifetime != Lifetime::persistent)
-        source.shared = false;
       op.op = OpKind::quantize;
       op.writes = {mine};
       list.push_back(op);
@@ -175,9 +170,7 @@ class QuantizeGathers {
       exchange.hops = std::move(found->second);
       for (Instruction& hop : exchange.hops) {
         hop.when = When::step_begin;
-        Buffer& passing = program_.at(program_.root(hop.writes[0]));
-        passing.lifetime = Lifetime::step;
-        passing.shared = false;  // peers read the packed slice alone
+        program_.at(program_.root(hop.writes[0])).lifetime = Lifetime::step;
       }
     }
     Instruction op{.op = OpKind::quantize,

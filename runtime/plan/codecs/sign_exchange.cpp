@@ -15,9 +15,9 @@ SignExchange::SignExchange(Program& program, Place place, size_t unit, const Ins
   part_ = this->unit().elements / place_.ranks();
   worker_error_ = add_error("worker_error", this->unit().elements);
   owner_error_ = add_error("owner_error", part_);
-  sent_ = add_packed("packed_signs:", true);
-  received_ = add_packed("received_signs:", false);
-  sums_ = add_packed("summed_signs:", true);
+  sent_ = add_packed("packed_signs:");
+  received_ = add_packed("received_signs:");
+  sums_ = add_packed("summed_signs:");
   own_sum_ = program_.view(sums_, place_.rank() * sign_bytes(part_), sign_bytes(part_));
 }
 
@@ -63,12 +63,11 @@ BufferId SignExchange::add_error(const std::string& slot, int64_t elements) {
 }
 
 // Adds a buffer of as many packed parts as there are ranks.
-BufferId SignExchange::add_packed(const std::string& name, bool read_by_peers) {
+BufferId SignExchange::add_packed(const std::string& name) {
   return program_.add_buffer({.name = name + unit().name,
                               .shape = {place_.ranks(), sign_bytes(part_)},
                               .dtype = DType::u8,
-                              .memory = MemoryClass::communication,
-                              .shared = read_by_peers});
+                              .memory = MemoryClass::communication});
 }
 
 // Appends the sums of squares of what a packed part has lost, and of what it has left.

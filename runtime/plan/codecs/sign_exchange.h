@@ -34,7 +34,7 @@ class SignExchange {
   const Unit& unit() const { return program_.units[unit_]; }
   bool alone() const { return place_.ranks() == 1; }
   BufferId add_error(const std::string& slot, int64_t elements);
-  BufferId add_packed(const std::string& name, bool read_by_peers);
+  BufferId add_packed(const std::string& name);
   void measure(std::string_view of, BufferId packed, BufferId error);
 
   Program& program_;

@@ -72,7 +72,6 @@ class TokenRows {
     check(own.parent == kNone, "{} lies in another buffer", own.name);
     own.parent = rows;
     own.parent_offset = place_.rank() * own.shape.elements();
-    program_.at(ids).shared = true;
     for (const auto& [from, to] : {std::pair{ids, all_ids}, std::pair{d_x, rows}}) {
       list.push_back(op);
       Instruction& sent = list.back();
@@ -89,8 +88,7 @@ class TokenRows {
     return program_.add_buffer({.name = name,
                                 .shape = {place_.ranks() * elements},
                                 .dtype = program_.at(part).dtype,
-                                .memory = MemoryClass::communication,
-                                .shared = true});
+                                .memory = MemoryClass::communication});
   }
 
   bool uses(const Instruction& op, BufferId id) const {

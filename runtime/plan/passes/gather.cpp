@@ -266,8 +266,7 @@ class GatherPass {
                      .shape = program_.at(held).shape,
                      .dtype = program_.at(held).dtype,
                      .memory = MemoryClass::communication,
-                     .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
-                     .shared = place_.ranks() > 1};
+                     .lifetime = whole_step ? Lifetime::step : Lifetime::micro};
       const BufferId away = std::exchange(
           held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
       for (Instruction& hop : transfer(program_, away, held, op)) parts.push_back({std::move(hop)});

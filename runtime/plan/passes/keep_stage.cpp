@@ -138,8 +138,6 @@ class Cut {
       if (here(part_of(b.sublayer))) use(b.values);
     for (size_t b = 0; b < used.size(); ++b)
       if (used[b]) moved[b] = result.add_buffer(program_.buffers[b]);
-    for (const Message& m : messages_)
-      if (here(m.from)) result.at(moved[static_cast<size_t>(m.buffer)]).shared = true;
     const auto move = [&](BufferId& id) {
       if (id != kNone) id = moved[static_cast<size_t>(id)];
     };

@@ -21,34 +21,28 @@ void layout(Program& program, Place place, const Residency& residency) {
   for (Unit& unit : program.units) {
     const int64_t align = align_of(unit);
     int64_t at = 0;
-    bool trained = false, sent = false;
+    bool trained = false;
     for (int index : unit.parameters) {
       Parameter& p = program.parameters[static_cast<size_t>(index)];
       p.offset = at;
       at += round_up(program.at(p.value).shape.elements(), align);  // with rows of padding
       trained = trained || p.gradient != kNone;
-      sent = sent || program.at(p.value).shared;
     }
     unit.elements = round_up(at, align * place.ranks());
-    // Peers read the buffers that parameters are gathered from. Those of a frozen unit are gathered where they are used,
-    // never after an update.
-    const bool gathered = (unit.frozen ? residency.parameters : residency.optimizer) != Held::whole;
     const BufferId values =
         program.add_buffer({.name = "params:" + unit.name,
                             .shape = {unit.elements / divisor(residency.parameters, place)},
                             .dtype = unit.blocks == BlockFormat::none ? program.dtype : DType::u8,
                             .memory = MemoryClass::parameters,
-                            .lifetime = Lifetime::persistent,
-                            .shared = sent || gathered});
+                            .lifetime = Lifetime::persistent});
     const BufferId gradients =
-        trained ? program.add_buffer(
-                      {.name = "grads:" + unit.name,
-                       .shape = {unit.elements / divisor(residency.gradients, place)},
-                       .dtype = residency.grad_dtype,
-                       .memory = MemoryClass::gradients,
-                       .lifetime = residency.gradients_live,
-                       .shared = place.ranks() > 1 && residency.gradients == Held::whole})
-                : kNone;
+        trained
+            ? program.add_buffer({.name = "grads:" + unit.name,
+                                  .shape = {unit.elements / divisor(residency.gradients, place)},
+                                  .dtype = residency.grad_dtype,
+                                  .memory = MemoryClass::gradients,
+                                  .lifetime = residency.gradients_live})
+            : kNone;
     unit.buffers = {.values = values, .gradients = gradients};
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];

@@ -165,7 +165,6 @@ class OffloadPass {
       if (!state && offloaded_updates_in_ == Space::device) continue;
       if (stays.contains(static_cast<BufferId>(i))) continue;
       b.space = state ? state_in_ : Space::host;
-      b.shared = false;
     }
   }
 
@@ -202,7 +201,6 @@ class OffloadPass {
                                     .shape = {s.range.size()},
                                     .dtype = whole.dtype,
                                     .memory = MemoryClass::communication,
-                                    .shared = s.gathered && updates_in_ == Space::device,
                                     .space = updates_in_});
       if (s.loaded.size() == 0) continue;
       const BufferId from = program_.view(root, s.loaded.begin, s.loaded.size());
@@ -344,7 +342,6 @@ class OffloadPass {
         twin.memory = MemoryClass::communication;
         twin.lifetime = Lifetime::step;
         twin.space = Space::device;
-        twin.shared = place_.ranks() > 1;
         buffer = program_.add_buffer(std::move(twin));
       }
       return program_.view(buffer, part.range.begin, part.range.size());

@@ -117,10 +117,8 @@ class ActivationOffload {
     Buffer there = program_.at(kept.buffer);
     there.name = "kept:" + there.name;
     there.space = to_;
-    there.shared = false;
     Buffer back = program_.at(kept.buffer);
     back.name = "back:" + back.name;
-    back.shared = false;
     const BufferId away = program_.add_buffer(std::move(there));
     const BufferId again = program_.add_buffer(std::move(back));
 

@@ -60,7 +60,6 @@ class GradientOffload {
       const BufferId id = program_.units[u].buffers.gradients;
       Buffer& grads = program_.at(id);
       grads.space = to_disk_ && !in_parts.contains(id) ? Space::disk : Space::host;
-      grads.shared = false;
       // A drive has no bytes to save: a file has room for each tensor.
       if (grads.space == Space::disk) grads.lifetime = Lifetime::persistent;
     }

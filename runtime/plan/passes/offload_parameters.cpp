@@ -13,7 +13,6 @@ void offload_parameters(Program& program, const Job& job) {
         job.offload.parameters == OffloadTo::nvme && in_cpu + elements > job.offload.max_in_cpu;
     if (!to_disk) in_cpu += elements;
     params.space = to_disk ? Space::disk : Space::host;
-    params.shared = false;
   }
 }
 

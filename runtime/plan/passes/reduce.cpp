@@ -72,8 +72,7 @@ class UnitReduction {
       micro_ = program_.add_buffer(
           {.name = "micro_grads:" + unit_.name,
            .shape = {unit_.elements},
-           .memory = every ? MemoryClass::communication : MemoryClass::workspace,
-           .shared = every && !alone() && !narrow()});
+           .memory = every ? MemoryClass::communication : MemoryClass::workspace});
     return micro_;
   }
 
@@ -104,8 +103,7 @@ class UnitReduction {
       const BufferId wire = program_.add_buffer({.name = "wire:" + unit_.name,
                                                  .shape = {unit_.elements},
                                                  .dtype = job_.wire_dtype,
-                                                 .memory = MemoryClass::communication,
-                                                 .shared = !alone()});
+                                                 .memory = MemoryClass::communication});
       add({.op = OpKind::cast, .reads = {sent_}, .writes = {wire}});
       sent_ = wire;
     }

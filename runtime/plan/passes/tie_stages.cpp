@@ -53,7 +53,6 @@ class TiedParameter {
     copy.lifetime = Lifetime::step;
     copy.parameter = -1;
     const BufferId id = program_.add_buffer(std::move(copy));
-    program_.at(p_.value).shared = true;
     for (const size_t i : users_) std::ranges::replace(at(i).reads, p_.value, id);
     Instruction send = beside(at(owners_.front()), OpKind::send, When::step_begin);
     Instruction recv = beside(at(users_.front()), OpKind::recv, When::step_begin);
@@ -72,11 +71,9 @@ class TiedParameter {
     Buffer sum = program_.at(p_.gradient);
     sum.name = "tied_" + sum.name;
     sum.lifetime = Lifetime::step;
-    sum.shared = true;
     const BufferId sent = program_.add_buffer(sum);
     sum.memory = MemoryClass::communication;
     sum.lifetime = Lifetime::micro;
-    sum.shared = false;
     const BufferId received = program_.add_buffer(sum);
     for (const size_t i : users_) std::ranges::replace(at(i).writes, p_.gradient, sent);
     // The first use of each stage begins its sum.

@@ -124,8 +124,7 @@ class UnitUpdate {
     return program_.add_buffer({.name = "direction:" + unit_.name,
                                 .shape = {elements},
                                 .memory = MemoryClass::optimizer,
-                                .lifetime = Lifetime::step,
-                                .shared = has_matrices() && sharded()});
+                                .lifetime = Lifetime::step});
   }
 
   // Returns state that matrices do not have.
@@ -153,7 +152,6 @@ class UnitUpdate {
   // Returns this rank's slice of state that ranks gather.
   BufferId gathered_state(const std::string& name) {
     const BufferId whole = state(program_, "whole_" + name, unit_.elements);
-    program_.at(whole).shared = true;
     const BufferId mine = program_.view(whole, updated_.begin, updated_.size());
     Buffer named = program_.at(mine);
     named.name = name;
@@ -218,8 +216,7 @@ class UnitUpdate {
                                                 .memory = MemoryClass::optimizer,
                                                 .lifetime = Lifetime::step,
                                                 .parent = direction_,
-                                                .parent_offset = p.offset,
-                                                .shared = sharded()});
+                                                .parent_offset = p.offset});
     Instruction& transform =
         emit(rule_.matrices->whole_op, rule_.matrices->whole_attrs(job_.optimizer));
     transform.reads = transform.writes = {whole};
@@ -246,8 +243,7 @@ class UnitUpdate {
                                               .shape = {ranks * pairs},
                                               .dtype = DType::f64,
                                               .memory = MemoryClass::optimizer,
-                                              .lifetime = Lifetime::step,
-                                              .shared = ranks > 1});
+                                              .lifetime = Lifetime::step});
     const BufferId mine = program_.view(all, rank * pairs, pairs);
     const Range owned = owned_slice(unit_, place_, adds_);
     emit(OpKind::zero).writes = {mine};

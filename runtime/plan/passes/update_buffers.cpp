@@ -20,8 +20,7 @@ void update_buffers(Program& program, const Job& job, Place place) {
   const BufferId sums = program.add_buffer({.name = "buffer_sums",
                                             .shape = {elements},
                                             .memory = MemoryClass::communication,
-                                            .lifetime = Lifetime::step,
-                                            .shared = place.ranks() > 1});
+                                            .lifetime = Lifetime::step});
   int64_t at = 0;
   for (const RegisteredBuffer& b : updated) {
     program.at(b.sum).parent = sums;

@@ -12,6 +12,7 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/placement/copies.h"
 #include "runtime/plan/placement/first_fit.h"
+#include "runtime/plan/placement/peers.h"
 
 namespace dstrain {
 namespace {
@@ -222,6 +223,7 @@ Region region_of(const Buffer& buffer) {
 }
 
 MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inputs) {
+  mark_shared(plans);
   MemoryTable table;
   std::map<std::string, Address> persistent;
   for (Plan* plan : plans) {

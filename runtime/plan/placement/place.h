@@ -9,8 +9,8 @@
 
 namespace dstrain {
 
-// Gives every buffer of `plans` an address. A persistent buffer has the same address in every plan that
-// has a buffer of its name.
+// Gives every buffer of `plans`, which are those of one rank, an address: what peers read in registered memory. A
+// persistent buffer has the same address in every plan that has a buffer of its name.
 MemoryTable place_memory(const std::vector<Plan*>& plans, const PlanInputs& inputs);
 
 }  // namespace dstrain

@@ -10,6 +10,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/placement/peers.h"
 #include "runtime/plan/proof/repetition.h"
 #include "runtime/plan/proof/verify_gathers.h"
 
@@ -257,7 +258,13 @@ class Replay {
 
 void verify(const Plan& plan) {
   const Program& p = plan.program;
-  for (const Instruction& op : p.instructions) check_op(p, op);
+  for (const Instruction& op : p.instructions) {
+    check_op(p, op);
+    for (const BufferId id : read_by_peers(plan, op))
+      check(plan.address[static_cast<size_t>(id)].region == Region::registered,
+            "{} of {}: peers read {}, which is not in registered memory", name_of(op.op),
+            p.group_name(op), p.at(id).name);
+  }
   for (const Buffer& b : p.buffers) {
     if (b.parent == kNone) continue;
     const Buffer& parent = p.at(b.parent);
