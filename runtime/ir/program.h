@@ -1,7 +1,7 @@
 // Program: the buffers and the instructions of a step, from which a plan is made. Buffers are named, typed
 // pieces of memory without an address. Instructions are ops over buffers, in an order that is correct when
 // they run one by one. A model emits the forward part and passes (runtime/plan) add the rest. Nothing here
-// knows about ranks or devices.
+// knows about devices, and of ranks only how they divide units.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 #include "runtime/core/input_role.h"
 #include "runtime/core/tensor.h"
+#include "runtime/ir/axes.h"
 #include "runtime/ir/op.h"
 
 namespace dstrain {
@@ -40,13 +41,6 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// The layout of an optimizer state buffer that leaves out parameters updated as whole matrices (Parameter::as_matrix):
-// the ranges of the unit that it holds, one after the other.
-struct PartialState {
-  Range within;  // what it would hold if all parameters had it
-  std::vector<Range> ranges;
-};
-
 // Where the memory of a buffer is. Where the device is the CPU, the host's memory is an arena of its own all the same.
 enum class Space : uint8_t {
   device,
@@ -59,7 +53,7 @@ std::string_view name_of(Space space);
 // How long the content of a buffer is needed, and so when its memory can be used for another buffer.
 enum class Lifetime : uint8_t {
   persistent,  // for the whole run; every plan of the run finds it by name
-  step,        // from the first use in a step to the step's end
+  step,        // from the first use in a step to the last one, whatever micro-batch has it
   micro,       // from first to last use within one micro-batch
 };
 
@@ -76,8 +70,7 @@ struct Buffer {
   bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
   int parameter = -1;      // index of the parameter whose value this is
   bool shared = false;     // peers read it, so it is in memory registered with the communicator
-  Space space = Space::device;            // of a view: its root's counts
-  std::optional<PartialState> partial{};  // set for state that some parameters do not have
+  Space space = Space::device;  // of a view: its root's counts
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
 };
@@ -188,26 +181,53 @@ struct Parameter {
   BufferId gradient = kNone;  // f32; set by the backward pass; none if it is frozen
 };
 
-// The buffers that have the state of a unit, each a flat range of all its parameters or of a share of that range. kNone:
-// the unit has none, or no pass has made it yet.
+// The share of a unit that a rank holds: all of it, the slices of its replica group, or its own slice.
+enum class Held : uint8_t { whole, shard, slice };
+
+// A buffer with a value for each element of a unit, or for some of them.
+struct UnitBuffer {
+  BufferId id = kNone;  // kNone: the unit has none, or no pass has made it yet
+  Held held = Held::whole;
+  Axes divided{};  // along which ranks divide the unit; none, if it is held whole
+  // Of optimizer state that parameters updated as whole matrices (Parameter::as_matrix) do not have: the ranges of the
+  // unit that the buffer has of its share, one after the other.
+  std::optional<std::vector<Range>> partial{};
+};
+
+// The buffers that have the state of a unit.
 struct UnitBuffers {
   struct Slot {
     std::string name{};
-    BufferId buffer = kNone;
+    UnitBuffer values{};
+    // Where ranks gather the slot: the values of all ranks, of which `values` is a part.
+    BufferId gathered = kNone;
   };
-  BufferId values = kNone;     // of the parameters, in the run's dtype
-  BufferId gradients = kNone;  // of a step
-  BufferId separate_master =
-      kNone;  // of the weights that the optimizer updates, where these are not `values`
-  std::vector<Slot> slots{};  // of the optimizer
+  // Of the parameters, in the run's dtype.
+  UnitBuffer values{};
+  // The sum of a step.
+  UnitBuffer gradients{};
+  // Of a micro-batch, where ranks add these, or where sums have 16 bits.
+  UnitBuffer micro_gradients{};
+  // Gradients in the dtype in which they are sent.
+  UnitBuffer wire{};
+  // The weights that the optimizer updates, where these are not `values`.
+  UnitBuffer separate_master{};
+  // Of the optimizer.
+  std::vector<Slot> slots{};
+  // In which the weights are moved, where the optimizer makes that first.
+  UnitBuffer direction{};
+  // Of Lamb's trust ratios: a value for each parameter.
+  BufferId averages = kNone;
 
   // Returns the buffer of the weights that the optimizer updates.
-  BufferId master() const { return separate_master == kNone ? values : separate_master; }
-  // Returns the buffer of the optimizer's slot with this name; kNone if it has none.
-  BufferId slot(std::string_view name) const {
+  const UnitBuffer& master() const {
+    return separate_master.id == kNone ? values : separate_master;
+  }
+  // Returns the optimizer's slot with this name; null if it has none.
+  const Slot* slot(std::string_view name) const {
     for (const Slot& slot : slots)
-      if (slot.name == name) return slot.buffer;
-    return kNone;
+      if (slot.name == name) return &slot;
+    return nullptr;
   }
 };
 

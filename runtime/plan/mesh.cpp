@@ -181,4 +181,9 @@ std::vector<LinkEnd> sending_ends(int stages, PipelineSchedule schedule) {
   return list;
 }
 
+int local_groups(const Job& job) {
+  if (job.hook.kind != HookKind::post_local_sgd || job.shards.ranks == 0) return 1;
+  return job.data_ranks() / job.shards.ranks;
+}
+
 }  // namespace dstrain

@@ -1,12 +1,6 @@
-// Mesh: the ranks of a run as points of a mesh. Its axes, from the slowest coordinate of a rank's number in the world to
-// the fastest:
-//   pipe      stages of the pipeline
-//   replica   copies of a shard group
-//   shard     ranks that divide state among themselves: all of them, unless a job gives their number
-//   sequence  ranks that have parts of the same samples
-//   tensor    ranks that have parts of the same layers
-// A group is the ranks that differ in the coordinates of some axes alone. As in DeepSpeed the ranks of a stage follow one
-// another, and so do those of a shard group.
+// Mesh: the ranks of a run as points of a mesh with the axes of axes.h. A group is the ranks that differ in the
+// coordinates of some axes alone. As in DeepSpeed the ranks of a stage follow one another, and so do those of a shard
+// group.
 #pragma once
 
 #include <array>
@@ -16,38 +10,9 @@
 #include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/ir/axes.h"
 
 namespace dstrain {
-
-enum class Axis : uint8_t { pipe, replica, shard, sequence, tensor };
-inline constexpr int kAxes = 5;
-
-// A set of axes, which says what group of a rank is meant.
-class Axes {
- public:
-  constexpr Axes() = default;
-  constexpr Axes(Axis axis) : bits_(static_cast<uint8_t>(1U << static_cast<uint8_t>(axis))) {}
-
-  constexpr bool has(Axis axis) const { return (bits_ & Axes(axis).bits_) != 0; }
-  constexpr bool operator==(const Axes&) const = default;
-  friend constexpr Axes operator|(Axes a, Axes b) {
-    Axes both;
-    both.bits_ = a.bits_ | b.bits_;
-    return both;
-  }
-
- private:
-  uint8_t bits_ = 0;
-};
-constexpr Axes operator|(Axis a, Axis b) {
-  return Axes(a) | Axes(b);
-}
-
-// Ranks that have different samples.
-inline constexpr Axes kSampleAxes = Axis::replica | Axis::shard;
-// Ranks that have the same parameters: they add gradients, and each owns a slice of every unit.
-inline constexpr Axes kStateAxes = kSampleAxes | Axis::sequence;
-inline constexpr Axes kAllAxes = kStateAxes | Axis::pipe | Axis::tensor;
 
 using AxisSizes = std::array<int, kAxes>;  // by axis
 
@@ -157,5 +122,9 @@ LinkEnd other_end(LinkEnd end, int stages);
 
 // Returns the sending ends of all links that the stages of a pipeline use.
 std::vector<LinkEnd> sending_ends(int stages, PipelineSchedule schedule);
+
+// Returns how many groups of ranks update weights of their own after the start of post_localSGD; 1 where all ranks
+// always have the same weights. The job must have its shard groups.
+int local_groups(const Job& job);
 
 }  // namespace dstrain

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
 namespace {
@@ -60,38 +59,36 @@ Range elements_of(const Parameter& parameter) {
           parameter.offset + (packed ? packed_bytes(parameter.blocks, values) : values)};
 }
 
-Held held_in(const Buffer& buffer, const Unit& unit, const Place& place) {
-  const int64_t n = buffer.partial ? buffer.partial->within.size() : buffer.shape.elements();
-  for (const Held held : {Held::whole, Held::slice, Held::shard})
-    if (n * divisor(held, place) == unit.elements) return held;
-  throw InternalError(
-      fmt::format("{} holds {} elements of a unit of {}", buffer.name, n, unit.elements));
+UnitBuffer unit_buffer(BufferId id, Held held, Axes slices) {
+  const Axes divided = held == Held::whole ? Axes() : held == Held::shard ? Axis::shard : slices;
+  return {.id = id, .held = held, .divided = divided};
 }
 
-Range range_of(const Buffer& buffer, const Unit& unit, const Place& place) {
-  if (held_in(buffer, unit, place) == Held::whole) return {0, unit.elements};
-  return owned_slice(unit, place);
-}
-
-int64_t position_of(const Buffer& buffer, const Unit& unit, const Place& place, int64_t element) {
-  if (buffer.partial) {
-    int64_t before = 0;
-    for (const Range& range : buffer.partial->ranges) {
-      if (element >= range.begin && element < range.end) return before + element - range.begin;
-      before += range.size();
-    }
-    throw InternalError(fmt::format("{} does not hold element {}", buffer.name, element));
-  }
-  const Range slice = owned_slice(unit, place);
-  switch (held_in(buffer, unit, place)) {
+Range range_of(const UnitBuffer& buffer, const Unit& unit, const Place& place) {
+  switch (buffer.held) {
     case Held::whole:
-      return element;
+      return {0, unit.elements};
     case Held::shard:
-      return element - slice.begin + place.replica() * slice.size();
+      return owned_slice(unit, place);
     case Held::slice:
       break;
   }
-  return element - slice.begin;
+  return owned_slice(unit, place, buffer.divided);
+}
+
+int64_t position_of(const UnitBuffer& buffer, const Unit& unit, const Place& place,
+                    int64_t element) {
+  if (buffer.partial) {
+    int64_t before = 0;
+    for (const Range& range : *buffer.partial) {
+      if (element >= range.begin && element < range.end) return before + element - range.begin;
+      before += range.size();
+    }
+    throw InternalError(fmt::format("state of {} does not have element {}", unit.name, element));
+  }
+  const Range own = range_of(buffer, unit, place);
+  const int64_t before = buffer.held == Held::shard ? place.replica() * own.size() : 0;
+  return before + element - own.begin;
 }
 
 }  // namespace dstrain

@@ -24,9 +24,6 @@
 
 namespace dstrain {
 
-// The share of a class of state that a rank holds: all of it, the slices of its replica group, or its own slice.
-enum class Held : uint8_t { whole, shard, slice };
-
 struct Residency {
   Held optimizer = Held::whole;   // master weights and moments
   Held gradients = Held::whole;   // sums over ranks
@@ -44,6 +41,9 @@ Residency residency_of(const Job& job, const Place& place);
 // Returns among how many ranks a class of state is divided.
 int divisor(Held held, const Place& place);
 
+// Returns a unit's buffer that is held so: a slice is one of as many as there are ranks along `slices`.
+UnitBuffer unit_buffer(BufferId id, Held held, Axes slices = kStateAxes);
+
 // Returns the slice of `unit` that the rank owns, at every stage: the one with its number of equal parts. `axes`: along
 // which ranks divide the unit.
 Range owned_slice(const Unit& unit, const Place& place, Axes axes = kStateAxes);
@@ -59,13 +59,11 @@ Range common(Range a, Range b);
 // Returns the elements of its unit that a parameter is; bytes where they are packed blocks.
 Range elements_of(const Parameter& parameter);
 
-// Returns the share of `unit` that its flat buffer `buffer` holds, which follows from its size. Of partial state: the
-// share that the buffer would hold if all parameters had that state.
-Held held_in(const Buffer& buffer, const Unit& unit, const Place& place);
 // Returns the elements of `unit` that this rank updates in `buffer`: all of them where it holds the whole unit, else the
-// owned slice. For partial state as held_in().
-Range range_of(const Buffer& buffer, const Unit& unit, const Place& place);
+// owned slice. Of partial state: those that it would update if all parameters had that state.
+Range range_of(const UnitBuffer& buffer, const Unit& unit, const Place& place);
 // Returns where in `buffer` an element of range_of() lies. Throws InternalError if partial state does not have it.
-int64_t position_of(const Buffer& buffer, const Unit& unit, const Place& place, int64_t element);
+int64_t position_of(const UnitBuffer& buffer, const Unit& unit, const Place& place,
+                    int64_t element);
 
 }  // namespace dstrain

@@ -83,11 +83,6 @@ StepKind kind_of_step(const Job& job, int64_t applied_steps) {
   return averages ? StepKind::regular : StepKind::local;
 }
 
-int local_groups(const Job& job) {
-  if (job.hook.kind != HookKind::post_local_sgd || job.shards.ranks == 0) return 1;
-  return job.data_ranks() / job.shards.ranks;
-}
-
 GroupsDiffer groups_differ(const Job& job, int64_t applied_steps) {
   if (local_groups(job) == 1 || applied_steps <= first_updates(job)) return {};
   return {.weights = kind_of_step(job, applied_steps - 1) == StepKind::local, .state = true};

@@ -39,10 +39,6 @@ bool gathers_momentum(const Job& job);
 // skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. Pure.
 StepKind kind_of_step(const Job& job, int64_t applied_steps);
 
-// Returns how many groups of ranks update weights of their own after the start of post_localSGD; 1 where all ranks
-// always have the same weights. The job must have its shard groups.
-int local_groups(const Job& job);
-
 // Whether groups of ranks have different weights or optimizer state after a number of updates.
 struct GroupsDiffer {
   bool weights = false;

@@ -12,7 +12,7 @@ using namespace dstrain;
 
 namespace {
 
-constexpr int kCollectives = 50;
+constexpr int kPosted = 50;
 
 Tensor tensor(std::vector<float>& values) {
   return {values.data(), {static_cast<int64_t>(values.size())}, DType::f32};
@@ -30,8 +30,8 @@ TEST_CASE("collectives complete in order, and what they wrote is there when they
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
   const Backend backend = make_backend(implementations(), "cpu");
-  const auto queue = make_queue(comm, backend, kCollectives, own_thread);
-  std::vector<std::vector<float>> to(kCollectives, std::vector<float>(1000));
+  const auto queue = make_queue(comm, backend, kPosted, own_thread);
+  std::vector<std::vector<float>> to(kPosted, std::vector<float>(1000));
   std::vector<float> from(1000);
   std::iota(from.begin(), from.end(), 1.0f);
   for (int step = 0; step < 20; ++step) {
@@ -40,11 +40,11 @@ TEST_CASE("collectives complete in order, and what they wrote is there when they
       queue->post(0, OpKind::all_gather, tensor(from), tensor(values));
       queue->poll();
     }
-    queue->wait(0, kCollectives / 2);
-    for (int i = 0; i < kCollectives / 2; ++i) CHECK(to[static_cast<size_t>(i)] == from);
-    queue->wait(0, kCollectives);
+    queue->wait(0, kPosted / 2);
+    for (int i = 0; i < kPosted / 2; ++i) CHECK(to[static_cast<size_t>(i)] == from);
+    queue->wait(0, kPosted);
     CHECK(to.back() == from);
-    for (size_t i = 0; i < kCollectives; ++i) {
+    for (size_t i = 0; i < kPosted; ++i) {
       const TimeSpan times = queue->times(0, i);
       CHECK(times.begin_ns > 0);
       CHECK(times.end_ns >= times.begin_ns);

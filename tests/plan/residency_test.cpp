@@ -22,25 +22,48 @@ TEST_CASE("ranks own the equal slices of a unit, in rank order") {
     const Range owned = owned_slice(unit, data_place(rank, 3));
     CHECK(owned.begin == 32 * rank);
     CHECK(owned.size() == 32);
-    CHECK(range_of({.shape = {32}}, unit, data_place(rank, 3)).begin == owned.begin);
-    CHECK(range_of({.shape = {96}}, unit, data_place(rank, 3)).begin == 0);
+    CHECK(range_of(unit_buffer(0, Held::slice), unit, data_place(rank, 3)).begin == owned.begin);
+    CHECK(range_of(unit_buffer(0, Held::whole), unit, data_place(rank, 3)).begin == 0);
   }
-  CHECK_THROWS_AS(range_of({.shape = {48}}, unit, data_place(0, 3)), InternalError);
+}
+
+TEST_CASE("a slice is divided along the axes that it names") {
+  const Unit unit{.name = "u", .elements = 96};
+  const Place place = data_place(3, 4, 2);  // the second replica's second rank
+  const UnitBuffer of_all = unit_buffer(0, Held::slice),
+                   of_shard = unit_buffer(0, Held::slice, Axis::shard);
+  CHECK(of_all.divided == kStateAxes);
+  CHECK(range_of(of_all, unit, place).begin == 72);
+  CHECK(range_of(of_shard, unit, place).begin == 48);
+  CHECK(range_of(of_shard, unit, place).size() == 48);
+  CHECK(position_of(of_shard, unit, place, 50) == 2);
+  CHECK(unit_buffer(0, Held::whole).divided == Axes());
+  CHECK(unit_buffer(0, Held::shard).divided == Axes(Axis::shard));
+}
+
+TEST_CASE("state that leaves parameters out has the rest one behind the other") {
+  const Unit unit{.name = "u", .elements = 96};
+  UnitBuffer buffer = unit_buffer(0, Held::slice);
+  buffer.partial = {{48, 52}, {60, 96}};
+  const Place place = data_place(1, 2);
+  CHECK(range_of(buffer, unit, place).begin == 48);
+  CHECK(position_of(buffer, unit, place, 51) == 3);
+  CHECK(position_of(buffer, unit, place, 61) == 5);
+  CHECK_THROWS_AS(position_of(buffer, unit, place, 55), InternalError);
 }
 
 TEST_CASE("a shard is the slices of a replica group, each of which one rank updates") {
   const Unit unit{.name = "u", .elements = 96};
-  const Buffer shard{.shape = {48}};
+  const UnitBuffer shard = unit_buffer(0, Held::shard);
   for (int rank = 0; rank < 6; ++rank) {
     const Place place = data_place(rank, 6, 2);
     CHECK(place.replica() == rank / 2);
     CHECK(place.shard_rank() == rank % 2);
-    CHECK(held_in(shard, unit, place) == Held::shard);
     CHECK(range_of(shard, unit, place).begin == 16 * rank);
     CHECK(range_of(shard, unit, place).size() == 16);
     CHECK(position_of(shard, unit, place, 16 * rank) == 16 * place.replica());
-    CHECK(position_of({.shape = {16}}, unit, place, 16 * rank + 3) == 3);
-    CHECK(position_of({.shape = {96}}, unit, place, 16 * rank + 3) == 16 * rank + 3);
+    CHECK(position_of(unit_buffer(0, Held::slice), unit, place, 16 * rank + 3) == 3);
+    CHECK(position_of(unit_buffer(0, Held::whole), unit, place, 16 * rank + 3) == 16 * rank + 3);
   }
 }
 

@@ -7,53 +7,85 @@
 namespace dstrain {
 namespace {
 
-// Checks that the units of a training plan name the buffers of their state.
+// Checks that a buffer of a unit has a name, and as many elements as its share of the unit.
+void check_buffer(const Plan& plan, const Unit& unit, const UnitBuffer& buffer,
+                  const std::string& name) {
+  const Program& program = plan.program;
+  CAPTURE(name);
+  CHECK(buffer.id == program.find(name));
+  if (buffer.id == kNone) return;
+  int64_t elements = 0;
+  if (buffer.partial)
+    for (const Range& range : *buffer.partial) elements += range.size();
+  else
+    elements = unit.elements / divisor(buffer.held, plan.place);
+  CHECK(program.at(buffer.id).shape.elements() == elements);
+  CHECK((buffer.divided == Axes()) == (buffer.held == Held::whole));
+}
+
+// Checks that the units of a training plan name the buffers of their state, and how these are held.
 void check_units(const Job& job) {
   const RankPlan plans = plan_of(job, 0);
+  const Residency residency = residency_of(job, place_of(job, 0));
   for (const Plan* plan : plans.training()) {
     const Program& program = plan->program;
     for (const Unit& unit : program.trained_units()) {
       CAPTURE(unit.name, name_of(plan->kind));
-      CHECK(unit.buffers.values == program.find("params:" + unit.name));
-      CHECK(unit.buffers.gradients == program.find("grads:" + unit.name));
-      CHECK(unit.buffers.separate_master == program.find("master:" + unit.name));
-      CHECK(unit.buffers.master() != kNone);
+      check_buffer(*plan, unit, unit.buffers.values, "params:" + unit.name);
+      check_buffer(*plan, unit, unit.buffers.gradients, "grads:" + unit.name);
+      check_buffer(*plan, unit, unit.buffers.micro_gradients, "micro_grads:" + unit.name);
+      check_buffer(*plan, unit, unit.buffers.separate_master, "master:" + unit.name);
+      check_buffer(*plan, unit, unit.buffers.direction, "direction:" + unit.name);
+      CHECK(unit.buffers.wire.id == program.find("wire:" + unit.name));
+      CHECK(unit.buffers.averages == program.find("lamb_average:" + unit.name));
+      CHECK(unit.buffers.master().id != kNone);
+      CHECK(unit.buffers.values.held == residency.parameters);
+      CHECK(unit.buffers.gradients.held == residency.gradients);
       const auto slots = state_slots(job.optimizer);
       REQUIRE(unit.buffers.slots.size() == slots.size());
       for (const std::string_view slot : slots) {
-        REQUIRE(unit.buffers.slot(slot) != kNone);
-        CHECK(program.at(unit.buffers.slot(slot)).name == fmt::format("{}:{}", slot, unit.name));
+        const UnitBuffers::Slot* const found = unit.buffers.slot(slot);
+        REQUIRE(found);
+        const std::string name = fmt::format("{}:{}", slot, unit.name);
+        check_buffer(*plan, unit, found->values, name);
+        CHECK(found->values.held == residency.optimizer);
+        CHECK(found->gathered == program.find("whole_" + name));
       }
-      CHECK(unit.buffers.slot("none") == kNone);
+      CHECK_FALSE(unit.buffers.slot("none"));
     }
   }
   for (const Unit& unit : plans.validate.program.units) {
-    CHECK(unit.buffers.values == plans.validate.program.find("params:" + unit.name));
-    CHECK(unit.buffers.gradients == kNone);
+    check_buffer(plans.validate, unit, unit.buffers.values, "params:" + unit.name);
+    CHECK(unit.buffers.gradients.id == kNone);
   }
 }
 
 TEST_CASE("units name the buffers of their state, at every stage, in every dtype, offloaded too") {
   for (const int stage : {0, 1, 2, 3})
-    for (const DType dtype : {DType::f32, DType::bf16})
-      for (const OffloadTo to : {OffloadTo::none, OffloadTo::cpu}) {
-        CAPTURE(stage, name_of(dtype), to == OffloadTo::cpu);
-        Job job = sharded_job(stage);
-        job.dtype = job.wire_dtype = dtype;
-        job.eval_interval = 1;
-        job.offload.optimizer = to;
-        check_units(job);
-      }
+    for (const int shard : {0, 2})
+      for (const DType dtype : {DType::f32, DType::bf16})
+        for (const OffloadTo to : {OffloadTo::none, OffloadTo::cpu}) {
+          CAPTURE(stage, shard, name_of(dtype), to == OffloadTo::cpu);
+          if (shard > 0 && stage < 3) continue;
+          Job job = sharded_job(stage);
+          job.shards.ranks = shard;
+          job.dtype = job.wire_dtype = dtype;
+          job.eval_interval = 1;
+          job.offload.optimizer = to;
+          check_units(job);
+        }
 }
 
 TEST_CASE("units name the buffers of their state, whatever the optimizer keeps") {
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::lamb,
-                                   OptimizerKind::muon, OptimizerKind::one_bit_adam}) {
-    CAPTURE(static_cast<int>(kind));
-    Job job = sharded_job(kind == OptimizerKind::one_bit_adam ? 0 : 1);
-    job.optimizer.kind = kind;
-    check_units(job);
-  }
+  for (const OptimizerKind kind :
+       {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::lamb, OptimizerKind::muon,
+        OptimizerKind::one_bit_adam, OptimizerKind::one_bit_lamb})
+    for (const int stage : {0, 1}) {
+      CAPTURE(static_cast<int>(kind), stage);
+      Job job = sharded_job(stage);
+      job.optimizer.kind = kind;
+      check_units(job);
+    }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace dstrain {
 void ModelState::for_average(
     const Unit& unit, const std::function<void(int64_t begin, const Tensor& values)>& take) const {
   constexpr int64_t kWindow = int64_t{1} << 22;  // elements
-  const BufferId id = unit.buffers.master();
+  const BufferId id = unit.buffers.master().id;
   const Tensor masters = arenas_.tensor(plan_, id);
   Device& device = arenas_.device();
   const int64_t window = std::min(kWindow, unit.elements);
@@ -50,8 +50,8 @@ void ModelState::copy_values(BufferId from, BufferId to) const {
 void ModelState::use_average() const {
   const Program& program = plan_.program;
   for (const Unit& unit : program.trained_units()) {
-    const BufferId params = unit.buffers.values;
-    if (unit.buffers.master() == params) copy_values(params, unit.buffers.gradients);
+    const BufferId params = unit.buffers.values.id;
+    if (unit.buffers.master().id == params) copy_values(params, unit.buffers.gradients.id);
     const Tensor all = arenas_.tensor(plan_, params);
     for_average(unit, [&](int64_t begin, const Tensor& mean) {
       const Tensor part{all.as<std::byte>() + begin * size_of(all.dtype), mean.shape, all.dtype};
@@ -65,9 +65,9 @@ void ModelState::use_average() const {
 void ModelState::restore_own_weights() const {
   const Program& program = plan_.program;
   for (const Unit& unit : program.trained_units()) {
-    const BufferId params = unit.buffers.values;
-    if (unit.buffers.master() == params)
-      copy_values(unit.buffers.gradients, params);
+    const BufferId params = unit.buffers.values.id;
+    if (unit.buffers.master().id == params)
+      copy_values(unit.buffers.gradients.id, params);
     else
       publish(unit);
   }

@@ -54,23 +54,24 @@ void TrainerScalars::add_to(StateRegister& registered) {
                           .local = {&values[i], {1}, DType::f64}});
 }
 
-BufferId ModelState::buffer_of(std::string_view slot, const Unit& unit) const {
-  return slot == kMaster ? unit.buffers.master() : unit.buffers.slot(slot);
+UnitBuffer ModelState::buffer_of(std::string_view slot, const Unit& unit) const {
+  if (slot == kMaster) return unit.buffers.master();
+  const UnitBuffers::Slot* const found = unit.buffers.slot(slot);
+  return found ? found->values : UnitBuffer{};
 }
 
 ModelState::Piece ModelState::piece(std::string_view slot, const Parameter& p) const {
   const Program& program = plan_.program;
   const Unit& unit = program.units[static_cast<size_t>(p.unit)];
-  const BufferId id = buffer_of(slot, unit);
-  if (id == kNone) return {};
-  const Buffer& buffer = program.at(id);
+  const UnitBuffer buffer = buffer_of(slot, unit);
+  if (buffer.id == kNone) return {};
   const auto [begin, end] = common(range_of(buffer, unit, plan_.place), elements_of(p));
   if (begin >= end) return {};
-  Tensor t = arenas_.tensor(plan_, id);
+  Tensor t = arenas_.tensor(plan_, buffer.id);
   t.data = static_cast<std::byte*>(t.data) +
            position_of(buffer, unit, plan_.place, begin) * size_of(t.dtype);
   t.shape = {end - begin};
-  return {begin - p.offset, t, arenas_.owner_of(plan_, id)};
+  return {begin - p.offset, t, arenas_.owner_of(plan_, buffer.id)};
 }
 
 void ModelState::initialize(uint64_t seed, const Implementations& implementations,
@@ -134,17 +135,16 @@ void ModelState::publish_masters() const {
 
 void ModelState::publish(const Unit& unit) const {
   const Program& program = plan_.program;
-  const BufferId master_id = buffer_of(kMaster, unit);
-  const BufferId params_id = unit.buffers.values;
-  const Range from = range_of(program.at(master_id), unit, plan_.place);
+  const UnitBuffer &master = unit.buffers.master(), &values = unit.buffers.values;
+  const BufferId master_id = master.id, params_id = values.id;
+  const Range from = range_of(master, unit, plan_.place);
   const Tensor params = arenas_.tensor(plan_, params_id);
-  const int64_t at = position_of(program.at(params_id), unit, plan_.place, from.begin);
+  const int64_t at = position_of(values, unit, plan_.place, from.begin);
   const Tensor mine{
       params.as<std::byte>() + at * size_of(params.dtype), {from.size()}, params.dtype};
   if (master_id != params_id) round_masters(master_id, mine, arenas_.owner_of(plan_, params_id));
   if (mine.elements() == params.elements()) return;
-  const bool shard = held_in(program.at(params_id), unit, plan_.place) == Held::shard;
-  Communicator& peers = shard ? mesh_.group(Axis::replica) : mesh_.data();
+  Communicator& peers = values.held == Held::shard ? mesh_.group(Axis::replica) : mesh_.data();
   if (program.space_of(params_id) == Space::device)
     peers.all_gather(mine, params).wait();
   else
@@ -213,10 +213,11 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
   const Place& place = plan_.place;
   const bool masters = slot == kMaster;
   const std::span<const Unit> trained = program.trained_units();
-  const BufferId first = trained.empty() ? kNone : buffer_of(slot, trained.front());
+  const UnitBuffer like = trained.empty() ? UnitBuffer{} : buffer_of(slot, trained.front());
+  const BufferId first = like.id;
   // A stage whose parameters are all frozen lists no optimizer state: the others do.
   if (first == kNone && !masters) return;
-  const bool partial = first != kNone && program.at(first).partial.has_value();
+  const bool partial = like.partial.has_value();
   auto mine = program.parameters.begin();
   for (const Parameter& any : program.model_parameters()) {
     const bool here = mine != program.parameters.end() && mine->index == any.index;
@@ -239,8 +240,9 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
     }
     const Parameter& p = *mine++;
     const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
-    const BufferId id = buffer_of(slot, unit);
-    const bool whole = held_in(program.at(id), unit, plan_.place) == Held::whole;
+    const UnitBuffer held = buffer_of(slot, unit);
+    const BufferId id = held.id;
+    const bool whole = held.held == Held::whole;
     const bool apart = differs && !p.frozen;  // groups have values of their own
     const auto [begin, values, owner] = piece(slot, p);
     list.push_back({.name = p.name,
@@ -300,10 +302,10 @@ void ModelState::cut_to_owned(StateEntry& entry, const Parameter& p) const {
 
 void ModelState::share_masters() const {
   for (const Unit& unit : plan_.program.units) {
-    const BufferId id = buffer_of(kMaster, unit);
+    const UnitBuffer& masters = unit.buffers.master();
+    const BufferId id = masters.id;
     const Tensor all = arenas_.tensor(plan_, id);
-    if (plan_.place.ranks() == 1 || held_in(plan_.program.at(id), unit, plan_.place) != Held::whole)
-      continue;
+    if (plan_.place.ranks() == 1 || masters.held != Held::whole) continue;
     const Range owned = owned_slice(unit, plan_.place);
     const Tensor mine{
         all.as<std::byte>() + owned.begin * size_of(all.dtype), {owned.size()}, all.dtype};

@@ -93,7 +93,7 @@ class ModelState {
  private:
   // Returns the buffer that holds a unit's masters ("master") or state; of masters without a buffer of their own that
   // of the parameters. kNone if the optimizer has no such state.
-  BufferId buffer_of(std::string_view slot, const Unit& unit) const;
+  UnitBuffer buffer_of(std::string_view slot, const Unit& unit) const;
   // Returns what this rank holds of `p` there.
   Piece piece(std::string_view slot, const Parameter& p) const;
   // Cuts a slice that this rank holds to what it owns of the parameter.

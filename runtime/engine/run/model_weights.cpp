@@ -154,10 +154,10 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
       });
       continue;
     }
-    const BufferId id = unit.buffers.master();
-    const Buffer& masters = program.at(id);
+    const UnitBuffer& masters = unit.buffers.master();
+    const BufferId id = masters.id;
     const Tensor held = arenas_.tensor(plan_, id);
-    if (held_in(masters, unit, plan_.place) == Held::whole) {
+    if (masters.held == Held::whole) {
       if (root)
         on_host(arenas_.owner_of(plan_, id), held, HostAccess::read,
                 [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });

@@ -20,6 +20,7 @@
 #include "runtime/engine/profile/report_profile.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/step_phases.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"

@@ -25,6 +25,7 @@
 #include "runtime/optim/zero_one_steps.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weight_layout.h"

@@ -43,17 +43,17 @@ void Executor::report_non_finite(const StepState& s) {
   for (size_t i = 0; i < program.parameters.size() && mine[0] == count; ++i) {
     const Parameter& p = program.parameters[i];
     const Unit& unit = program.units[static_cast<size_t>(p.unit)];
-    const BufferId id = unit.buffers.gradients;
-    if (id == kNone) continue;
+    const UnitBuffer& gradients = unit.buffers.gradients;
+    if (gradients.id == kNone) continue;
     const Range owned = owned_slice(unit, plan_.place, plan_.adds);
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
     if (begin >= end) continue;
-    Tensor part = arenas_.tensor(plan_, id);
+    Tensor part = arenas_.tensor(plan_, gradients.id);
     part.data = part.as<std::byte>() +
-                position_of(program.at(id), unit, plan_.place, begin) * size_of(part.dtype);
+                position_of(gradients, unit, plan_.place, begin) * size_of(part.dtype);
     part.shape = {end - begin};
-    on_host(arenas_.owner_of(plan_, id), part, HostAccess::read,
+    on_host(arenas_.owner_of(plan_, gradients.id), part, HostAccess::read,
             [&](int64_t at, const Tensor& values) {
               for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
                 if (const float v = value_at(values, e); !std::isfinite(v))

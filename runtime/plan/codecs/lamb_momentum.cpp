@@ -45,21 +45,21 @@ class LambUpdate {
         exchange_(program, place, unit, end.directions.front()),
         count_(static_cast<int64_t>(unit_.parameters.size())) {
     gradient_ = unit_.buffers.gradients;
-    momentum_ = unit_.buffers.slot(rule_.slots[0]);
-    second_ = unit_.buffers.slot(rule_.slots[1]);
-    direction_ = find("direction");
-    average_ = find("lamb_average");
-    updated_ = range_of(program.at(second_), unit_, place);
+    momentum_ = unit_.buffers.slots[0].values;
+    second_ = unit_.buffers.slots[1].values;
+    direction_ = unit_.buffers.direction;
+    average_ = unit_.buffers.averages;
+    updated_ = range_of(second_, unit_, place);
     add_parameters(end);
-    fresh_ = persistent("exp_avg_sq_fresh", updated_.size());
+    fresh_ = held_as(second_, persistent("exp_avg_sq_fresh", updated_.size()));
     factor_ = persistent("lamb_factor", count_);
     scale_ = persistent("momentum_scale", count_);
     if (sharded()) {
-      sent_ = persistent("scaled_momentum", unit_.elements);
-      came_ = of_step("own_momentum", updated_.size(), DType::f32);
-      slices_.emplace(program, place, unit_, momentum_, second_, sent_);
+      sent_ = {.id = persistent("scaled_momentum", unit_.elements)};
+      came_ = held_as(second_, of_step("own_momentum", updated_.size(), DType::f32));
+      slices_.emplace(program, place, unit_, momentum_.id, second_.id, sent_.id);
     } else {
-      sent_ = came_ = of_step("scaled_momentum", unit_.elements, DType::f32);
+      sent_ = came_ = {.id = of_step("scaled_momentum", unit_.elements, DType::f32)};
     }
     const int64_t rows = sharded() ? place.ranks() : 1;
     largest_ = of_step("lamb_largest", rows * count_, DType::f32);
@@ -77,7 +77,7 @@ class LambUpdate {
   void send() {
     // Later steps of sharded state have what came back: the momentum, times its scale.
     const bool of_scaled = sharded() && !gathers_momentum_;
-    const BufferId had = sharded() ? sent_ : momentum_;
+    const UnitBuffer& had = sharded() ? sent_ : momentum_;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const Scaled& p = parameters_[i];
       if (!of_scaled)
@@ -95,15 +95,15 @@ class LambUpdate {
                 {sent})
           .attrs = LocalMomentumAttrs{.ranks = place_.ranks(), .of_scaled = of_scaled};
     }
-    exchange_.send(sent_, {});
+    exchange_.send(sent_.id, {});
   }
 
   void forward() { exchange_.forward(); }
 
   void update() {
-    exchange_.receive(sent_);
+    exchange_.receive(sent_.id);
     // What came stays as it is for the next step.
-    if (sharded()) exchange_.emit(OpKind::accumulate, {part(sent_, updated_)}, {came_});
+    if (sharded()) exchange_.emit(OpKind::accumulate, {part(sent_, updated_)}, {came_.id});
     exchange_.emit(OpKind::zero, {}, {own_largest_});
     exchange_.emit(OpKind::zero, {}, {own_squares_});
     for (size_t i = 0; i < parameters_.size(); ++i)
@@ -181,8 +181,11 @@ class LambUpdate {
     throw InternalError("a parameter has no direction");
   }
 
-  BufferId find(std::string_view what) const {
-    return program_.find(std::string(what) + ":" + unit_.name);
+  // Returns a buffer that is held as another one of the unit.
+  static UnitBuffer held_as(const UnitBuffer& other, BufferId id) {
+    UnitBuffer buffer = other;
+    buffer.id = id;
+    return buffer;
   }
   BufferId persistent(const std::string& what, int64_t elements) {
     return program_.add_buffer({.name = what + ":" + unit_.name,
@@ -198,9 +201,9 @@ class LambUpdate {
                                 .lifetime = Lifetime::step});
   }
   // Returns elements of the unit in a buffer of all of it, or of the rank's slice.
-  BufferId part(BufferId buffer, Range range) {
-    const int64_t at = position_of(program_.at(buffer), unit_, place_, range.begin);
-    return program_.view(buffer, at, range.size());
+  BufferId part(const UnitBuffer& buffer, Range range) {
+    const int64_t at = position_of(buffer, unit_, place_, range.begin);
+    return program_.view(buffer.id, at, range.size());
   }
   // Returns this rank's of equal rows.
   BufferId row_of(BufferId buffer, int64_t rows) {
@@ -242,11 +245,11 @@ class LambUpdate {
   Range updated_;        // by this rank
   std::vector<Scaled> parameters_;
   std::optional<FrozenSlices> slices_;  // where the second moment is sharded
-  BufferId gradient_ = kNone, momentum_ = kNone, second_ = kNone, direction_ = kNone,
-           average_ = kNone, fresh_ = kNone, factor_ = kNone, scale_ = kNone;
-  BufferId sent_ = kNone, came_ = kNone;        // what is exchanged, and what came of `updated_`
-  BufferId largest_ = kNone, squares_ = kNone;  // of all rows
-  BufferId own_largest_ = kNone, own_squares_ = kNone;  // of those that this rank writes
+  UnitBuffer gradient_, momentum_, second_, direction_, fresh_;
+  UnitBuffer sent_, came_;  // what is exchanged, and what came of `updated_`
+  BufferId average_ = kNone, factor_ = kNone, scale_ = kNone;  // of each parameter
+  BufferId largest_ = kNone, squares_ = kNone;                 // of all rows
+  BufferId own_largest_ = kNone, own_squares_ = kNone;         // of those that this rank writes
 };
 
 // Returns what ends the step of each unit, of the instructions behind finish_gradients.
@@ -255,8 +258,8 @@ std::vector<LambEnd> ends_of_units(const Program& program, const OptimizerRule& 
   std::unordered_map<BufferId, size_t> of_directions, of_parameters;  // units
   std::vector<LambEnd> ends(program.trained_units().size());
   for (size_t u = 0; u < ends.size(); ++u) {
-    of_directions[program.find("direction:" + program.units[u].name)] = u;
-    of_parameters[program.units[u].buffers.values] = u;
+    of_directions[program.units[u].buffers.direction.id] = u;
+    of_parameters[program.units[u].buffers.values.id] = u;
   }
   const auto add = [&](const std::unordered_map<BufferId, size_t>& unit_of, BufferId buffer,
                        std::vector<Instruction> LambEnd::*list, const Instruction& op) {

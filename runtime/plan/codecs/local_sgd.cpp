@@ -2,12 +2,13 @@
 // adds gradients, clips and updates by itself, and every few updates the weights of all groups are replaced by their
 // mean. Optimizer state stays each group's own. A rank sends one slice of a unit to its counterparts in the other
 // groups and gets the rest from its own group, so that a host sends each weight once.
-#include <string>
+#include <deque>
 #include <utility>
 #include <vector>
 
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/mesh.h"
 
 namespace dstrain {
 namespace {
@@ -19,27 +20,28 @@ class WeightsAverage {
 
   // The weights of the unit leave.
   void send(const Unit& unit) {
-    const BufferId sums = program_.add_buffer({.name = sums_of(unit),
+    const BufferId sums = program_.add_buffer({.name = "average:" + unit.name,
                                                .shape = {unit.elements},
                                                .memory = MemoryClass::communication,
                                                .lifetime = Lifetime::step});
-    emit(OpKind::accumulate, {unit.buffers.master()}, {sums});
+    sums_.push_back(sums);
+    emit(OpKind::accumulate, {unit.buffers.master().id}, {sums});
     const int64_t slice = unit.elements / place_.shard_size();
     const BufferId mine = program_.view(sums, place_.shard_rank() * slice, slice);
     emit(OpKind::all_reduce, {mine}, {mine}).channel = channel_of(place_, Axis::replica);
     if (place_.shard_size() > 1)
       emit(OpKind::all_gather, {mine}, {sums}).channel = channel_of(place_, Axis::shard);
   }
-  // The mean takes the place of the weights.
+  // The mean takes the place of the weights of the unit that has been sent first.
   void commit(const Unit& unit) {
-    const BufferId masters = unit.buffers.master(), params = unit.buffers.values;
-    emit(OpKind::commit_state, {program_.find(sums_of(unit))}, {masters}).attrs =
+    const BufferId masters = unit.buffers.master().id, params = unit.buffers.values.id;
+    emit(OpKind::commit_state, {sums_.front()}, {masters}).attrs =
         CommitAttrs{.divisor = place_.replicas()};
+    sums_.pop_front();
     if (masters != params) emit(OpKind::cast, {masters}, {params});
   }
 
  private:
-  static std::string sums_of(const Unit& unit) { return "average:" + unit.name; }
   Instruction& emit(OpKind op, std::vector<BufferId> reads, std::vector<BufferId> writes) {
     program_.instructions.push_back({.op = op,
                                      .when = When::step_end,
@@ -52,6 +54,7 @@ class WeightsAverage {
   Program& program_;
   const Place place_;
   const int32_t group_;
+  std::deque<BufferId> sums_;  // of units whose weights are under way
 };
 
 }  // namespace

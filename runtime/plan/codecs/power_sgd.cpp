@@ -118,7 +118,7 @@ class PowerSgd {
 
   // The matrices of a unit that are worth it; neighbours of the others travel together.
   void take_parameters(const Unit& unit) {
-    const BufferId gradients = unit.buffers.gradients;
+    const BufferId gradients = unit.buffers.gradients.id;
     bool joins = false;
     for (const int index : unit.parameters) {
       const Parameter p = program_.parameters[static_cast<size_t>(index)];
@@ -144,7 +144,7 @@ class PowerSgd {
 
   // All gradients of a unit as one square matrix, whose end is 0.
   void take_whole(const Unit& unit) {
-    const BufferId gradients = unit.buffers.gradients;
+    const BufferId gradients = unit.buffers.gradients.id;
     const int64_t n =
         elements_of(program_.parameters[static_cast<size_t>(unit.parameters.back())]).end;
     int64_t side = 1;

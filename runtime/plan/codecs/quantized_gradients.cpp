@@ -182,7 +182,7 @@ class QuantizeSums {
   void clear_padding(const Sum& sum, BufferId target) {
     if (!keeps_padding_) return;
     const auto unit = std::ranges::find_if(
-        program_.units, [&](const Unit& u) { return u.buffers.gradients == root(target); });
+        program_.units, [&](const Unit& u) { return u.buffers.gradients.id == root(target); });
     const Range owned = owned_slice(*unit, place_);
     int64_t at = 0;
     const auto clear_until = [&](int64_t end) {

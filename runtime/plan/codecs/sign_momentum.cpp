@@ -46,10 +46,10 @@ class UnitUpdate {
         gathers_(std::move(end.gathers)),
         // Nothing is exchanged where each rank moves by itself.
         exchange_(program, kind == SignUpdate::local ? Place{} : place, unit, updates_.front()),
-        gradient_(unit_.buffers.gradients),
-        momentum_(program.find("whole_" + name_of_state(0))),
-        second_(unit_.buffers.slots[1].buffer) {
-    const BufferId own = unit_.buffers.slots[0].buffer;
+        gradient_(unit_.buffers.gradients.id),
+        momentum_(unit_.buffers.slots[0].gathered),
+        second_(unit_.buffers.slots[1].values.id) {
+    const BufferId own = unit_.buffers.slots[0].values.id;
     if (momentum_ != kNone)
       slices_.emplace(program, place, unit_, own, second_, momentum_);
     else
@@ -116,9 +116,6 @@ class UnitUpdate {
   }
 
  private:
-  std::string name_of_state(size_t slot) const {
-    return std::string(rule_.slots[slot]) + ":" + unit_.name;
-  }
   Instruction& emit(OpKind kind, std::vector<BufferId> reads, std::vector<BufferId> writes) {
     return exchange_.emit(kind, std::move(reads), std::move(writes));
   }
@@ -190,9 +187,9 @@ SignUpdate update_of(const Job& job, StepKind kind) {
 std::vector<UnitEnd> take_ends(Program& program, OpKind update) {
   std::vector<UnitEnd> ends(program.trained_units().size());
   // Returns the end of the unit whose buffer this is.
-  const auto end_of = [&](BufferId UnitBuffers::*what, BufferId buffer) -> UnitEnd& {
+  const auto end_of = [&](UnitBuffer UnitBuffers::*what, BufferId buffer) -> UnitEnd& {
     for (size_t u = 0; u < ends.size(); ++u)
-      if (program.root(buffer) == program.units[u].buffers.*what) return ends[u];
+      if (program.root(buffer) == (program.units[u].buffers.*what).id) return ends[u];
     throw InternalError(fmt::format("{} is not that of a unit", program.at(buffer).name));
   };
   std::erase_if(program.instructions, [&](Instruction& op) {
@@ -255,11 +252,11 @@ void use_synchronised_weights(Program& program, const Job& job) {
                                                 .shape = {unit.elements},
                                                 .memory = MemoryClass::optimizer,
                                                 .lifetime = Lifetime::persistent});
-    unit.buffers.separate_master = master;
+    unit.buffers.separate_master = {.id = master};
     begin.push_back({.op = OpKind::accumulate,
                      .when = When::step_begin,
                      .reads = {master},
-                     .writes = {unit.buffers.values},
+                     .writes = {unit.buffers.values.id},
                      .group = program.add_group(unit.name)});
   }
   program.instructions.insert(program.instructions.begin(), begin.begin(), begin.end());

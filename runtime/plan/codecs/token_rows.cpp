@@ -32,9 +32,9 @@ class TokenRows {
     rest_ = {
         alone ? unit.elements : program.parameters[static_cast<size_t>(unit.parameters[1])].offset,
         unit.elements};
-    grads_ = unit.buffers.gradients;
-    micro_ = program.find("micro_grads:" + unit.name);
-    wire_ = program.find("wire:" + unit.name);
+    grads_ = unit.buffers.gradients.id;
+    micro_ = unit.buffers.micro_gradients.id;
+    wire_ = unit.buffers.wire.id;
   }
 
   void run() {

@@ -230,7 +230,7 @@ class GatherPass {
   std::vector<std::vector<Instruction>> emit(const Window& window, bool whole_step) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];
-    BufferId held = unit.buffers.values;
+    BufferId held = unit.buffers.values.id;
     const BufferId gathered = program_.add_buffer(
         {.name = "gathered:" + unit.name + (count > 1 ? fmt::format("#{}", count) : ""),
          .shape = {unit.elements},

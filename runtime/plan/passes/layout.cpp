@@ -43,7 +43,8 @@ void layout(Program& program, Place place, const Residency& residency) {
                                   .memory = MemoryClass::gradients,
                                   .lifetime = residency.gradients_live})
             : kNone;
-    unit.buffers = {.values = values, .gradients = gradients};
+    unit.buffers = {.values = unit_buffer(values, residency.parameters),
+                    .gradients = unit_buffer(gradients, residency.gradients)};
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       if (residency.parameters == Held::whole) {

@@ -57,7 +57,7 @@ class GradientOffload {
     }
     for (size_t u = 0; u < leave_.size(); ++u) {
       if (!leave_[u]) continue;
-      const BufferId id = program_.units[u].buffers.gradients;
+      const BufferId id = program_.units[u].buffers.gradients.id;
       Buffer& grads = program_.at(id);
       grads.space = to_disk_ && !in_parts.contains(id) ? Space::disk : Space::host;
       // A drive has no bytes to save: a file has room for each tensor.

@@ -7,7 +7,7 @@ void offload_parameters(Program& program, const Job& job) {
   if (job.offload.parameters == OffloadTo::none) return;
   int64_t in_cpu = 0;
   for (const Unit& unit : program.units) {
-    Buffer& params = program.at(unit.buffers.values);
+    Buffer& params = program.at(unit.buffers.values.id);
     const int64_t elements = params.shape.elements();
     const bool to_disk =
         job.offload.parameters == OffloadTo::nvme && in_cpu + elements > job.offload.max_in_cpu;

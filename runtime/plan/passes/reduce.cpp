@@ -55,25 +55,24 @@ std::vector<Instruction> zero_padding(Program& program, const Unit& unit, Buffer
 class UnitReduction {
  public:
   UnitReduction(Program& program, const Job& job, const Place& place, Axes adds,
-                const Residency& residency, const Unit& unit)
+                const Residency& residency, Unit& unit)
       : program_(program),
         job_(job),
         place_(place),
         adds_(adds),
         residency_(residency),
-        unit_(unit) {
-    gradients_ = unit.buffers.gradients;
-  }
+        unit_(unit) {}
 
   // The buffer of a micro-batch's own gradients.
   BufferId micro_gradients() {
     const bool every = each_micro(job_);
-    if (micro_ == kNone)
-      micro_ = program_.add_buffer(
+    UnitBuffer& micro = unit_.buffers.micro_gradients;
+    if (micro.id == kNone)
+      micro.id = program_.add_buffer(
           {.name = "micro_grads:" + unit_.name,
            .shape = {unit_.elements},
            .memory = every ? MemoryClass::communication : MemoryClass::workspace});
-    return micro_;
+    return micro.id;
   }
 
   // Returns what precedes the first write of a micro-batch: zeros for the padding between parameters.
@@ -91,12 +90,12 @@ class UnitReduction {
       add({.op = OpKind::accumulate,
            .accumulate = Accumulate::after_first_micro,
            .reads = {micro_gradients()},
-           .writes = {gradients_}});
+           .writes = {unit_.buffers.gradients.id}});
     if (!every) when_ = When::last_micro;
-    sent_ = every ? micro_gradients() : gradients_;
-    const DType held = program_.at(sent_).dtype;
+    sent_ = every ? unit_.buffers.micro_gradients : unit_.buffers.gradients;
+    const DType held = program_.at(sent_.id).dtype;
     if (alone() && held == DType::f32) {
-      if (narrow()) in_place(OpKind::round_wire, WireAttrs{job_.wire_dtype}, sent_);
+      if (narrow()) in_place(OpKind::round_wire, WireAttrs{job_.wire_dtype}, sent_.id);
       return std::exchange(list_, {});
     }
     if (held != job_.wire_dtype && (!alone() || narrow())) {
@@ -104,24 +103,25 @@ class UnitReduction {
                                                  .shape = {unit_.elements},
                                                  .dtype = job_.wire_dtype,
                                                  .memory = MemoryClass::communication});
-      add({.op = OpKind::cast, .reads = {sent_}, .writes = {wire}});
-      sent_ = wire;
+      add({.op = OpKind::cast, .reads = {sent_.id}, .writes = {wire}});
+      sent_ = unit_.buffers.wire = {.id = wire};
     }
     if (alone()) return std::exchange(list_, {});
     if (scattered())
-      add({.op = OpKind::reduce_scatter, .reads = {sent_}, .writes = {owned(sent_)}});
+      add({.op = OpKind::reduce_scatter, .reads = {sent_.id}, .writes = {owned(sent_)}});
     else
-      in_place(OpKind::all_reduce, {}, sent_);
+      in_place(OpKind::all_reduce, {}, sent_.id);
     return std::exchange(list_, {});
   }
 
   // Returns what adds the received sum to the step's gradients; empty if the sum is received in place.
   std::vector<Instruction> add_sum() {
-    if (sent_ == gradients_) return {};
+    const UnitBuffer& gradients = unit_.buffers.gradients;
+    if (sent_.id == gradients.id) return {};
     add({.op = OpKind::accumulate,
          .accumulate = each_micro(job_) ? Accumulate::after_first_micro : Accumulate::never,
-         .reads = {scattered() ? owned(sent_) : sent_},
-         .writes = {scattered() ? owned(gradients_) : gradients_}});
+         .reads = {scattered() ? owned(sent_) : sent_.id},
+         .writes = {scattered() ? owned(gradients) : gradients.id}});
     return std::exchange(list_, {});
   }
 
@@ -134,10 +134,10 @@ class UnitReduction {
   bool scattered() const { return residency_.optimizer != Held::whole; }
 
   // Returns the owned slice of a unit buffer: the buffer itself if it holds nothing else.
-  BufferId owned(BufferId id) {
+  BufferId owned(const UnitBuffer& buffer) {
     const Range slice = owned_slice(unit_, place_, adds_);
-    const int64_t at = position_of(program_.at(id), unit_, place_, slice.begin);
-    return program_.view(id, at, slice.size());
+    const int64_t at = position_of(buffer, unit_, place_, slice.begin);
+    return program_.view(buffer.id, at, slice.size());
   }
   void add(Instruction op) {
     op.when = when_;
@@ -156,8 +156,8 @@ class UnitReduction {
   const Place place_;
   const Axes adds_;
   const Residency& residency_;
-  const Unit& unit_;
-  BufferId gradients_ = kNone, micro_ = kNone, sent_ = kNone;
+  Unit& unit_;
+  UnitBuffer sent_;
   When when_ = When::every_micro;
   Position last_;  // of the last write
   std::vector<Instruction> list_;
@@ -203,8 +203,7 @@ class SentReductions {
 void reduce(Program& program, const Job& job, const Place& place, Axes adds,
             const Residency& residency) {
   std::vector<UnitReduction> units;
-  for (const Unit& unit : program.units)
-    units.emplace_back(program, job, place, adds, residency, unit);
+  for (Unit& unit : program.units) units.emplace_back(program, job, place, adds, residency, unit);
 
   std::unordered_map<BufferId, int> unit_of_gradient;
   for (const Parameter& p : program.parameters)
@@ -265,7 +264,7 @@ void clear_padding(Program& program) {
   std::unordered_map<BufferId, const Unit*> waiting;
   for (const Parameter& p : program.parameters) {
     const Unit& unit = program.units[static_cast<size_t>(p.unit)];
-    const BufferId gradients = unit.buffers.gradients;
+    const BufferId gradients = unit.buffers.gradients.id;
     if (p.gradient != kNone && program.root(p.gradient) == gradients &&
         program.at(gradients).lifetime != Lifetime::persistent)
       waiting[gradients] = &unit;

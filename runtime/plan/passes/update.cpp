@@ -53,39 +53,42 @@ std::vector<Segment> segments(const Program& program, const Unit& unit, const Jo
   return list;
 }
 
-// Appends the update of one unit, of whose elements this rank updates `updated`.
+// Appends the update of one unit. `held`: how this rank holds its state.
 class UnitUpdate {
  public:
-  UnitUpdate(Program& program, const Job& job, const Place& place, Axes adds, Unit& unit,
-             Range updated, int32_t group)
+  UnitUpdate(Program& program, const Job& job, const Place& place, Axes adds, Unit& unit, Held held,
+             int32_t group)
       : program_(program),
         job_(job),
         rule_(optimizer_rule(job.optimizer.kind)),
         place_(place),
         adds_(adds),
         unit_(unit),
-        updated_(updated),
+        held_(held),
+        updated_(range_of(held_as_state(kNone), unit, place)),
         group_(group),
         segments_(segments(program, unit, job)) {
     const bool apart = job.master_dtype != program.dtype || rule_.local_steps;
     UnitBuffers& known = unit.buffers;
-    grads_ = known.gradients;
-    if (apart) known.separate_master = state(program, "master:" + unit.name, updated.size());
-    master_ = known.master();
-    copy_ = apart ? known.values : kNone;
+    if (apart)
+      known.separate_master = held_as_state(state(program, "master:" + unit.name, updated_.size()));
+    if (apart) copy_ = known.values;
     for (const std::string_view slot : state_slots(job.optimizer)) {
       const std::string name = fmt::format("{}:{}", slot, unit.name);
       const bool partial = rule_.matrices && !slots_.empty(),
                  gathered =
                      rule_.slices_frozen && !rule_.scaled_attrs && slots_.empty() && sharded();
-      slots_.push_back(partial    ? partial_state(name)
-                       : gathered ? gathered_state(name)
-                                  : state(program, name, updated.size(), job.state_dtype));
-      known.slots.push_back({std::string(slot), slots_.back()});
+      UnitBuffers::Slot& added = known.slots.emplace_back(UnitBuffers::Slot{std::string(slot)});
+      added.gathered = gathered ? state(program, "whole_" + name, unit.elements) : kNone;
+      added.values = partial ? partial_state(name)
+                     : gathered
+                         ? held_as_state(part_of_all(added.gathered, name))
+                         : held_as_state(state(program, name, updated_.size(), job.state_dtype));
+      slots_.push_back(added.values);
     }
     // The op has an operand for every slot of its optimizer: absent where the optimizer keeps no state.
     while (slots_.size() < rule_.slots.size() && !rule_.slots[slots_.size()].empty())
-      slots_.push_back(kNone);
+      slots_.emplace_back();
   }
 
   int32_t group() const { return group_; }
@@ -97,8 +100,8 @@ class UnitUpdate {
 
   // Appends what reads the gradients, and for whole matrices the gather of their directions.
   void begin() {
-    if (rule_.scaled_attrs) direction_ = direction(updated_.size());
-    if (has_matrices()) direction_ = direction(unit_.elements);
+    if (rule_.scaled_attrs) add_direction(held_as_state(kNone), updated_.size());
+    if (has_matrices()) add_direction({}, unit_.elements);
     for (const Segment& s : segments_) {
       const Range range = common(updated_, s.range);
       if (range.size() <= 0) continue;
@@ -120,38 +123,45 @@ class UnitUpdate {
  private:
   bool sharded() const { return updated_.size() < unit_.elements; }
 
-  BufferId direction(int64_t elements) {
-    return program_.add_buffer({.name = "direction:" + unit_.name,
-                                .shape = {elements},
-                                .memory = MemoryClass::optimizer,
-                                .lifetime = Lifetime::step});
+  // Returns a buffer that is held as the unit's state.
+  UnitBuffer held_as_state(BufferId id) const { return unit_buffer(id, held_, adds_); }
+
+  const UnitBuffer& grads() const { return unit_.buffers.gradients; }
+  const UnitBuffer& master() const { return unit_.buffers.master(); }
+  const UnitBuffer& direction() const { return unit_.buffers.direction; }
+
+  void add_direction(UnitBuffer buffer, int64_t elements) {
+    buffer.id = program_.add_buffer({.name = "direction:" + unit_.name,
+                                     .shape = {elements},
+                                     .memory = MemoryClass::optimizer,
+                                     .lifetime = Lifetime::step});
+    unit_.buffers.direction = std::move(buffer);
   }
 
   // Returns state that matrices do not have.
-  BufferId partial_state(const std::string& name) {
-    PartialState held{updated_, {}};
+  UnitBuffer partial_state(const std::string& name) {
+    std::vector<Range> held;
     int64_t elements = 0;
     for (const Segment& s : segments_) {
       const Range range = common(updated_, s.range);
       if (s.matrix || range.size() <= 0) continue;
-      held.ranges.push_back(range);
+      held.push_back(range);
       elements += range.size();
     }
-    const BufferId id = state(program_, name, elements);
-    program_.at(id).partial = std::move(held);
-    return id;
+    UnitBuffer buffer = held_as_state(state(program_, name, elements));
+    buffer.partial = std::move(held);
+    return buffer;
   }
 
   // Returns the view of these elements of the unit in a flat buffer of the unit.
-  BufferId part(BufferId buffer, Range range) {
-    if (buffer == kNone) return kNone;
-    const int64_t at = position_of(program_.at(buffer), unit_, place_, range.begin);
-    return program_.view(buffer, at, range.size());
+  BufferId part(const UnitBuffer& buffer, Range range) {
+    if (buffer.id == kNone) return kNone;
+    const int64_t at = position_of(buffer, unit_, place_, range.begin);
+    return program_.view(buffer.id, at, range.size());
   }
 
   // Returns this rank's slice of state that ranks gather.
-  BufferId gathered_state(const std::string& name) {
-    const BufferId whole = state(program_, "whole_" + name, unit_.elements);
+  BufferId part_of_all(BufferId whole, const std::string& name) {
     const BufferId mine = program_.view(whole, updated_.begin, updated_.size());
     Buffer named = program_.at(mine);
     named.name = name;
@@ -165,13 +175,13 @@ class UnitUpdate {
   }
 
   void update_segment(Range range, const Segment& s) {
-    std::vector<BufferId> reads{part(grads_, range)}, writes;
+    std::vector<BufferId> reads{part(grads(), range)}, writes;
     if (rule_.scaled_attrs)
-      reads.push_back(part(master_, range));
+      reads.push_back(part(master(), range));
     else
-      writes.push_back(part(master_, range));
-    for (const BufferId slot : slots_) writes.push_back(part(slot, range));
-    writes.push_back(part(rule_.scaled_attrs ? direction_ : copy_, range));
+      writes.push_back(part(master(), range));
+    for (const UnitBuffer& slot : slots_) writes.push_back(part(slot, range));
+    writes.push_back(part(rule_.scaled_attrs ? direction() : copy_, range));
     Instruction& op = emit(rule_.op, rule_.attrs(job_.optimizer, s.settings));
     op.reads = std::move(reads);
     op.writes = std::move(writes);
@@ -179,8 +189,8 @@ class UnitUpdate {
 
   // Appends the direction of the elements of a matrix that this rank updates.
   void matrix_direction(Range range) {
-    std::vector<BufferId> reads{part(grads_, range)};
-    std::vector<BufferId> writes{part(slots_[0], range), part(direction_, range)};
+    std::vector<BufferId> reads{part(grads(), range)};
+    std::vector<BufferId> writes{part(slots_[0], range), part(direction(), range)};
     Instruction& op =
         emit(rule_.matrices->direction_op, rule_.matrices->direction_attrs(job_.optimizer));
     op.reads = std::move(reads);
@@ -189,11 +199,11 @@ class UnitUpdate {
 
   // Every rank gets the directions of the unit from the owners of its slices; between the matrices they are 0.
   void gather_directions() {
-    const BufferId mine = part(direction_, updated_);
+    const BufferId mine = part(direction(), updated_);
     int64_t at = updated_.begin;
     const auto zero_until = [&](int64_t end) {
       if (at >= end) return;
-      const BufferId gap = part(direction_, {at, end});
+      const BufferId gap = part(direction(), {at, end});
       emit(OpKind::zero).writes = {gap};
     };
     for (const Segment& s : segments_) {
@@ -205,7 +215,7 @@ class UnitUpdate {
     zero_until(updated_.end);
     Instruction& op = emit(OpKind::all_gather);
     op.reads = {mine};
-    op.writes = {direction_};
+    op.writes = {direction().id};
   }
 
   // Each rank that updates a part of a matrix transforms the whole direction: no result has to be sent.
@@ -215,14 +225,14 @@ class UnitUpdate {
                                                 .shape = p.shape,
                                                 .memory = MemoryClass::optimizer,
                                                 .lifetime = Lifetime::step,
-                                                .parent = direction_,
+                                                .parent = direction().id,
                                                 .parent_offset = p.offset});
     Instruction& transform =
         emit(rule_.matrices->whole_op, rule_.matrices->whole_attrs(job_.optimizer));
     transform.reads = transform.writes = {whole};
     const Range range = common(updated_, s.range);
-    std::vector<BufferId> reads{part(direction_, range)};
-    std::vector<BufferId> writes{part(master_, range), part(copy_, range)};
+    std::vector<BufferId> reads{part(direction(), range)};
+    std::vector<BufferId> writes{part(master(), range), part(copy_, range)};
     Instruction& op = emit(rule_.matrices->step_op,
                            rule_.matrices->step_attrs(job_.optimizer, s.settings, p.shape));
     op.reads = std::move(reads);
@@ -249,11 +259,11 @@ class UnitUpdate {
     emit(OpKind::zero).writes = {mine};
     int64_t next = rank * pairs;
     for (const int index : unit_.parameters)
-      for (const BufferId values : {master_, direction_}) {
+      for (const UnitBuffer* values : {&master(), &direction()}) {
         const BufferId sum = program_.view(all, next++, 1);
         const Range range = common(owned, elements_of(index));
         if (range.size() <= 0) continue;
-        const BufferId read = part(values, range);
+        const BufferId read = part(*values, range);
         Instruction& op = emit(OpKind::sum_squares);
         op.reads = {read};
         op.writes = {sum};
@@ -271,6 +281,7 @@ class UnitUpdate {
     const auto count = static_cast<int64_t>(unit_.parameters.size());
     if (rule_.average_attrs) {
       const BufferId average = state(program_, "lamb_average:" + unit_.name, count);
+      unit_.buffers.averages = average;
       Instruction& op = emit(OpKind::lamb_average, rule_.average_attrs(job_.optimizer));
       op.reads = {sums};
       op.writes = {average};
@@ -281,8 +292,8 @@ class UnitUpdate {
       if (range.size() <= 0) continue;
       const GroupSettings settings =
           settings_of(program_.parameters[static_cast<size_t>(index)], job_);
-      std::vector<BufferId> reads{part(direction_, range), sums};
-      std::vector<BufferId> writes{part(master_, range), part(copy_, range)};
+      std::vector<BufferId> reads{part(direction(), range), sums};
+      std::vector<BufferId> writes{part(master(), range), part(copy_, range)};
       Instruction& op =
           emit(rule_.scaled_op, rule_.scaled_attrs(job_.optimizer, settings, i, count));
       op.reads = std::move(reads);
@@ -295,12 +306,13 @@ class UnitUpdate {
   const OptimizerRule& rule_;
   const Place place_;
   const Axes adds_;
-  const Unit& unit_;
+  Unit& unit_;
+  const Held held_;
   const Range updated_;
   const int32_t group_;
   const std::vector<Segment> segments_;
-  BufferId grads_ = kNone, master_ = kNone, copy_ = kNone, direction_ = kNone;
-  std::vector<BufferId> slots_;
+  UnitBuffer copy_;  // of the masters, in the run's dtype
+  std::vector<UnitBuffer> slots_;
 };
 
 }  // namespace
@@ -313,12 +325,12 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
   const int32_t group = program.add_group("step");
   for (int64_t u = 0; u < units; ++u) {
     const Unit& unit = program.units[static_cast<size_t>(u)];
-    const BufferId grads = unit.buffers.gradients;
+    const UnitBuffer& grads = unit.buffers.gradients;
     const Range owned = owned_slice(unit, place, adds);
-    const int64_t at = position_of(program.at(grads), unit, place, owned.begin);
+    const int64_t at = position_of(grads, unit, place, owned.begin);
     program.instructions.push_back({.op = OpKind::sum_squares,
                                     .when = When::step_end,
-                                    .reads = {program.view(grads, at, owned.size())},
+                                    .reads = {program.view(grads.id, at, owned.size())},
                                     .writes = {program.view(norms, u, 1)},
                                     .group = group});
   }
@@ -334,13 +346,13 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
     updates[u].finish();
     if (residency.optimizer == residency.parameters) return;
     const Range owned = owned_slice(unit, place, adds);
-    const BufferId params = unit.buffers.values;
-    const int64_t at = position_of(program.at(params), unit, place, owned.begin);
+    const UnitBuffer& params = unit.buffers.values;
+    const int64_t at = position_of(params, unit, place, owned.begin);
     program.instructions.push_back(
         {.op = OpKind::all_gather,
          .when = When::step_end,
-         .reads = {program.view(params, at, owned.size())},
-         .writes = {params},
+         .reads = {program.view(params.id, at, owned.size())},
+         .writes = {params.id},
          .group = updates[u].group(),
          .channel = channel_of(place, residency.parameters == Held::shard ? Axis::replica : adds)});
   };
@@ -352,8 +364,7 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
                      job.offload.parameters != OffloadTo::nvme;
   for (size_t u = 0; u < static_cast<size_t>(units); ++u) {
     Unit& unit = program.units[u];
-    const Range updated = sliced ? owned_slice(unit, place, adds) : Range{0, unit.elements};
-    updates.emplace_back(program, job, place, adds, unit, updated,
+    updates.emplace_back(program, job, place, adds, unit, residency.optimizer,
                          program.add_group(unit.name, static_cast<int>(u)));
     updates[u].begin();
     if (std::exchange(waiting, false)) finish(u - 1);

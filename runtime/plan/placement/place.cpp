@@ -132,7 +132,7 @@ class Lives {
     };
     add(p.logits);
     for (const ProgramLoss& loss : p.losses) add(loss.sum);
-    for (const Unit& unit : p.units) add(unit.buffers.gradients);
+    for (const Unit& unit : p.units) add(unit.buffers.gradients.id);
     return reads;
   }
 

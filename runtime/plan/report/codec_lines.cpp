@@ -12,6 +12,7 @@
 #include "runtime/core/text.h"
 #include "runtime/ir/quantized.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/mesh.h"
 
 namespace dstrain {
 namespace {

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "tests/plan/plans.h"
 

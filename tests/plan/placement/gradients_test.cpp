@@ -37,7 +37,7 @@ Bytes bytes_at(const Plan& plan, BufferId id) {
 }
 
 const Buffer& gradients_of(const Plan& plan, const Unit& unit) {
-  return plan.program.at(unit.buffers.gradients);
+  return plan.program.at(unit.buffers.gradients.id);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ TEST_CASE("a rank that sends no gradients where they lie computes activations in
       size_t overlaps = 0;
       int64_t gradients = 0;
       for (const Unit& unit : plan.program.trained_units()) {
-        const Bytes mine = bytes_at(plan, unit.buffers.gradients);
+        const Bytes mine = bytes_at(plan, unit.buffers.gradients.id);
         CHECK(mine.region == Region::transient);
         gradients += mine.end - mine.begin;
         for (size_t b = 0; b < plan.program.buffers.size(); ++b)
@@ -84,13 +84,13 @@ TEST_CASE("gradients keep their memory until the step ends: the host may look at
     job.optimizer.kind = kind;
     const Plan plan = plan_of(job, 0).train;
     for (const Unit& unit : plan.program.trained_units()) {
-      const Bytes mine = bytes_at(plan, unit.buffers.gradients);
+      const Bytes mine = bytes_at(plan, unit.buffers.gradients.id);
       bool written = false;
       for (const Issue& issue : plan.order)
         for (const BufferId id :
              plan.program.instructions[static_cast<size_t>(issue.instruction)].writes) {
           if (id == kNone) continue;
-          const bool own = plan.program.root(id) == unit.buffers.gradients;
+          const bool own = plan.program.root(id) == unit.buffers.gradients.id;
           written = written || own;
           CHECK_FALSE((written && !own && mine.overlaps(bytes_at(plan, id))));
         }
@@ -116,7 +116,7 @@ TEST_CASE("what lies between the gradients of one micro-batch is written before 
           padding -= plan.program.parameters[static_cast<size_t>(index)].shape.elements();
         const BufferId written = plan.program.root(
             plan.program.parameters[static_cast<size_t>(unit.parameters[0])].gradient);
-        CHECK((written == unit.buffers.gradients) == (reduce == ReduceMode::boundary));
+        CHECK((written == unit.buffers.gradients.id) == (reduce == ReduceMode::boundary));
         CHECK(padding > 0);
         CHECK(zeros[written] == padding);
       }

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "runtime/core/error.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/proof/verify.h"
 #include "tests/plan/stage_plans.h"
 
 using namespace dstrain;

@@ -1,0 +1,44 @@
+// The axes of the mesh that the ranks of a run form (runtime/plan/mesh.h), from the slowest coordinate of a rank's number
+// in the world to the fastest:
+//   pipe      stages of the pipeline
+//   replica   copies of a shard group
+//   shard     ranks that divide state among themselves: all of them, unless a job gives their number
+//   sequence  ranks that have parts of the same samples
+//   tensor    ranks that have parts of the same layers
+#pragma once
+
+#include <cstdint>
+
+namespace dstrain {
+
+enum class Axis : uint8_t { pipe, replica, shard, sequence, tensor };
+inline constexpr int kAxes = 5;
+
+// A set of axes, which says what group of a rank is meant.
+class Axes {
+ public:
+  constexpr Axes() = default;
+  constexpr Axes(Axis axis) : bits_(static_cast<uint8_t>(1U << static_cast<uint8_t>(axis))) {}
+
+  constexpr bool has(Axis axis) const { return (bits_ & Axes(axis).bits_) != 0; }
+  constexpr bool operator==(const Axes&) const = default;
+  friend constexpr Axes operator|(Axes a, Axes b) {
+    Axes both;
+    both.bits_ = a.bits_ | b.bits_;
+    return both;
+  }
+
+ private:
+  uint8_t bits_ = 0;
+};
+constexpr Axes operator|(Axis a, Axis b) {
+  return Axes(a) | Axes(b);
+}
+
+// Ranks that have different samples.
+inline constexpr Axes kSampleAxes = Axis::replica | Axis::shard;
+// Ranks that have the same parameters: they add gradients, and each owns a slice of every unit.
+inline constexpr Axes kStateAxes = kSampleAxes | Axis::sequence;
+inline constexpr Axes kAllAxes = kStateAxes | Axis::pipe | Axis::tensor;
+
+}  // namespace dstrain
