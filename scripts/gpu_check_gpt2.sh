@@ -89,11 +89,11 @@ PY
 step_figures() { measure steps steps "$@"; }
 kernel_figures() { measure kernels kernels,peers "$@"; }
 # What the GPU's counters say of one run of a kernel.
-counters() { # kernel case
+counters() { # kernel (a part of its name) case
   local ncu status=0
   ncu=$(command -v ncu || echo "$(dirname "$nvcc")/ncu")
   if [[ ! -x $ncu ]]; then skip 'no ncu here'; fi
-  "$ncu" --kernel-name "$1" --launch-count 1 --kill yes --section SpeedOfLight --section Occupancy \
+  "$ncu" --kernel-name "regex:$1" --launch-count 1 --kill yes --section SpeedOfLight --section Occupancy \
     --section WarpStateStats --section MemoryWorkloadAnalysis \
     "$build/bin/bench_cuda" --cases "^$2\$" >"$work/texts/ncu_$1" 2>&1 || status=$?
   cat "$work/texts/ncu_$1"

@@ -57,7 +57,7 @@ case "$*" in
 esac
 """
 NCU = """#!/bin/sh
-[ "$2" != query_gradient_kernel ] || { echo "==ERROR== ERR_NVGPUCTRPERM"; exit 1; }
+[ "$2" != regex:query_gradient_kernel ] || { echo "==ERROR== ERR_NVGPUCTRPERM"; exit 1; }
 echo "  $2 (1, 2, 3)x(128, 1, 1), Duration us 70"
 """
 DSTRAIN = """#!/usr/bin/env python3

@@ -1,5 +1,6 @@
 #include "kernels/attention_shape.h"
 #include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/hopper/hopper.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/operands.h"
 #include "runtime/core/error.h"
@@ -86,6 +87,9 @@ class Attention final : public AttentionKernel {
     a.y = call.out[0].data;
     a.lse = call.out[1].as<float>();
     a.vector = rows_are_vectors(shape_, {a.q, a.k, a.v, a.y});
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (launch_hopper_forward(a, shape_.batch, context_)) return;
+    }
     if constexpr (!std::is_same_v<T, float>) {
       if (on_tensor_cores(shape_)) return launch_forward<T>(a, shape_.batch, context_);
     }
@@ -112,6 +116,9 @@ class AttentionGrad final : public AttentionKernel {
     a.delta = workspace<float>(call, workspace_words(shape_));
     a.vector = rows_are_vectors(shape_, {a.d_y, a.q, a.k, a.v, a.y, a.d_q, a.d_k, a.d_v});
     launch_delta<T>(a, shape_.batch, context_);
+    if constexpr (std::is_same_v<T, bf16>) {
+      if (launch_hopper_gradients(a, shape_.batch, context_)) return;
+    }
     if (a.documents) {
       a.end_queries = reinterpret_cast<int32_t*>(a.delta + delta_words(shape_));
       launch_end_queries(a, shape_.batch, context_);

@@ -169,16 +169,19 @@ __device__ __forceinline__ void clear_dropped(float (&weights)[kTiles][4], const
 }
 
 // The C fragments of two neighbouring column tiles are the A operand of a product over their columns.
+template <class T>
+__device__ __forceinline__ void pack_step(uint32_t (&a)[4], const float (&low)[4],
+                                          const float (&high)[4]) {
+  a[0] = pack<T>(low[0], low[1]);
+  a[1] = pack<T>(low[2], low[3]);
+  a[2] = pack<T>(high[0], high[1]);
+  a[3] = pack<T>(high[2], high[3]);
+}
 template <class T, int kSteps>
 __device__ __forceinline__ void pack_weights(uint32_t (&a)[kSteps][4],
                                              const float (&c)[2 * kSteps][4]) {
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-    a[s][0] = pack<T>(c[2 * s][0], c[2 * s][1]);
-    a[s][1] = pack<T>(c[2 * s][2], c[2 * s][3]);
-    a[s][2] = pack<T>(c[2 * s + 1][0], c[2 * s + 1][1]);
-    a[s][3] = pack<T>(c[2 * s + 1][2], c[2 * s + 1][3]);
-  }
+  for (int s = 0; s < kSteps; ++s) pack_step<T>(a[s], c[2 * s], c[2 * s + 1]);
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

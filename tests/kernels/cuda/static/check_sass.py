@@ -246,6 +246,12 @@ def faults_of(kernel, claims):
     return faults
 
 
+def claims_without_kernels(claims, kernels):
+    """Returns the claims that are for none of the kernels. Builds for other GPUs have no kernels of a folder hopper."""
+    hopper = any("hopper_" in k.name for k in kernels)
+    return [c for c in claims if (hopper or "/hopper/" not in c.where) and not any(is_for(c, k) for k in kernels)]
+
+
 # --- tools ---------------------------------------------------------------------------------------------------------
 
 def find_tool(name):
@@ -272,6 +278,10 @@ def compile_sources(sources, archs, folder):
     for source in sources:
         flags = ["--fmad=false"] if "memory_bound" in str(source) else []
         for arch in archs:
+            if "hopper" in source.parts:  # instructions of this GPU alone
+                if arch != 90:
+                    continue
+                arch = "90a"
             cubin = folder / f"{source.stem}.{arch}.cubin"
             run(nvcc, "-std=c++20", f"-I{ROOT}", "-O3", "-DNDEBUG", "-DFMT_USE_CONSTEXPR=1",
                 "--expt-relaxed-constexpr", *flags, f"-arch=sm_{arch}", "-cubin", "-o", cubin, source)
@@ -347,10 +357,9 @@ def main():
             failed += 1
     # Where all kernels were given, a claim about none of them is a mistake.
     if not options.files or options.archive and len(options.files) > 1:
-        for number, claim in enumerate(claims):
-            if number not in checked:
-                print(f"{claim.where}: no kernel {claim.name} <{claim.pattern}> was compiled")
-                failed += 1
+        for claim in claims_without_kernels(claims, kernels):
+            print(f"{claim.where}: no kernel {claim.name} <{claim.pattern}> was compiled")
+            failed += 1
     print(f"{len(kernels)} kernels, {len(checked)} of {len(claims)} claims: "
           f"{f'{failed} do not hold' if failed else 'all hold'}")
     return 1 if failed else 0

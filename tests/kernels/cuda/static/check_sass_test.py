@@ -101,6 +101,19 @@ class Claims(unittest.TestCase):
         text = "// SASS: loads 4\ntemplate <class T,\n          bool kVector>\n__global__ void sum(int x) {\n"
         self.assertEqual([c.name for c in claims_of(text, "a.cu")], ["sum"])
 
+    def test_a_claim_about_no_kernel_is_found_unless_the_build_leaves_its_folder_out(self):
+        claims = [*claims_of("// SASS: loads 4\n__global__ void sum(int x) {\n", "a.cu"),
+                  *claims_of("// SASS: loads 4\n__global__ void hopper_sum(int x) {\n", "a/hopper/b.cu"),
+                  *claims_of("// SASS: loads 4\n__global__ void hopper_scale(int x) {\n", "a/hopper/b.cu")]
+
+        def without(*names):
+            kernels = [check_sass.Kernel(name, 90) for name in names]
+            return [c.name for c in check_sass.claims_without_kernels(claims, kernels)]
+
+        self.assertEqual(without("add"), ["sum"])
+        self.assertEqual(without("sum"), [])
+        self.assertEqual(without("sum", "hopper_sum"), ["hopper_scale"])
+
     def test_the_claims_of_all_kernels_can_be_read(self):
         kernels = check_sass.ROOT / "kernels/cuda"
         sources = [*kernels.rglob("*.cu"), *kernels.rglob("*.cuh")]

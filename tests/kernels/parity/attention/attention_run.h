@@ -201,6 +201,9 @@ inline const std::vector<Case>& shapes() {
     add(1, 257, 1, 64);
     add(1, 331, 2, 40);
     add(1, 520, 1, 16);
+    // More tiles than a GPU's rings of copied tiles have stages.
+    add(2, 388, 1, 64);
+    add(1, 452, 1, 128);
     return list;
   }();
   return cases;
