@@ -74,8 +74,10 @@ std::string live_text(const StepMetrics& m, const LiveRates& rates) {
   if (rates.tokens) text += fmt::format(" | {}tokens/s", rate_text(m.tokens, seconds));
   const double samples = m.samples_per_second * m.step_ms / 1e3;
   text += fmt::format(" | {}samples/s", rate_text(samples, seconds));
-  if (rates.full_rate_s > 0 && seconds > 0)
-    text += fmt::format(" | MFU {:.2g}%", 100 * rates.full_rate_s / seconds);
+  if (rates.full_rate_s > 0 && seconds > 0) {
+    const double percent = 100 * rates.full_rate_s / seconds;
+    text += fmt::format(" | MFU {:.{}f}%", percent, percent < 10 ? 1 : 0);
+  }
   return text + " | mem " + memory_text(m.peak_bytes);
 }
 

@@ -252,6 +252,8 @@ TEST_CASE("the live line says how much of the speed of its processors a step rea
   };
   CHECK(end_of(0.086) == " | MFU 43% | mem 1.50GB");
   CHECK(end_of(0.0066) == " | MFU 3.3% | mem 1.50GB");
+  CHECK(end_of(0.1999) == " | MFU 100% | mem 1.50GB");
+  CHECK(end_of(1e-7) == " | MFU 0.0% | mem 1.50GB");
   CHECK(end_of(0) == " | mem 1.50GB");
 }
 

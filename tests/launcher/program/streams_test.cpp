@@ -73,7 +73,7 @@ TEST_CASE("a terminal shows the live line, whatever the number of ranks") {
   program.resize(120);
   const std::regex line(
       R"(\x1b\[Kstep \d+/100000000 \| loss \d\.\d+ \| \w+ left \| [\d.]+k? tokens/s)"
-      R"( \| [\d.]+k? samples/s \| mem [\d.]+.B\r)");
+      R"( \| [\d.]+k? samples/s \| MFU [\d.]+% \| mem [\d.]+.B\r)");
   CHECK(wait_until([&] { return std::regex_search(program.read(), line); }));
   ::kill(program.pid(), SIGTERM);
   CHECK(program.wait() == 128 + SIGTERM);
