@@ -1,7 +1,7 @@
 // The models of this program.
 #pragma once
 
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 
 namespace dstrain {
 

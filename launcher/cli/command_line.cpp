@@ -9,7 +9,7 @@
 
 #include "launcher/cli/headings.h"
 #include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

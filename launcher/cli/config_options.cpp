@@ -7,7 +7,7 @@
 
 #include "launcher/cli/headings.h"
 #include "launcher/cli/option_readers.h"
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

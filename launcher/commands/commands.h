@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/cli/arguments.h"
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 
 namespace dstrain {
 

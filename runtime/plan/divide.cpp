@@ -176,7 +176,8 @@ std::vector<LayerSize> layer_sizes(const Program& program,
   for (const Unit& unit : program.units) {
     layers.push_back({.name = unit.name});
     for (int i = 0; i < unit.sublayers; ++i) {
-      const LayerSize& size = sublayers[static_cast<size_t>(unit.first_sublayer + i)];
+      const LayerSize& size =
+          sublayers[static_cast<size_t>(unit.first_sublayer) + static_cast<size_t>(i)];
       layers.back().parameters += size.parameters;
       layers.back().work += size.work;
     }
@@ -258,7 +259,7 @@ std::string layers_text(const std::vector<Sublayer>& sublayers,
     const bool one = first_layer == last_layer;
     const std::string first = end_text(run.first, one ? begins && ends : begins);
     const std::string last = end_text(run.last, one ? begins && ends : ends);
-    texts.push_back(first == last ? first : first + " to " + last);
+    texts.push_back(first == last ? first : fmt::format("{} to {}", first, last));
   }
   return fmt::format("{}", fmt::join(texts, " and "));
 }

@@ -1,5 +1,5 @@
 // Implementations: the kernels that a program is built with. runtime includes none: the launcher passes its
-// Implementations to every plan and every run. The models come with the configuration (config/model/registry.h).
+// Implementations to every plan and every run. The models come with the configuration (config/keys/table/model_registry.h).
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // A model that the program does not know, for tests: its .cpp is all of it (docs/models.md).
 #pragma once
 
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 
 namespace dstrain {
 

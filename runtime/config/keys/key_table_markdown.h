@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 
 namespace dstrain {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/config/json/reader.h"
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -16,9 +18,10 @@ namespace {
 template <class T>
 std::string first_other_value(std::string_view what, const std::vector<T>& a,
                               const std::vector<T>& b) {
+  using Bytes = std::array<std::byte, sizeof(T)>;
   if (a.size() != b.size()) return fmt::format("{}: {} and {} values", what, a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
+    if (std::bit_cast<Bytes>(a[i]) != std::bit_cast<Bytes>(b[i]))
       return fmt::format("{} {}: {} and {}", what, i, a[i], b[i]);
   return {};
 }

@@ -75,7 +75,9 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
   for (int r = 0; r < ranks; ++r) {
     double* const values = whole_.data() + kFinishValues * r;
     const auto from = [&](int stage) {
-      return all_.data() + mine_.size() * world_ranks_[static_cast<size_t>(stage * ranks + r)];
+      return all_.data() +
+             mine_.size() * world_ranks_[static_cast<size_t>(stage) * static_cast<size_t>(ranks) +
+                                         static_cast<size_t>(r)];
     };
     values[0] = values[1] = values[2] = 0;
     if (pipeline)

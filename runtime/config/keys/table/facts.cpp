@@ -3,7 +3,7 @@
 #include "runtime/config/json/reader.h"
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

@@ -8,7 +8,7 @@
 
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

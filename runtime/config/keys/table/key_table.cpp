@@ -6,8 +6,8 @@
 #include <iterator>
 #include <limits>
 
+#include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/keys/table/sections.h"
-#include "runtime/config/model/registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

@@ -1,5 +1,5 @@
 // The key table: every key of a DeepSpeed configuration, and of dstrain's own section, with its type, default, range
-// and state. Those of models come from their families (model/registry.h). Invariant: a key that is not in the table is
+// and state. Those of models come from their families (model_registry.h). Invariant: a key that is not in the table is
 // unknown, and defaults are written in the table alone.
 #pragma once
 

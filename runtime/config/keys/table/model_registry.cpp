@@ -1,10 +1,11 @@
-#include "runtime/config/model/registry.h"
+#include "runtime/config/keys/table/model_registry.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "runtime/config/keys/table/key_table.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
