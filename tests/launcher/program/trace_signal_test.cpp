@@ -150,7 +150,7 @@ TEST_CASE("a second SIGUSR2 during a trace is said once, and a later one gives a
   for (int i = 0; i < 2000; ++i) text += std::to_string(i) + " lazy dogs and a quick brown fox\n";
   folder.write("text.txt", text);
   RunningProgram program = folder.train(
-      "--num_gpus 2 --steps 100000000 --set train_batch_size=128 --set "
+      "--num_gpus 2 --steps 100000000 --set train_batch_size=256 --set "
       "train_micro_batch_size_per_gpu=4 --set dstrain.model.n_embd=192 --set "
       "dstrain.model.n_layer=4 --set dstrain.model.block_size=64 --set dstrain.eval_interval=0",
       kThreads);
