@@ -1,17 +1,25 @@
 # The steps of scripts/gpu_check.sh with GPT-2, which gpu_check_runs.sh reads. Without a GPU the model is a small one.
 
-# gpt2 NAME STEPS RANKS WORDS...: trains GPT-2 124M and writes the results to "$work/NAME".
-gpt2() {
+# gpt2_command NAME STEPS RANKS WORDS...: sets `command` to the command line that trains GPT-2 124M and writes the results
+# to "$work/NAME".
+gpt2_command() {
   local name=$1 steps=$2 ranks=$3 micro=16 words=()
   shift 3
   if [[ -z $gpu ]]; then
     micro=1 words=(--set dstrain.model.n_layer=1 --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1
       --set dstrain.model.block_size=16)
   fi
-  "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" --device "$device" --num_gpus "$ranks" \
-    --steps "$steps" --output "$work/$name" --set dstrain.eval_interval=0 --set dstrain.eval_samples=$micro \
-    --set dstrain.save_interval=0 --set dstrain.save_last=false --set "train_batch_size=$((micro * ranks))" \
-    --set "train_micro_batch_size_per_gpu=$micro" --ignore scheduler "${words[@]}" "$@"
+  command=("$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" --device "$device"
+    --num_gpus "$ranks" --steps "$steps" --output "$work/$name" --set dstrain.eval_interval=0
+    --set dstrain.eval_samples=$micro --set dstrain.save_interval=0 --set dstrain.save_last=false
+    --set "train_batch_size=$((micro * ranks))" --set "train_micro_batch_size_per_gpu=$micro" --ignore scheduler
+    "${words[@]}" "$@")
+}
+# Takes the same words and runs the command.
+gpt2() {
+  local command
+  gpt2_command "$@"
+  "${command[@]}"
 }
 # Loss begins where all tokens are as likely and falls; the memory in use after step 1 is written to the results.
 gpt2_steps() {

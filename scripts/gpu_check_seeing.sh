@@ -1,4 +1,5 @@
-# The steps of scripts/gpu_check.sh that look at what a run shows of itself, and at adapters; gpu_check_runs.sh reads this file.
+# The steps of scripts/gpu_check.sh that look at what a run shows of itself, and at adapters; gpu_check_runs.sh reads this
+# file.
 
 # Adapters beside frozen weights in the run's dtype and in blocks, and parameter groups, have the CPU's losses.
 adapters() {
@@ -53,13 +54,9 @@ PY
 }
 # What a terminal shows of GPT-2: the live line with the model FLOPs utilization.
 live_line() {
-  local words=()
-  if [[ -z $gpu ]]; then words=(--set dstrain.model.n_layer=1 --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1
-    --set dstrain.model.block_size=16); fi
-  python3 - "$work/terminal" "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" \
-    --device "$device" --num_gpus 1 --steps "$(sized 60 4)" --output "$work/live" --set dstrain.eval_interval=0 \
-    --set dstrain.save_interval=0 --set dstrain.save_last=false --set "train_batch_size=$(sized 16 1)" \
-    --set "train_micro_batch_size_per_gpu=$(sized 16 1)" --ignore scheduler "${words[@]}" <<'PY'
+  local command
+  gpt2_command live "$(sized 60 4)" 1
+  python3 - "$work/terminal" "${command[@]}" <<'PY'
 import os, pty, re, sys
 seen = bytearray()
 def read(descriptor):

@@ -189,8 +189,8 @@ struct UnitBuffer {
   BufferId id = kNone;  // kNone: the unit has none, or no pass has made it yet
   Held held = Held::whole;
   Axes divided{};  // along which ranks divide the unit; none, if it is held whole
-  // Of optimizer state that parameters updated as whole matrices (Parameter::as_matrix) do not have: the ranges of the
-  // unit that the buffer has of its share, one after the other.
+  // Set for optimizer state that parameters updated as whole matrices (Parameter::as_matrix) do not have: the ranges of
+  // the unit that the buffer has of its share, one after the other.
   std::optional<std::vector<Range>> partial{};
 };
 
@@ -202,21 +202,21 @@ struct UnitBuffers {
     // Where ranks gather the slot: the values of all ranks, of which `values` is a part.
     BufferId gathered = kNone;
   };
-  // Of the parameters, in the run's dtype.
+  // The parameters have these values, in the run's dtype.
   UnitBuffer values{};
-  // The sum of a step.
+  // The sum of a step's gradients.
   UnitBuffer gradients{};
-  // Of a micro-batch, where ranks add these, or where sums have 16 bits.
+  // The gradients of a micro-batch, where ranks add these, or where sums have 16 bits.
   UnitBuffer micro_gradients{};
-  // Gradients in the dtype in which they are sent.
+  // The gradients in the dtype in which they are sent.
   UnitBuffer wire{};
   // The weights that the optimizer updates, where these are not `values`.
   UnitBuffer separate_master{};
-  // Of the optimizer.
+  // The state that the optimizer keeps.
   std::vector<Slot> slots{};
-  // In which the weights are moved, where the optimizer makes that first.
+  // The direction in which the weights are moved, where the optimizer computes that first.
   UnitBuffer direction{};
-  // Of Lamb's trust ratios: a value for each parameter.
+  // The averages of Lamb's trust ratios: a value for each parameter.
   BufferId averages = kNone;
 
   // Returns the buffer of the weights that the optimizer updates.
