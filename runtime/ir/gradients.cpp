@@ -64,8 +64,8 @@ bool Gradients::exclusive(BufferId gradient) const {
   return it != uses_.end() && it->second == 1;
 }
 
-void Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
-                     std::vector<BufferId> writes) {
+Instruction& Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                             std::vector<BufferId> writes) {
   program_.instructions.push_back({.op = op,
                                    .attrs = attrs,
                                    .reads = std::move(reads),
@@ -73,6 +73,7 @@ void Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                                    .group = group_,
                                    .phase = Phase::backward,
                                    .sublayer = sublayer_});
+  return program_.instructions.back();
 }
 
 BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {

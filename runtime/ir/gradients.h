@@ -36,8 +36,9 @@ class Gradients {
   // Returns whether `gradient` is the gradient of one value only, so that an op may overwrite it.
   bool exclusive(BufferId gradient) const;
 
-  // Appends an activation-gradient instruction.
-  void emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, std::vector<BufferId> writes);
+  // Appends an activation-gradient instruction, which is returned until the next one is appended.
+  Instruction& emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                    std::vector<BufferId> writes);
   // Appends an instruction that writes the gradients of `values`, which are parameters, and adds to
   // them from the second micro-batch on. Does nothing if none of them needs one: where all are frozen or kNone. The
   // gradient of one that needs none is kNone.

@@ -18,6 +18,7 @@
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/dtype.h"
 #include "runtime/ir/rotary.h"
+#include "runtime/ir/rows_part.h"
 
 namespace dstrain {
 
@@ -46,17 +47,22 @@ enum class Activation : uint8_t { none, relu, gelu, silu };
 // Attributes are the constant arguments of an op. Each op reads the attributes of one type, which its rule
 // names; an op without any, or one that keeps their defaults, may come with std::monostate.
 
-// The attributes of embed and embed_position_grad.
+// The attributes of embed, embed_token_grad, add_rows and embed_position_grad.
 struct EmbedAttrs {
   int64_t seq_len = 0;  // T: rows of a sample
+  RowsPart part{};
+  // Not 0: the table has so many of the vocabulary's tokens, from `first_token` on. The others are rows of zeros, and
+  // have no gradient here.
+  int64_t tokens = 0, first_token = 0;
   bool operator==(const EmbedAttrs&) const = default;
 };
-// The attributes of cross_entropy.
+// The attributes of cross_entropy, class_sums and cross_entropy_part.
 struct CrossEntropyAttrs {
   int64_t classes =
       0;  // columns of the logits that count; 0: all. The gradient of the others is 0.
-  bool by_row = false;  // one loss for each row, instead of their sum
-  float weight = 1;     // of the gradient, not of the loss
+  int64_t first_class = 0;  // the class of column 0: class_sums and cross_entropy_part
+  bool by_row = false;      // one loss for each row, instead of their sum
+  float weight = 1;         // of the gradient, not of the loss
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
 // The attributes of layer_norm and rms_norm.
@@ -83,6 +89,8 @@ struct AttentionAttrs {
   int64_t kv_heads = 0;  // of keys and values (G), a divisor of `heads`; 0: as many as `heads`
   int64_t window = 0;    // query i sees keys i - window + 1 to i; 0: all keys to i
   double scale = 0;      // of the scores, above 0; 0: 1 / sqrt(head size)
+  int64_t first_head =
+      0;  // the model's head of queries that head 0 is: masks of dropout follow from it
   bool operator==(const AttentionAttrs&) const = default;
 };
 // The attributes of add_dropout and dropout_grad.
@@ -90,6 +98,7 @@ struct DropoutAttrs {
   float dropout = 0;
   uint32_t site = 0;
   int64_t seq_len = 0;
+  RowsPart part{};
   bool operator==(const DropoutAttrs&) const = default;
 };
 // The attributes of add_layer_norm.
@@ -97,6 +106,14 @@ struct AddLayerNormAttrs {
   DropoutAttrs add{};
   LayerNormAttrs norm{};
   bool operator==(const AddLayerNormAttrs&) const = default;
+};
+// The attributes of split_columns and join_columns: which columns of a row are in which part. A row consists of
+// `sections` runs of equally many columns, each of `parts` / `copies` equal blocks; part p has block p / copies of each.
+struct ColumnsAttrs {
+  int64_t parts = 1;
+  int64_t sections = 1;
+  int64_t copies = 1;
+  bool operator==(const ColumnsAttrs&) const = default;
 };
 // The attributes of pack_weight.
 struct PackAttrs {
@@ -260,7 +277,7 @@ using OpAttrs =
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
                  FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
-                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs>;
+                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/ir/rows_part.h"
+
 namespace dstrain {
 
 // How frequencies are changed for samples that are longer than those of pretraining.
@@ -17,6 +19,7 @@ enum class RotaryKind : uint8_t { plain, llama3, linear, dynamic, yarn };
 struct RotaryAttrs {
   int64_t head_size = 0;  // D: even, at most 2 * kMostRotaryPairs
   int64_t seq_len = 0;    // T: rows of a sample; positions are below it
+  RowsPart part{};
   RotaryKind kind = RotaryKind::plain;
   double theta = 10000;  // frequency i of kind plain is theta^(-2 i / D)
   double factor = 1;     // by which samples are longer; of every kind but plain

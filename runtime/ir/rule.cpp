@@ -4,6 +4,7 @@
 #include "runtime/ir/ops/blocks.h"
 #include "runtime/ir/ops/boundary.h"
 #include "runtime/ir/ops/collective.h"
+#include "runtime/ir/ops/columns.h"
 #include "runtime/ir/ops/cross_entropy.h"
 #include "runtime/ir/ops/elementwise.h"
 #include "runtime/ir/ops/embed.h"

@@ -1,4 +1,4 @@
-// Sums and copies of unit buffers between the ranks of the data-parallel group, and messages between two ranks.
+// Sums and copies between the ranks of a group, of unit buffers and of activations, and messages between two ranks.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -14,6 +14,15 @@ inline void check_slice(const Program& p, const Instruction& op, int whole) {
   const Buffer& s = whole == 0 ? o.out(0) : o.in(0);
   o.expect(w.dtype == s.dtype && w.shape.elements() % s.shape.elements() == 0,
            "the slice does not divide the whole");
+}
+
+// Emits the collective, among the same ranks, that brings the gradient of what `op` writes to what it reads.
+inline void collective_backward(const Instruction& op, Gradients& g, OpKind inverse) {
+  const BufferId x = op.reads[0];
+  if (!g.needs(x)) return;
+  const BufferId d_x = g.like(x);
+  g.emit(inverse, {}, {g.of(op.writes[0])}, {d_x}).channel = op.channel;
+  g.contribute(x, d_x);
 }
 
 inline constexpr OpRule all_reduce{
@@ -33,6 +42,8 @@ inline constexpr OpRule reduce_scatter{
     .done_by = DoneBy::collective,
     .collective = Collective::reduce_scatter,
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 0); },
+    .backward = [](const Instruction& op,
+                   Gradients& g) { collective_backward(op, g, OpKind::all_gather); },
 };
 
 inline constexpr OpRule all_gather{
@@ -40,6 +51,8 @@ inline constexpr OpRule all_gather{
     .done_by = DoneBy::collective,
     .collective = Collective::all_gather,
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
+    .backward = [](const Instruction& op,
+                   Gradients& g) { collective_backward(op, g, OpKind::reduce_scatter); },
 };
 
 inline constexpr OpRule all_to_all{
@@ -55,6 +68,8 @@ inline constexpr OpRule all_to_all{
                    "both sides have the same slices");
           o.no_alias();
         },
+    .backward = [](const Instruction& op,
+                   Gradients& g) { collective_backward(op, g, OpKind::all_to_all); },
 };
 
 inline constexpr OpRule send{

@@ -37,4 +37,52 @@ inline constexpr OpRule cross_entropy{
         },
 };
 
+// The same where each of several ranks has the logits of some classes: each finds for its own what the loss and the
+// gradient need of all, three numbers a row, which the ranks gather. The largest logit and the sum stay apart until the
+// end: the logarithm of a sum near 1 would be lost in a large logit.
+inline constexpr int64_t kClassSums = 3;
+
+inline void expect_classes(const Operands& o, const CrossEntropyAttrs& attrs) {
+  const DType t = o.values(o.in(0));
+  const int64_t r = rows(o.in(0)), v = columns(o.in(0));
+  o.expect(o.in(0), r * v, t);
+  o.expect(o.in(1), r, DType::i32);
+  o.expect(0 <= attrs.classes && attrs.classes <= v && attrs.first_class >= 0,
+           "more classes than logits");
+}
+
+inline constexpr OpRule class_sums{
+    .attrs = kAttrs<CrossEntropyAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          expect_classes(o, attrs_as<CrossEntropyAttrs>(op.attrs));
+          o.expect(o.out(0), rows(o.in(0)) * kClassSums, DType::f32);
+        },
+};
+
+inline constexpr OpRule cross_entropy_part{
+    .of_model = true,
+    .attrs = kAttrs<CrossEntropyAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(3, 3, 1, 2);
+          expect_classes(o, attrs_as<CrossEntropyAttrs>(op.attrs));
+          const int64_t r = rows(o.in(0));
+          o.expect(o.in(2).dtype == DType::f32 && o.in(2).shape.elements() % (r * kClassSums) == 0,
+                   "each part of the classes has three sums a row");
+          o.expect(o.out(0), 1, DType::f64);
+          if (o.has_out(1)) o.expect(o.out(1), o.in(0).shape.elements(), o.values(o.in(0)));
+          o.no_alias(0, 1);
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          check(op.writes.size() > 1 && op.writes[1] != kNone,
+                "cross_entropy_part was emitted without its gradient");
+          g.contribute(op.reads[0], op.writes[1]);
+        },
+};
+
 }  // namespace dstrain::ops

@@ -58,8 +58,8 @@ inline constexpr OpRule add_dropout{
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
           same_elements(o, 2);
-          const int64_t seq_len = attrs_as<DropoutAttrs>(op.attrs).seq_len;
-          o.expect(seq_len > 0 && rows(o.in(0)) % seq_len == 0, "rows must divide into samples");
+          const auto attrs = attrs_as<DropoutAttrs>(op.attrs);
+          o.expect_samples(attrs.part, rows(o.in(0)), attrs.seq_len);
           o.no_alias();
         },
     .backward =

@@ -108,8 +108,8 @@ inline constexpr OpRule add_layer_norm{
           o.expect(o.out(1), r * c, t);
           o.expect(o.out(2), r, DType::f32);
           o.expect(o.out(3), r, DType::f32);
-          const int64_t seq_len = attrs_as<AddLayerNormAttrs>(op.attrs).add.seq_len;
-          o.expect(seq_len > 0 && r % seq_len == 0, "rows must divide into samples");
+          const auto attrs = attrs_as<AddLayerNormAttrs>(op.attrs).add;
+          o.expect_samples(attrs.part, r, attrs.seq_len);
           o.no_alias();
         },
 };

@@ -27,6 +27,10 @@ class Operands {
   void expect_documents(size_t i, int64_t rows) const {
     if (has_in(i)) expect(in(i), rows, DType::i32);
   }
+  // Throws unless `rows` rows are whole samples, or such a part of a micro-batch of samples.
+  void expect_samples(const RowsPart& part, int64_t rows, int64_t seq_len) const {
+    expect(divides_samples(part, rows, seq_len), "rows must divide into samples");
+  }
   // Returns the dtype of `values`, which the op's other values have too: f32 or a 16-bit one, else throws.
   DType values(const Buffer& values) const;
   // Returns the run's dtype, which parameters have.

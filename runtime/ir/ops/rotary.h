@@ -15,7 +15,7 @@ inline void expect_rotation(const Operands& o) {
   o.expect(o.out(0), x.shape.elements(), x.dtype);
   o.expect(rotary_problem(attrs).empty(), rotary_problem(attrs));
   o.expect(columns(x) % attrs.head_size == 0, "columns must divide into heads");
-  o.expect(attrs.seq_len > 0 && rows(x) % attrs.seq_len == 0, "rows must divide into samples");
+  o.expect_samples(attrs.part, rows(x), attrs.seq_len);
   o.expect_documents(1, rows(x));
 }
 
