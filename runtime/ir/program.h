@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/core/input_role.h"
+#include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
 #include "runtime/ir/axes.h"
 #include "runtime/ir/op.h"
@@ -166,7 +167,8 @@ struct Parameter {
   std::string name{};
   int index = 0;  // in the whole model
   Shape
-      shape{};  // what is initialised, saved and counted; in memory there may be further rows of zeros (`value`)
+      shape{};  // of the whole tensor: what is initialised, saved and counted. What is in memory has the shape of `value`:
+                // a part of it, where ranks divide it, and there may be further rows of zeros.
   Init init = Init::zeros;
   float init_scale = 0;    // normal: standard deviation; uniform: bound
   bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
@@ -175,6 +177,8 @@ struct Parameter {
   BlockFormat blocks = BlockFormat::none;
   int unit = 0;
   int sublayer = 0;  // number in the whole model
+  // What this rank has of it, where the ranks of a tensor group divide it.
+  TensorPart part{};
   int64_t offset =
       0;  // elements from the start of the unit, of packed blocks bytes (set by the layout)
   BufferId value = kNone;

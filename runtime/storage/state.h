@@ -10,6 +10,7 @@
 #include "runtime/config/model/weight_map.h"
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/devices/device.h"
+#include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
 
 namespace dstrain {
@@ -19,14 +20,16 @@ namespace dstrain {
 inline constexpr std::string_view kCodecSlots = "codec.";
 
 // One entry of the register: the slice of a tensor that this rank holds. It consists of elements [begin,
-// begin + local.elements()) of `name`/`slot`, row-major.
+// begin + local.elements()) of `name`/`slot`, row-major; or of this rank's part of that tensor, as it lies in memory, with
+// padding, where a tensor group divides it.
 struct StateEntry {
   std::string name = {};  // parameter name, or "trainer" for scalars
   std::string slot = {};  // "master", "exp_avg", "exp_avg_sq", "momentum", or a scalar's name
   Shape global_shape = {};
   DType dtype = DType::f32;
   int64_t begin = 0;
-  Tensor local = {};  // one-dimensional view of the live bytes
+  Tensor local = {};     // one-dimensional view of the live bytes
+  TensorPart part = {};  // nothing: the slice is one of the whole tensor
   // The first dimension of the shape is the data-parallel ranks, each of which holds a row of its own. If the
   // checkpoint has rows of another number of ranks they are added up: rank r of M gets the sum of rows r, r + M, ...
   bool per_rank = false;
