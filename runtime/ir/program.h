@@ -241,7 +241,9 @@ struct Unit {
   std::string name{};
   int first_sublayer = 0, sublayers = 1;  // in the whole model
   std::vector<int> parameters{};
-  int64_t elements = 0;  // padded to a multiple of the world size (set by the layout)
+  // The ranks that have the same parameters: they add their gradients, and each owns a slice of the unit.
+  Axes axes = kStateAxes;
+  int64_t elements = 0;  // padded to a multiple of those ranks (set by the layout)
   bool frozen = false;   // all parameters are: they are held and gathered, nothing else
   BlockFormat blocks = BlockFormat::none;  // of all parameters; not none: elements are bytes
   UnitBuffers buffers{};
