@@ -32,8 +32,10 @@ Residency residency_of(const Job& job, const Place& place) {
   return r;
 }
 
-int divisor(Held held, const Place& place) {
-  return held == Held::whole ? 1 : held == Held::shard ? place.shard_size() : place.ranks();
+int divisor(Held held, const Place& place, Axes slices) {
+  return held == Held::whole   ? 1
+         : held == Held::shard ? place.shard_size()
+                               : place.ranks_in(slices);
 }
 
 Range owned_slice(const Unit& unit, const Place& place, Axes axes) {

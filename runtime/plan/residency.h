@@ -38,15 +38,25 @@ struct Residency {
 // micro-batch live for the step, unless the run keeps own weights in them (ModelState::use_average()).
 Residency residency_of(const Job& job, const Place& place);
 
-// Returns among how many ranks a class of state is divided.
-int divisor(Held held, const Place& place);
+// Returns among how many ranks a class of state is divided, where a slice is one of as many as there are ranks along
+// `slices`.
+int divisor(Held held, const Place& place, Axes slices = kStateAxes);
 
 // Returns a unit's buffer that is held so: a slice is one of as many as there are ranks along `slices`.
 UnitBuffer unit_buffer(BufferId id, Held held, Axes slices = kStateAxes);
 
+// Returns the axes along which ranks add the gradients of a unit, where they add those that all ranks with the same
+// parameters have along `adds`.
+inline Axes adds_of(const Unit& unit, Axes adds) {
+  return adds == kStateAxes ? unit.axes : adds;
+}
+
 // Returns the slice of `unit` that the rank owns, at every stage: the one with its number of equal parts. `axes`: along
-// which ranks divide the unit.
-Range owned_slice(const Unit& unit, const Place& place, Axes axes = kStateAxes);
+// which ranks divide the unit; by default all that have its parameters.
+Range owned_slice(const Unit& unit, const Place& place, Axes axes);
+inline Range owned_slice(const Unit& unit, const Place& place) {
+  return owned_slice(unit, place, unit.axes);
+}
 
 // Returns how many elements may be in communication beside computation at a time, whatever larger limit the
 // configuration sets: their buffers must not take the memory that sharding saves. A larger unit is awaited

@@ -45,7 +45,7 @@ void Executor::report_non_finite(const StepState& s) {
     const Unit& unit = program.units[static_cast<size_t>(p.unit)];
     const UnitBuffer& gradients = unit.buffers.gradients;
     if (gradients.id == kNone) continue;
-    const Range owned = owned_slice(unit, plan_.place, plan_.adds);
+    const Range owned = owned_slice(unit, plan_.place, adds_of(unit, plan_.adds));
     const int64_t begin = std::max(owned.begin, p.offset);
     const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
     if (begin >= end) continue;

@@ -150,7 +150,7 @@ void StepRecorder::add_gradient(const ObservedIssue& issue) {
   const Unit* const unit = unit_of_norm(program, op);
   if (unit == nullptr) return;
   const Tensor read = issue.tensor(op.reads[0]);
-  Range range = owned_slice(*unit, issue.plan.place, issue.plan.adds);
+  Range range = owned_slice(*unit, issue.plan.place, adds_of(*unit, issue.plan.adds));
   if (read.elements() == unit->elements) range = {0, unit->elements};
   if (read.elements() != range.size()) return;
   std::vector<float> values = values_of(read, issue.arenas.owner_of(issue.plan, op.reads[0]));

@@ -28,23 +28,23 @@ void layout(Program& program, Place place, const Residency& residency) {
       at += round_up(program.at(p.value).shape.elements(), align);  // with rows of padding
       trained = trained || p.gradient != kNone;
     }
-    unit.elements = round_up(at, align * place.ranks());
-    const BufferId values =
-        program.add_buffer({.name = "params:" + unit.name,
-                            .shape = {unit.elements / divisor(residency.parameters, place)},
-                            .dtype = unit.blocks == BlockFormat::none ? program.dtype : DType::u8,
-                            .memory = MemoryClass::parameters,
-                            .lifetime = Lifetime::persistent});
+    unit.elements = round_up(at, align * place.ranks_in(unit.axes));
+    const BufferId values = program.add_buffer(
+        {.name = "params:" + unit.name,
+         .shape = {unit.elements / divisor(residency.parameters, place, unit.axes)},
+         .dtype = unit.blocks == BlockFormat::none ? program.dtype : DType::u8,
+         .memory = MemoryClass::parameters,
+         .lifetime = Lifetime::persistent});
     const BufferId gradients =
-        trained
-            ? program.add_buffer({.name = "grads:" + unit.name,
-                                  .shape = {unit.elements / divisor(residency.gradients, place)},
-                                  .dtype = residency.grad_dtype,
-                                  .memory = MemoryClass::gradients,
-                                  .lifetime = residency.gradients_live})
-            : kNone;
-    unit.buffers = {.values = unit_buffer(values, residency.parameters),
-                    .gradients = unit_buffer(gradients, residency.gradients)};
+        trained ? program.add_buffer(
+                      {.name = "grads:" + unit.name,
+                       .shape = {unit.elements / divisor(residency.gradients, place, unit.axes)},
+                       .dtype = residency.grad_dtype,
+                       .memory = MemoryClass::gradients,
+                       .lifetime = residency.gradients_live})
+                : kNone;
+    unit.buffers = {.values = unit_buffer(values, residency.parameters, unit.axes),
+                    .gradients = unit_buffer(gradients, residency.gradients, unit.axes)};
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       if (residency.parameters == Held::whole) {

@@ -119,14 +119,15 @@ class OffloadPass {
       if (!offloaded_[u]) continue;
       Unit& unit = program_.units[u];
       const BufferId params = unit.buffers.values.id;
-      const Range updated = range_of(unit_buffer(kNone, residency_.optimizer), unit, place_);
+      const Range updated =
+          range_of(unit_buffer(kNone, residency_.optimizer, unit.axes), unit, place_);
       const int64_t begin = position_of(unit.buffers.values, unit, place_, updated.begin);
       const BufferId master = program_.add_buffer({.name = "master:" + unit.name,
                                                    .shape = {updated.size()},
                                                    .dtype = program_.at(params).dtype,
                                                    .memory = MemoryClass::optimizer,
                                                    .lifetime = Lifetime::persistent});
-      unit.buffers.separate_master = unit_buffer(master, residency_.optimizer);
+      unit.buffers.separate_master = unit_buffer(master, residency_.optimizer, unit.axes);
       master_of[params] = {master, begin};
       published_[master] = {params, {begin, begin + updated.size()}};
     }

@@ -59,7 +59,7 @@ class UnitReduction {
       : program_(program),
         job_(job),
         place_(place),
-        adds_(adds),
+        adds_(adds_of(unit, adds)),
         residency_(residency),
         unit_(unit) {}
 

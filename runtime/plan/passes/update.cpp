@@ -62,7 +62,7 @@ class UnitUpdate {
         job_(job),
         rule_(optimizer_rule(job.optimizer.kind)),
         place_(place),
-        adds_(adds),
+        adds_(adds_of(unit, adds)),
         unit_(unit),
         held_(held),
         updated_(range_of(held_as_state(kNone), unit, place)),
@@ -326,7 +326,7 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
   for (int64_t u = 0; u < units; ++u) {
     const Unit& unit = program.units[static_cast<size_t>(u)];
     const UnitBuffer& grads = unit.buffers.gradients;
-    const Range owned = owned_slice(unit, place, adds);
+    const Range owned = owned_slice(unit, place, adds_of(unit, adds));
     const int64_t at = position_of(grads, unit, place, owned.begin);
     program.instructions.push_back({.op = OpKind::sum_squares,
                                     .when = When::step_end,
@@ -345,7 +345,8 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
     const Unit& unit = program.units[u];
     updates[u].finish();
     if (residency.optimizer == residency.parameters) return;
-    const Range owned = owned_slice(unit, place, adds);
+    const Axes along = adds_of(unit, adds);
+    const Range owned = owned_slice(unit, place, along);
     const UnitBuffer& params = unit.buffers.values;
     const int64_t at = position_of(params, unit, place, owned.begin);
     program.instructions.push_back(
@@ -354,7 +355,8 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
          .reads = {program.view(params.id, at, owned.size())},
          .writes = {params.id},
          .group = updates[u].group(),
-         .channel = channel_of(place, residency.parameters == Held::shard ? Axis::replica : adds)});
+         .channel =
+             channel_of(place, residency.parameters == Held::shard ? Axis::replica : along)});
   };
   // The directions of a unit's matrices travel while those of the unit before it are transformed; not where the state
   // is offloaded or parameters are on disk, which are brought and stored once for all of a unit's instructions.
