@@ -297,7 +297,9 @@ inline constexpr int kRankOrderRanks = 8;
 
 // A training run.
 struct Job {
-  int ranks = 1;
+  int ranks = 1;               // pipeline stages x data-parallel x sequence x tensor ranks
+  int tensor_ranks = 1;        // that share each layer (tensor_parallel.autotp_size)
+  int sequence_ranks = 1;      // that have parts of the same samples (sequence_parallel_size)
   std::string device = "cpu";  // cpu, cuda, emulated; auto until the launcher has chosen one
   GraphMode graph = GraphMode::automatic;
   BatchConfig batch;
@@ -359,8 +361,10 @@ struct Job {
   AdapterFiles adapters;
   bool overwrite = false;            // checkpoints of another run in `output` are removed
   bool resume_with_changes = false;  // resume although settings that change the numbers differ
-  // Returns the number of ranks that have the same part of the model.
-  int data_ranks() const { return ranks / pipeline.stages; }
+  // Returns the number of ranks that have different samples and the same part of the model.
+  int data_ranks() const { return ranks / (pipeline.stages * sequence_ranks * tensor_ranks); }
+  // Returns the number of ranks that have the same parameters: they add gradients and divide state.
+  int state_ranks() const { return data_ranks() * sequence_ranks; }
   bool operator==(const Job&) const = default;
 };
 

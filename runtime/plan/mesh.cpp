@@ -107,7 +107,8 @@ Place Place::moved(Axes axes, int rank) const {
 Place place_of(const Job& job, int rank) {
   const int ranks = job.data_ranks();
   const int shard = job.shards.ranks == 0 ? ranks : job.shards.ranks;
-  return Place({job.pipeline.stages, ranks / shard, shard, 1, 1}, rank, job.shards.parameters);
+  return Place({job.pipeline.stages, ranks / shard, shard, job.sequence_ranks, job.tensor_ranks},
+               rank, job.shards.parameters);
 }
 
 int host_shard_ranks(std::span<const int> hosts, int stages) {

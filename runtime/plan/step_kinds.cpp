@@ -14,7 +14,7 @@ namespace {
 int64_t first_updates(const Job& job) {
   if (freezes(job.optimizer)) return job.optimizer.freeze_step;
   if (job.hook.kind == HookKind::post_local_sgd && local_groups(job) == 1) return 0;
-  return job.hook.kind != HookKind::none && job.data_ranks() > 1 ? job.hook.start : 0;
+  return job.hook.kind != HookKind::none && job.state_ranks() > 1 ? job.hook.start : 0;
 }
 
 bool is_zero_one(const Job& job) {

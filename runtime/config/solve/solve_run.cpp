@@ -325,10 +325,12 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.graph = graph == "on"    ? GraphMode::on
               : graph == "off" ? GraphMode::off
                                : GraphMode::automatic;
-  job.rank_order_sums =
-      values.flag("dstrain.deterministic_collectives", job.data_ranks() <= kRankOrderRanks,
-                  fmt::format("{}, true up to {}", counted(job.data_ranks(), "data-parallel rank"),
-                              kRankOrderRanks));
+  job.rank_order_sums = values.flag(
+      "dstrain.deterministic_collectives", job.state_ranks() <= kRankOrderRanks,
+      fmt::format("{}, true up to {}",
+                  counted(job.state_ranks(),
+                          job.sequence_ranks > 1 ? "data x sequence rank" : "data-parallel rank"),
+                  kRankOrderRanks));
   job.steps = solve_steps(values, diagnostics, request);
   job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
   job.eval_interval = values.integer("dstrain.eval_interval");

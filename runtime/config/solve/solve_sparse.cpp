@@ -41,7 +41,7 @@ void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
   if (table.shared)
     return diagnostics.no_effect(
         kSparseGradients, "the head is tied to the token embedding, whose gradient is dense then");
-  if (ranks_known && job.data_ranks() == 1)
+  if (ranks_known && job.state_ranks() == 1)
     return diagnostics.no_effect(kSparseGradients, "one rank: there are no gradients to send");
   if (!ranks_known || job.model.vocabulary() == 0)
     return diagnostics.explain(

@@ -71,7 +71,7 @@ StepProfile profile_of(const Job& job, const StepTrace& trace, const StepPhases&
   const Program& program = plan.program;
   StepProfile profile{.steps_before = trace.step - 1,
                       .ranks = job.ranks,
-                      .data_ranks = plan.place.ranks(),
+                      .data_ranks = job.data_ranks(),
                       .stages = plan.place.stages(),
                       .micro_batch = job.batch.micro_batch,
                       .micro_batches = plan.micro_batches};

@@ -27,7 +27,7 @@ constexpr std::array<FaultName, 12> kFaults{{
 }};
 
 bool keeps_residual(const Job& job) {
-  if (job.data_ranks() == 1) return false;
+  if (job.state_ranks() == 1) return false;
   const HookKind hook = job.hook.kind;
   const bool factors = hook == HookKind::power_sgd || hook == HookKind::batched_power_sgd;
   return job.quantize.feedback || (factors && job.hook.error_feedback) ||
@@ -40,7 +40,7 @@ std::string lack(Fault fault, const Job& job) {
   const bool momentum = o.kind != OptimizerKind::sgd || o.momentum > 0;
   switch (fault) {
     case Fault::dropped_gather:
-      return job.data_ranks() > 1 && job.zero_stage > 0
+      return job.state_ranks() > 1 && job.zero_stage > 0
                  ? ""
                  : "it gathers no parameters: ZeRO stage 1 to 3 on two data-parallel ranks does";
     case Fault::unclipped_unit:

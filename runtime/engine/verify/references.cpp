@@ -22,7 +22,7 @@ double rounding(DType type) {
 
 // Returns after how many steps a job begins to send signs, factors, or nothing to some ranks.
 int64_t exact_steps(const Job& job) {
-  if (job.data_ranks() > 1 && job.hook.kind != HookKind::none) return job.hook.start;
+  if (job.state_ranks() > 1 && job.hook.kind != HookKind::none) return job.hook.start;
   if (job.optimizer.kind == OptimizerKind::zero_one_adam)
     return std::min(job.optimizer.zero_one.var_freeze_step,
                     job.optimizer.zero_one.var_update_scaler);
@@ -34,6 +34,7 @@ int64_t exact_steps(const Job& job) {
 Job plain_job(const Job& job) {
   Job plain = job;
   plain.ranks = job.data_ranks();
+  plain.tensor_ranks = plain.sequence_ranks = 1;
   plain.pipeline = {};
   plain.overlap_comm = false;
   plain.recompute = {};

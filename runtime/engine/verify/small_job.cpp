@@ -40,7 +40,9 @@ void shrink_ranks(Job& job) {
     ranks = shards.ranks * replicas;
   }
   pipeline.stages = small_degree(pipeline.stages);
-  job.ranks = ranks * pipeline.stages;
+  job.sequence_ranks = small_degree(job.sequence_ranks);
+  job.tensor_ranks = small_degree(job.tensor_ranks);
+  job.ranks = ranks * pipeline.stages * job.sequence_ranks * job.tensor_ranks;
 }
 
 void shrink_batch(Job& job) {

@@ -4,6 +4,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/step_recorder.h"
+#include "runtime/plan/mesh.h"
 
 namespace dstrain {
 
@@ -16,7 +17,8 @@ RankRecord run_verified_steps(const Job& job, const Dataset& data, RunContext& c
   own.steps = request.steps;
   if (request.fault) {
     fault.emplace(*request.fault, rank == job.ranks - 1, rank);
-    other_data = data_with_fault(*request.fault, data, job, rank % job.data_ranks());
+    other_data =
+        data_with_fault(*request.fault, data, job, place_of(job, rank).rank_in(kSampleAxes));
     own = with_fault(*request.fault, own);
   }
   StepRecorder recorder(request.observed, request.steps, request.terms, fault ? &*fault : nullptr);

@@ -147,7 +147,7 @@ std::string step_kinds_text(const Job& job, const RankPlan& plans) {
 
 std::string codec_line(const Job& job, const Plan& plan, std::span<const int> hosts,
                        const PlanInputs& inputs) {
-  if (job.data_ranks() == 1) {
+  if (job.state_ranks() == 1) {
     const std::vector<std::string_view> keys = keys_for_peers(job);
     if (keys.empty()) return {};
     return fmt::format(

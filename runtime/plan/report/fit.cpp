@@ -27,7 +27,8 @@ using Choices = std::vector<Change>;
 
 Choices stages(const Job& job) {
   Choices choices;
-  for (int stage = job.zero_stage + 1; stage <= highest_stage(job) && job.data_ranks() > 1; ++stage)
+  for (int stage = job.zero_stage + 1; stage <= highest_stage(job) && job.state_ranks() > 1;
+       ++stage)
     choices.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
                          if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
                          j.zero_stage = stage;
