@@ -39,6 +39,8 @@ constexpr Axes operator|(Axis a, Axis b) {
 inline constexpr Axes kSampleAxes = Axis::replica | Axis::shard;
 // Ranks that have the same parameters: they add gradients, and each owns a slice of every unit.
 inline constexpr Axes kStateAxes = kSampleAxes | Axis::sequence;
+// Ranks whose forward passes differ: they have parts of the same samples or layers.
+inline constexpr Axes kLayerAxes = Axis::sequence | Axis::tensor;
 inline constexpr Axes kAllAxes = kStateAxes | Axis::pipe | Axis::tensor;
 
 }  // namespace dstrain

@@ -127,6 +127,8 @@ struct ProgramLoss {
   BufferId sum =
       kNone;  // f64 (1): over the targets of this rank, unscaled and without the weight; kNone: another
               // stage of a pipeline has it
+  // All ranks of a tensor group have the same sum; else each has that of its own rows.
+  bool replicated = false;
 };
 
 // When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and

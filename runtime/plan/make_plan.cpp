@@ -11,6 +11,7 @@
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
+#include "runtime/plan/parallel/split_layers.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/placement/place.h"
 #include "runtime/plan/plan.h"
@@ -99,6 +100,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   if (place.stages() > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   offload_activations(program, job);
   separate_frozen(program);
+  separate_replicated(program, place);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);
@@ -141,6 +143,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
 // `program`: the forward pass of a stage.
 Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
   separate_frozen(program);
+  separate_replicated(program, place);
   const Residency residency = residency_of(job, place);
   layout(program, place, residency);
   offload_parameters(program, job);
@@ -215,8 +218,8 @@ class SizesOfModel final : public KernelLibrary {
   std::string description() const override { return "sizes of the model alone"; }
 };
 
-// Returns the model before it is divided among stages.
-WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
+// Returns the model before it is divided among stages, for the ranks with these sequence and tensor coordinates.
+WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs& inputs) {
   WholeModel whole;
   const auto build = [&](Program& program, ForwardOptions options) {
     options.seq_len = job.model.seq_len();
@@ -224,6 +227,7 @@ WholeModel undivided_model(const Job& job, const PlanInputs& inputs) {
     options.row_multiple = inputs.library->row_multiple();
     Builder builder(program, options);
     build_model(builder, job.model);
+    split_layers(program, place, options.row_multiple);
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   mark_matrices(whole.train, job.optimizer);
@@ -248,8 +252,8 @@ StageBytes stage_bytes_of(const WholeModel& whole, const Job& job) {
   };
 }
 
-WholeModel whole_model(const Job& job, const PlanInputs& inputs) {
-  WholeModel whole = undivided_model(job, inputs);
+WholeModel whole_model(const Job& job, const Place& place, const PlanInputs& inputs) {
+  WholeModel whole = undivided_model(job, place, inputs);
   if (job.pipeline.stages > 1)
     divide(whole, divide_model(whole.train, job, inputs.rates, stage_bytes_of(whole, job)), job);
   return whole;
@@ -274,7 +278,7 @@ void prove(RankPlan& rank, const Job& job) {
 // if there is any, or for that one the first. All ranks of a run compare their plans when it starts.
 std::vector<Place> peers_of(const Place& place) {
   std::vector<Place> peers;
-  for (const Axis axis : {Axis::shard, Axis::replica}) {
+  for (const Axis axis : {Axis::shard, Axis::replica, Axis::sequence, Axis::tensor}) {
     const Place last = place.moved(axis, place.ranks_in(axis) - 1);
     const Place peer = last == place ? place.moved(axis, 0) : last;
     if (peer != place) peers.push_back(peer);
@@ -285,7 +289,7 @@ std::vector<Place> peers_of(const Place& place) {
 }  // namespace
 
 RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs) {
-  RankPlan rank = draft(whole_model(job, inputs), job, place, inputs);
+  RankPlan rank = draft(whole_model(job, place, inputs), job, place, inputs);
   prove(rank, job);
   return rank;
 }
@@ -296,7 +300,8 @@ StageBytes stage_bytes(const Job& job, const PlanInputs& inputs) {
     Job job;
     StageBytes bytes;
   };
-  const auto asked = std::make_shared<Asked>(Asked{undivided_model(job, inputs), job, {}});
+  const auto asked =
+      std::make_shared<Asked>(Asked{undivided_model(job, place_of(job, 0), inputs), job, {}});
   asked->bytes = stage_bytes_of(asked->whole, asked->job);
   return [asked](const std::vector<int64_t>& first_sublayers, int stage) {
     return asked->bytes(first_sublayers, stage);
@@ -304,21 +309,25 @@ StageBytes stage_bytes(const Job& job, const PlanInputs& inputs) {
 }
 
 std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
-  return draft_stages(whole_model(job, inputs), job, place_of(job, rank), inputs);
+  const Place place = place_of(job, rank);
+  return draft_stages(whole_model(job, place, inputs), job, place, inputs);
 }
 
 std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs) {
-  const WholeModel whole = whole_model(job, inputs);
   const Place place = place_of(job, rank);
+  const WholeModel whole = whole_model(job, place, inputs);
   std::vector<RankPlan> stages = draft_stages(whole, job, place, inputs);
   for (RankPlan& stage : stages) prove(stage, job);
   if (job.ranks == 1) return stages;
   std::vector<const RankPlan*> together;
   for (const RankPlan& stage : stages) together.push_back(&stage);
   verify_ranks(together);
-  for (const Place& peer : peers_of(place))
-    compare_collectives(stages[static_cast<size_t>(place.stage())],
-                        unplaced(whole, job, peer, inputs));
+  for (const Place& peer : peers_of(place)) {
+    const bool same_part = place.rank_in(kLayerAxes) == peer.rank_in(kLayerAxes);
+    compare_collectives(
+        stages[static_cast<size_t>(place.stage())],
+        unplaced(same_part ? whole : whole_model(job, peer, inputs), job, peer, inputs));
+  }
   return stages;
 }
 

@@ -47,6 +47,9 @@ std::span<const Ends> links_of(PipelineSchedule schedule) {
 std::vector<Axes> groups_of(const Place& place) {
   std::vector<Axes> groups{kStateAxes};
   if (place.factored()) groups.insert(groups.end(), {Axis::shard, Axis::replica});
+  if (place.ranks_in(Axis::sequence) > 1) groups.emplace_back(Axis::sequence);
+  if (place.ranks_in(Axis::tensor) > 1)
+    groups.insert(groups.end(), {Axis::tensor, kStateAxes | Axis::tensor});
   return groups;
 }
 

@@ -126,7 +126,7 @@ class Cut {
     std::vector<BufferId> moved(program_.buffers.size(), kNone);
     std::vector<char> used(program_.buffers.size());
     const auto use = [&](BufferId id) {
-      if (id != kNone) used[static_cast<size_t>(id)] = 1;
+      for (; id != kNone; id = program_.at(id).parent) used[static_cast<size_t>(id)] = 1;
     };
     for (const Instruction& op : kept) {
       std::ranges::for_each(op.reads, use);
@@ -141,6 +141,7 @@ class Cut {
     const auto move = [&](BufferId& id) {
       if (id != kNone) id = moved[static_cast<size_t>(id)];
     };
+    for (Buffer& buffer : result.buffers) move(buffer.parent);
     for (Instruction& op : kept) {
       std::ranges::for_each(op.reads, move);
       std::ranges::for_each(op.writes, move);

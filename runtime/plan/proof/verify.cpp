@@ -20,7 +20,7 @@ namespace {
 // Returns whether an op that accumulates adds to output i: to losses, gradients of weights and errors, not to the
 // gradients of activations or the packed values that it writes beside them.
 bool can_add_to(OpKind op, size_t i) {
-  if (op == OpKind::cross_entropy) return i == 0;
+  if (op == OpKind::cross_entropy || op == OpKind::cross_entropy_part) return i == 0;
   if (op == OpKind::quantize_int4 || op == OpKind::requantize_int4) return i == 1;
   return op != OpKind::layer_norm_grad || i > 0;
 }

@@ -1,0 +1,36 @@
+// What becomes of the result of a product, as far as it decides whether ranks can have some of its columns each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/ir/program.h"
+
+namespace dstrain {
+
+// How the ranks of a tensor group can divide the columns of a product's result.
+struct ColumnUse {
+  int64_t sections = 1;     // of columns, each of which is divided
+  bool vocabulary = false;  // the columns are classes of a loss
+};
+
+// The readers of every value of a forward pass.
+class Consumers {
+ public:
+  // `program` must outlive this object.
+  explicit Consumers(const Program& program);
+
+  // Returns how the columns of `value` can be divided: only operations on single columns, or on whole heads, lie between
+  // it and what ends the division, which is attention, the input of another product, or a loss. nullopt: they cannot.
+  std::optional<ColumnUse> columns(BufferId value) const;
+
+ private:
+  std::optional<ColumnUse> use(const Instruction& op, BufferId value) const;
+
+  const Program& program_;
+  std::unordered_map<BufferId, std::vector<size_t>> readers_;  // indices of instructions
+};
+
+}  // namespace dstrain
