@@ -359,6 +359,7 @@ void Trainer::validate() {
   // The sums of all batches are added in the order of the samples, so that the result does not depend on
   // the number of ranks.
   const std::vector<ProgramLoss>& losses = plan.program.losses;
+  const bool first_part = place_.rank_in(Axis::tensor) == 0;
   double targets = 0;
   std::vector<double> sums(losses.size()), mine(losses.size() + 1),
       all(mine.size() * static_cast<size_t>(comm_.size()));
@@ -369,9 +370,10 @@ void Trainer::validate() {
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
       for (size_t l = 0; l < losses.size(); ++l)
-        if (losses[l].sum != kNone)
+        if (losses[l].sum != kNone && (first_part || !losses[l].replicated))
           mine[l] = first_value<double>(*backend_.device, arenas_.tensor(plan, losses[l].sum));
-      if (plan.program.last_loss() != kNone) mine.back() = static_cast<double>(state.targets);
+      if (plan.program.last_loss() != kNone && first_part)
+        mine.back() = static_cast<double>(state.targets);
     }
     comm_.gather_values(mine, all);
     for (size_t i = 0; i < all.size(); i += mine.size()) {

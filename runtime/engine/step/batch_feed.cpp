@@ -76,6 +76,8 @@ void BatchFeed::read(const BatchRequest& request) {
     for (const InputTensor& input : inputs)
       if (input.role == InputRole::labels) targets_ += count_targets(input.tensor, counted);
   }
+  // The ranks of a sequence group load the same samples, whose targets count once.
+  if (plan_.place.rank_in(Axis::sequence) > 0) targets_ = 0;
   read_ = request;
 }
 

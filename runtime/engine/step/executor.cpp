@@ -29,7 +29,8 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       feed_(plan, arenas, backend),
       device_state_(backend, plan.micro_batches) {
   Communicator& comm = mesh.data();
-  const bool pipeline = plan.place.stages() > 1;
+  // Where ranks have parts of the model, the host adds what they contribute to the end of a step.
+  const bool parts = plan.place.stages() > 1 || plan.place.ranks_in(Axis::tensor) > 1;
   gathered_.resize(kFinishValues * static_cast<size_t>(mesh.world().size()));
   sums_.resize(plan.program.trained_units().size());
   losses_.resize(plan.program.losses.size());
@@ -65,7 +66,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   const bool host_ends =
       std::ranges::any_of(bound_, &Bound::on_host) ||
       std::ranges::any_of(plan.program.instructions, &Instruction::unless_skipped);
-  if (!pipeline && !host_ends && !plan.program.weighs_losses() &&
+  if (!parts && !host_ends && !plan.program.weighs_losses() &&
       (comm.size() == 1 || comm.on_stream()))
     finish_ = backend.library->make_finish(finish_rule());
   if (finish_) {

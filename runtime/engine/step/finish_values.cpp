@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "runtime/core/step_rules.h"
 
@@ -19,10 +20,10 @@ FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> un
       place_(place),
       losses_(losses.size()),
       whole_(kFinishValues * static_cast<size_t>(place.ranks())) {
-  for (const ProgramLoss& loss : losses) weights_.push_back(static_cast<double>(loss.weight));
-  for (int stage = 0; stage < place.stages(); ++stage)
-    for (int r = 0; r < place.ranks(); ++r)
-      world_ranks_.push_back(static_cast<size_t>(world_rank(place, stage, r)));
+  for (const ProgramLoss& loss : losses) {
+    weights_.push_back(static_cast<double>(loss.weight));
+    replicated_.push_back(loss.replicated ? 1 : 0);
+  }
   if (place.stages() > 1) find_order(units);
   mine_.resize(kLosses + losses.size() + (place.stages() > 1 ? most_units_ : 1));
   all_.resize(mine_.size() * static_cast<size_t>(mesh.world().size()));
@@ -41,13 +42,18 @@ void FinishValues::find_order(std::span<const Unit> units) {
       .all_gather({mine.data(), {width}, DType::f64},
                   {all.data(), {static_cast<int64_t>(all.size())}, DType::f64})
       .wait();
-  std::map<double, StageUnit> by_sublayer;
+  std::map<std::pair<double, size_t>, StageUnit> by_sublayer;
   for (int stage = 0; stage < place_.stages(); ++stage) {
     const auto rank = static_cast<size_t>(world_rank(place_, stage, 0));
     for (size_t u = 0; u < static_cast<size_t>(counts[rank]); ++u)
-      by_sublayer[all[rank * most_units_ + u]] = {stage, u};
+      by_sublayer[{all[rank * most_units_ + u], u}] = {stage, u};
   }
   for (const auto& [sublayer, unit] : by_sublayer) order_.push_back(unit);
+}
+
+const double* FinishValues::from(int stage, int r, int tensor) const {
+  const Place place = place_.moved(Axis::tensor, tensor);
+  return all_.data() + mine_.size() * static_cast<size_t>(world_rank(place, stage, r));
 }
 
 void FinishValues::exchange(StepState& state, std::span<const double> square_sums,
@@ -71,27 +77,26 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
   else
     mesh_.world().gather_values(mine_, all_);
   std::ranges::fill(losses_, 0.0);
-  const int ranks = place_.ranks(), stages = place_.stages();
+  const int ranks = place_.ranks(), stages = place_.stages(),
+            tensor = place_.ranks_in(Axis::tensor);
   for (int r = 0; r < ranks; ++r) {
     double* const values = whole_.data() + kFinishValues * r;
-    const auto from = [&](int stage) {
-      return all_.data() +
-             mine_.size() * world_ranks_[static_cast<size_t>(stage) * static_cast<size_t>(ranks) +
-                                         static_cast<size_t>(r)];
-    };
     values[0] = values[1] = values[2] = 0;
-    if (pipeline)
-      for (const auto& [stage, unit] : order_) values[0] += from(stage)[sums + unit];
-    else
-      values[0] = from(0)[sums];
+    for (int t = 0; t < tensor; ++t) {
+      if (pipeline)
+        for (const auto& [stage, unit] : order_) values[0] += from(stage, r, t)[sums + unit];
+      else
+        values[0] += from(0, r, t)[sums];
+      for (int s = 0; s < stages; ++s)
+        if (from(s, r, t)[kStop] != 0) values[2] = 1;
+    }
     for (size_t l = 0; l < weights_.size(); ++l) {
       double loss = 0;
-      for (int s = 0; s < stages; ++s) loss += from(s)[kLosses + l];
+      for (int t = 0; t < (replicated_[l] ? 1 : tensor); ++t)
+        for (int s = 0; s < stages; ++s) loss += from(s, r, t)[kLosses + l];
       values[1] += weights_[l] * loss;
       losses_[l] += loss;
     }
-    for (int s = 0; s < stages; ++s)
-      if (from(s)[kStop] != 0) values[2] = 1;
   }
   add_finish_values(state, whole_.data(), ranks, rule);
 }

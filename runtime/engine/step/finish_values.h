@@ -38,10 +38,12 @@ class FinishValues {
 
   MeshComm& mesh_;
   Place place_;
-  std::vector<size_t> world_ranks_;       // of each stage, one after the other: of its ranks
+  // Returns what the rank with these coordinates has contributed; `r`: its number among the ranks with its parameters.
+  const double* from(int stage, int r, int tensor) const;
   std::vector<StageUnit> order_;          // of the model's units, if there are several stages
   size_t most_units_ = 0;                 // of a stage
   std::vector<double> weights_, losses_;  // of each loss
+  std::vector<char> replicated_;          // whether all ranks of a tensor group have the loss
   std::vector<double> mine_, all_;
   std::vector<double>
       whole_;  // what each rank of a data-parallel group would contribute if it had the whole model
