@@ -40,6 +40,7 @@ inline constexpr OpRule all_reduce{
 inline constexpr OpRule reduce_scatter{
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
+    .repeatable = true,
     .collective = Collective::reduce_scatter,
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 0); },
     .backward = [](const Instruction& op,
@@ -49,6 +50,7 @@ inline constexpr OpRule reduce_scatter{
 inline constexpr OpRule all_gather{
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
+    .repeatable = true,
     .collective = Collective::all_gather,
     .check = [](const Program& p, const Instruction& op) { check_slice(p, op, 1); },
     .backward = [](const Instruction& op,
@@ -58,6 +60,7 @@ inline constexpr OpRule all_gather{
 inline constexpr OpRule all_to_all{
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
+    .repeatable = true,
     .collective = Collective::all_to_all,
     .check =
         [](const Program& p, const Instruction& op) {

@@ -118,7 +118,7 @@ Places by_interval(const Program& program, int64_t interval, bool with_last_segm
   return places;
 }
 
-// Computes again what is cheap, in front of its first reader in the backward pass. An op runs again
+// Computes again what is cheap, and sends nothing again, in front of its first reader in the backward pass. An op runs again
 // only within its own layer and chunk, whose parameters are at hand there, and only where the backward pass
 // still needs every operand at that place anyway: nothing is kept longer for it.
 Places selective(const Program& program, RuleOf rule) {
@@ -134,7 +134,7 @@ Places selective(const Program& program, RuleOf rule) {
   Places places(forward, kNowhere);
   for (size_t i = forward; i-- > 0;) {
     const Instruction& op = program.instructions[i];
-    if (!repeatable[i]) continue;
+    if (!repeatable[i] || is_collective(op.op)) continue;
     size_t place = kNowhere;
     double saved = 0;
     for (BufferId id : op.writes) {

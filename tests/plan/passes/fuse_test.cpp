@@ -7,6 +7,7 @@
 #include "runtime/ir/product.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
+#include "tests/plan/plans.h"
 #include "tests/support/fake_library.h"
 #include "tests/support/models.h"
 

@@ -4,6 +4,7 @@
 
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"
+#include "tests/plan/plans.h"
 #include "tests/support/fake_library.h"
 #include "tests/support/models.h"
 

@@ -1,38 +1,16 @@
 // Llama, Mistral, Qwen2 and Qwen3 have the same bits at every stage, with recompute, with offload and in a pipeline.
 // mpirun starts this program.
+#include "tests/support/decoders.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "models/registry.h"
 #include "runtime/comm/world.h"
 #include "tests/engine/stages/pipeline_jobs.h"
 #include "tests/support/skip.h"
 
 namespace dstrain {
 namespace {
-
-struct DecoderKey {
-  const char* name;
-  ModelConfig::Value value;
-};
-
-// A model of 3 layers, of 13 tokens and of samples of 7, with these keys.
-ModelConfig decoder(std::string_view type, const std::vector<DecoderKey>& keys) {
-  ModelConfig model(*model_registry().find(type));
-  for (const auto& [name, size] :
-       std::initializer_list<std::pair<const char*, int64_t>>{{"num_hidden_layers", 3},
-                                                              {"hidden_size", 24},
-                                                              {"intermediate_size", 21},
-                                                              {"num_attention_heads", 4},
-                                                              {"max_position_embeddings", 7},
-                                                              {"vocab_size", 13}})
-    model.set(name, size);
-  model.set("attention_dropout", 0.1);
-  // Fresh weights of the usual deviation make all logits of so small a model nearly the same.
-  model.set("initializer_range", 0.2);
-  for (const DecoderKey& key : keys) model.set(key.name, key.value);
-  return model;
-}
 
 // Each family with what it alone has, and each kind of position embedding.
 std::vector<ModelConfig> decoders() {

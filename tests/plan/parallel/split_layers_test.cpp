@@ -1,0 +1,183 @@
+// How a forward pass is divided among the ranks of tensor and sequence groups.
+#include "runtime/plan/parallel/split_layers.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "runtime/plan/proof/verify_ranks.h"
+#include "tests/plan/plans.h"
+#include "tests/support/decoders.h"
+
+using namespace dstrain;
+
+namespace {
+
+// Two micro-batches of 4 samples of 8 tokens, two blocks of 4 heads.
+Job layers_job(int sequence, int tensor, int data = 1) {
+  Job job;
+  job.model = GptLite{.n_layer = 2, .n_embd = 16, .n_head = 4, .block_size = 8, .vocab_size = 13};
+  job.sequence_ranks = sequence;
+  job.tensor_ranks = tensor;
+  job.ranks = data * sequence * tensor;
+  job.batch = {8 * data, 4, 2};
+  return job;
+}
+
+// A Llama of 4 heads of queries and 2 of keys, whose MLP and vocabulary no 2 ranks divide evenly.
+Job llama_job(int sequence, int tensor) {
+  Job job = layers_job(sequence, tensor);
+  job.model = decoder(
+      "llama", {{"num_key_value_heads", int64_t{2}}, {"max_position_embeddings", int64_t{8}}});
+  return job;
+}
+
+const Parameter& parameter(const Program& program, std::string_view name) {
+  const auto found = std::ranges::find(program.parameters, name, &Parameter::name);
+  REQUIRE(found != program.parameters.end());
+  return *found;
+}
+
+Shape held(const Program& program, std::string_view name) {
+  return program.at(parameter(program, name).value).shape;
+}
+
+int64_t count(const Program& program, OpKind op, When when = When::every_micro) {
+  return std::ranges::count_if(program.instructions,
+                               [&](const Instruction& i) { return i.op == op && i.when == when; });
+}
+
+std::vector<const Instruction*> all_of(const Program& program, OpKind op) {
+  std::vector<const Instruction*> list;
+  for (const Instruction& i : program.instructions)
+    if (i.op == op) list.push_back(&i);
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a tensor group divides the weights of two products, the first by rows, the second by "
+    "columns") {
+  const Program p = plan_of(layers_job(1, 2), 1).train.program;
+  CHECK(held(p, "blocks.0.attn.qkv.weight") == Shape{24, 16});
+  CHECK(parameter(p, "blocks.0.attn.qkv.weight").part.sections == 3);
+  CHECK(parameter(p, "blocks.0.attn.qkv.weight").shape == Shape{48, 16});
+  CHECK(held(p, "blocks.0.attn.out_proj.weight") == Shape{16, 8});
+  CHECK(held(p, "blocks.0.mlp.fc.weight") == Shape{32, 16});
+  CHECK(held(p, "blocks.0.mlp.fc.bias") == Shape{32});
+  CHECK(held(p, "blocks.0.mlp.proj.weight") == Shape{16, 32});
+  CHECK(parameter(p, "blocks.0.mlp.proj.bias").part.by == TensorPart::By::nothing);
+  CHECK(held(p, "token_embedding_table.weight") == Shape{7, 16});
+  CHECK(held(p, "lm_head.weight") == Shape{7, 16});
+  CHECK(parameter(p, "lm_head.weight").part.part == 1);
+}
+
+TEST_CASE("widths that ranks do not divide evenly are padded") {
+  const Program p = plan_of(llama_job(1, 2), 0).train.program;
+  CHECK(held(p, "model.layers.0.mlp.gate_proj.weight") == Shape{11, 24});
+  CHECK(held(p, "model.layers.0.mlp.down_proj.weight") == Shape{24, 11});
+  CHECK(held(p, "model.layers.0.self_attn.q_proj.weight") == Shape{12, 24});
+  CHECK(held(p, "model.layers.0.self_attn.k_proj.weight") == Shape{6, 24});
+}
+
+TEST_CASE(
+    "a tensor group gathers rows in front of two products and scatters their sum behind them") {
+  const Plan plan = plan_of(layers_job(1, 2), 0).train;
+  const Program& p = plan.program;
+  // The embedding; in front of attention and of the MLP of two blocks; the head and its loss; and the same backwards.
+  CHECK(count(p, OpKind::reduce_scatter) == (1 + 4) + (4 + 1));
+  CHECK(count(p, OpKind::all_gather) == (4 + 1 + 1) + (1 + 4));
+  CHECK(count(p, OpKind::cross_entropy_part) == 1);
+  CHECK(p.losses.front().replicated);
+  const int64_t rows = 4 * 8, columns = 16, f32 = 4;
+  const int64_t sent =
+      10 * rows * columns * f32 / 2 + rows * 3 * f32 + 10 * rows * columns * f32 / 2;
+  int64_t planned = 0;  // a micro-batch
+  for (const Instruction& op : p.instructions)
+    if (is_collective(op.op) && op.when == When::every_micro &&
+        op.channel == channel_of(plan.place, Axis::tensor))
+      planned += std::max(p.at(op.reads[0]).bytes(), p.at(op.writes[0]).bytes()) / 2;
+  CHECK(planned == sent);
+}
+
+TEST_CASE("norms and dropout work on the rows of a rank") {
+  const Program p = plan_of(layers_job(2, 2), 3).train.program;
+  for (const Instruction* op : all_of(p, OpKind::layer_norm))
+    CHECK(p.at(op->reads[0]).shape == Shape{8, 16});
+  for (const Instruction* op : all_of(p, OpKind::add_dropout)) {
+    const auto part = attrs_as<DropoutAttrs>(op->attrs).part;
+    CHECK(part == RowsPart{24, 32});
+  }
+}
+
+TEST_CASE("a sequence group deals out heads for attention") {
+  for (const int rank : {0, 1, 2, 3}) {
+    const Program p = plan_of(layers_job(2, 2), rank).train.program;
+    for (const Instruction* op : all_of(p, OpKind::attention)) {
+      const auto attrs = attrs_as<AttentionAttrs>(op->attrs);
+      CHECK(attrs.heads == 1);
+      CHECK(attrs.first_head == (rank % 2) * 2 + rank / 2);
+      CHECK(p.at(op->writes[0]).shape == Shape{32, 4});
+    }
+    // Queries, keys and values in one message and the result in another, and the same backwards.
+    CHECK(count(p, OpKind::all_to_all) == 2 * 2 * 2);
+    CHECK(count(p, OpKind::split_columns) == 2 * 2);
+  }
+}
+
+TEST_CASE("sequence ranks get copies of the heads of keys, where these are fewer") {
+  Job job = llama_job(4, 1);
+  const Program p = plan_of(job, 3).train.program;
+  const auto copies_of = [](const Instruction* op) {
+    return attrs_as<ColumnsAttrs>(op->attrs).copies;
+  };
+  std::vector<int64_t> copies;
+  for (const Instruction* op : all_of(p, OpKind::split_columns))
+    if (op->phase == Phase::forward) copies.push_back(copies_of(op));
+  CHECK(std::ranges::count(copies, 1) == 3);
+  CHECK(std::ranges::count(copies, 2) == 6);
+  CHECK(attrs_as<AttentionAttrs>(all_of(p, OpKind::attention).front()->attrs).kv_heads == 1);
+}
+
+TEST_CASE("parameters that all tensor ranks have alike are units that these divide, too") {
+  Job job = layers_job(1, 2, 2);
+  job.zero_stage = 1;
+  const Plan plan = plan_of(job, 3).train;
+  bool any = false;
+  for (const Unit& unit : plan.program.units) {
+    const bool replicated = unit.name.ends_with(":replicated");
+    any = any || replicated;
+    CHECK(unit.axes == (replicated ? kStateAxes | Axis::tensor : kStateAxes));
+    for (const int index : unit.parameters)
+      CHECK((plan.program.parameters[static_cast<size_t>(index)].part.by ==
+             TensorPart::By::nothing) == replicated);
+    CHECK(owned_slice(unit, plan.place).size() == unit.elements / (replicated ? 4 : 2));
+  }
+  CHECK(any);
+}
+
+TEST_CASE("ranks that divide layers and samples plan the same collectives") {
+  struct Axes3 {
+    int sequence, tensor, data, stages;
+  };
+  for (const auto& [sequence, tensor, data, stages] :
+       {Axes3{1, 2, 1, 1}, Axes3{1, 4, 1, 1}, Axes3{2, 1, 1, 1}, Axes3{4, 1, 1, 1},
+        Axes3{2, 2, 1, 1}, Axes3{1, 2, 2, 1}, Axes3{2, 1, 2, 1}, Axes3{2, 2, 2, 1},
+        Axes3{1, 2, 1, 2}, Axes3{2, 2, 1, 2}, Axes3{2, 2, 2, 2}})
+    for (const int zero_stage : {0, 1, 2, 3}) {
+      Job job = layers_job(sequence, tensor, data);
+      job.pipeline.stages = stages;
+      job.ranks *= stages;
+      job.zero_stage = zero_stage;
+      job.reduce = usual_reduce(zero_stage);
+      job.overlap_comm = zero_stage % 2 == 0;
+      job.eval_interval = 1;
+      INFO("sequence " << sequence << ", tensor " << tensor << ", data " << data << ", stages "
+                       << stages << ", stage " << zero_stage);
+      std::vector<RankPlan> ranks;
+      std::vector<const RankPlan*> list;
+      for (int r = 0; r < job.ranks; ++r) ranks.push_back(plan_of(job, r));
+      for (const RankPlan& rank : ranks) list.push_back(&rank);
+      CHECK_NOTHROW(verify_ranks(list));
+    }
+}
