@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "runtime/core/tensor.h"
 
@@ -29,12 +30,16 @@ struct PartRun {
   int64_t count = 0;
 };
 
-// Returns the shape of a part in memory, with padding. Throws InternalError if `whole` cannot be divided so: a scalar, a
-// vector by columns, or sections that do not divide the rows.
+// Returns why `whole` cannot be divided so, or an empty string: it is a scalar, empty, or a vector by columns, there is no
+// such part, or the sections do not divide the rows.
+std::string division_error(const TensorPart& part, const Shape& whole);
+
+// Returns the shape of a part in memory, with padding. This and what follows throws InternalError where there is a
+// division_error().
 Shape held_shape(const TensorPart& part, const Shape& whole);
 
-// Returns how many elements of the part's memory there are up to its last element of the whole tensor: padding behind it is
-// not counted, padding between columns is.
+// Returns how many elements of the part's memory there are up to its last row of the whole tensor: rows of padding behind
+// that are not counted, padding columns are, those of the last row too.
 int64_t held_elements(const TensorPart& part, const Shape& whole);
 
 // Calls `take` for the elements [begin, begin + count) of a part's memory that are elements of the whole tensor, in
