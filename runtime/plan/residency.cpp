@@ -55,7 +55,7 @@ Range common(Range a, Range b) {
 }
 
 Range elements_of(const Parameter& parameter) {
-  const int64_t values = parameter.shape.elements();
+  const int64_t values = held_elements(parameter.part, parameter.shape);
   const bool packed = parameter.blocks != BlockFormat::none;
   return {parameter.offset,
           parameter.offset + (packed ? packed_bytes(parameter.blocks, values) : values)};

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "runtime/core/error.h"
-#include "runtime/core/philox.h"
 #include "runtime/core/threads/parts.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/storage/weights/packed_weights.h"
@@ -17,8 +16,8 @@ constexpr std::array<std::string_view, 7> kScalarNames = {
     "hysteresis", "last_overflow", "scaler_iteration"};
 constexpr std::string_view kMaster = "master", kBuffer = "buffer";
 
-// Returns the shape of a parameter as it is held: of packed blocks, their bytes.
-Shape held_shape(const Parameter& p) {
+// Returns the shape of a parameter in checkpoints: of packed blocks, their bytes.
+Shape checkpoint_shape(const Parameter& p) {
   if (p.blocks == BlockFormat::none) return p.shape;
   return {packed_bytes(p.blocks, p.shape.elements())};
 }
@@ -74,61 +73,6 @@ ModelState::Piece ModelState::piece(std::string_view slot, const Parameter& p) c
   return {begin - p.offset, t, arenas_.owner_of(plan_, buffer.id)};
 }
 
-void ModelState::initialize(uint64_t seed, const Implementations& implementations,
-                            Fresh which) const {
-  for (const Parameter& p : plan_.program.parameters) {
-    if (which != Fresh::all && is_adapter(p.name) != (which == Fresh::adapters)) continue;
-    const Piece held = master(p);
-    const int64_t first = held.begin;
-    const Tensor& t = held.values;
-    if (!t) continue;
-    const PhiloxKey key = stream_key(seed, hash_name(p.name));
-    // Makes elements [begin, begin + n) of the parameter.
-    const auto fill = [&](float* v, int64_t begin, int64_t n) {
-      switch (p.init) {
-        case Init::zeros:
-          std::fill_n(v, n, 0.0f);
-          break;
-        case Init::ones:
-          std::fill_n(v, n, 1.0f);
-          break;
-        case Init::normal:
-          implementations.fill_normal(v, begin, n, p.init_scale, key, threads_);
-          break;
-        case Init::uniform:
-          implementations.fill_uniform(v, begin, n, p.init_scale, key, threads_);
-          break;
-      }
-    };
-    if (p.blocks != BlockFormat::none) {
-      StateEntry entry{.name = p.name, .begin = first, .local = t, .device = held.owner};
-      as_elements(entry, p.shape, p.blocks);
-      pack_entry(entry, [&](int64_t at, int64_t n, float* to) { fill(to, at, n); });
-      continue;
-    }
-    on_host(held.owner, t, HostAccess::write, [&](int64_t at, const Tensor& values) {
-      const int64_t n = values.elements();
-      if (values.dtype == DType::f32) return fill(values.as<float>(), first + at, n);
-      constexpr int64_t kPiece = int64_t{1} << 18;
-      std::vector<float> wide(static_cast<size_t>(std::min(n, kPiece)));
-      for (int64_t done = 0; done < n; done += kPiece) {
-        const int64_t here = std::min(kPiece, n - done);
-        fill(wide.data(), first + at + done, here);
-        round(wide.data(),
-              {values.as<std::byte>() + done * size_of(values.dtype), {here}, values.dtype});
-      }
-    });
-  }
-  for (const RegisteredBuffer& b : plan_.program.registered)
-    if (b.values != kNone)
-      on_host(arenas_.owner_of(plan_, b.values), arenas_.tensor(plan_, b.values), HostAccess::write,
-              [&](int64_t, const Tensor& values) {
-                std::fill_n(values.as<float>(), values.elements(),
-                            b.init == Init::ones ? 1.0f : 0.0f);
-              });
-  publish_masters();
-}
-
 void ModelState::publish_masters() const {
   for (const Unit& unit : plan_.program.units) publish(unit);
 }
@@ -144,7 +88,7 @@ void ModelState::publish(const Unit& unit) const {
       params.as<std::byte>() + at * size_of(params.dtype), {from.size()}, params.dtype};
   if (master_id != params_id) round_masters(master_id, mine, arenas_.owner_of(plan_, params_id));
   if (mine.elements() == params.elements()) return;
-  Communicator& peers = values.held == Held::shard ? mesh_.group(Axis::replica) : mesh_.data();
+  Communicator& peers = mesh_.group(values.held == Held::shard ? Axes(Axis::replica) : unit.axes);
   if (program.space_of(params_id) == Space::device)
     peers.all_gather(mine, params).wait();
   else
@@ -232,7 +176,7 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
                                                           : plan_.master_dtype;
       list.push_back({.name = any.name,
                       .slot = std::string(slot),
-                      .global_shape = held_shape(any),
+                      .global_shape = checkpoint_shape(any),
                       .dtype = dtype,
                       .local = {nullptr, {0}, dtype},
                       .owner = false});
@@ -247,13 +191,14 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
     const auto [begin, values, owner] = piece(slot, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
-                    .global_shape = held_shape(p),
+                    .global_shape = checkpoint_shape(p),
                     .dtype = program.at(id).dtype,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, program.at(id).dtype},
+                    .part = p.part,
                     .copies = apart ? place.replicas() : 1,
                     .copy = apart ? place.replica() : 0,
-                    .owner = !whole || (apart ? place.shard_rank() : place.rank()) == 0,
+                    .owner = !whole || (apart ? place.shard_rank() : place.rank_in(unit.axes)) == 0,
                     .device = owner});
   }
 }
@@ -288,7 +233,7 @@ void ModelState::cut_to_owned(StateEntry& entry, const Parameter& p) const {
   const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
   const int64_t begin = piece(kMaster, p).begin;  // of packed blocks: the byte
   const Range held{p.offset + begin, p.offset + begin + entry.local.elements()};
-  const Range owned = common(held, owned_slice(unit, plan_.place));
+  const Range owned = common(held, owned_slice(unit, plan_.place, unit.axes));
   const int64_t elements = std::max<int64_t>(owned.end - owned.begin, 0);
   if (elements > 0) {
     entry.local.data =
@@ -305,14 +250,14 @@ void ModelState::share_masters() const {
     const UnitBuffer& masters = unit.buffers.master();
     const BufferId id = masters.id;
     const Tensor all = arenas_.tensor(plan_, id);
-    if (plan_.place.ranks() == 1 || masters.held != Held::whole) continue;
-    const Range owned = owned_slice(unit, plan_.place);
+    if (plan_.place.ranks_in(unit.axes) == 1 || masters.held != Held::whole) continue;
+    const Range owned = owned_slice(unit, plan_.place, unit.axes);
     const Tensor mine{
         all.as<std::byte>() + owned.begin * size_of(all.dtype), {owned.size()}, all.dtype};
     if (plan_.program.space_of(id) == Space::device)
-      mesh_.data().all_gather(mine, all).wait();
+      mesh_.group(unit.axes).all_gather(mine, all).wait();
     else
-      exchange(mine, all, arenas_.owner_of(plan_, id), mesh_.data());
+      exchange(mine, all, arenas_.owner_of(plan_, id), mesh_.group(unit.axes));
   }
 }
 
@@ -334,20 +279,8 @@ void ModelState::append_buffers(StateRegister& list) const {
                     .slot = std::string(kBuffer),
                     .global_shape = b.shape,
                     .local = values,
-                    .owner = here && plan_.place.rank() == 0,
+                    .owner = here && plan_.place.rank_in(kStateAxes | Axis::tensor) == 0,
                     .device = here ? arenas_.owner_of(plan_, b.values) : nullptr});
-  }
-}
-
-void ModelState::begin_codecs(const Implementations& implementations) const {
-  for (const CodecState& state : plan_.program.codec_state) {
-    if (state.init == Init::zeros) continue;  // memory begins with zeros
-    const PhiloxKey key = stream_key(state.seed, hash_name(state.name + ":" + state.slot));
-    on_host(arenas_.owner_of(plan_, state.values), arenas_.tensor(plan_, state.values),
-            HostAccess::write, [&](int64_t at, const Tensor& values) {
-              implementations.fill_normal(values.as<float>(), at, values.elements(), 1.0f, key,
-                                          threads_);
-            });
   }
 }
 
@@ -360,6 +293,7 @@ void ModelState::append_sharded(const CodecState& state, StateRegister& list) co
                   .global_shape = {state.elements},
                   .begin = state.begin,
                   .local = values,
+                  .owner = plan_.place.rank_in(Axis::tensor) == 0,
                   .device = here ? arenas_.owner_of(plan_, state.values) : nullptr});
 }
 
@@ -373,16 +307,17 @@ void ModelState::append_codec_state(StateRegister& list) const {
     Tensor values = arenas_.tensor(plan_, state.values);
     const int64_t n = values.elements();
     values.shape = {n};
-    list.push_back({.name = state.name,
-                    .slot = std::string(kCodecSlots) + state.slot,
-                    .global_shape = state.per_rank ? Shape{place.ranks(), n} : Shape{n},
-                    .dtype = values.dtype,
-                    .begin = state.per_rank ? place.rank() * n : 0,
-                    .local = values,
-                    .per_rank = state.per_rank,
-                    .mean = state.mean,
-                    .owner = state.per_rank || place.rank() == 0,
-                    .device = arenas_.owner_of(plan_, state.values)});
+    list.push_back(
+        {.name = state.name,
+         .slot = std::string(kCodecSlots) + state.slot,
+         .global_shape = state.per_rank ? Shape{place.ranks(), n} : Shape{n},
+         .dtype = values.dtype,
+         .begin = state.per_rank ? place.rank() * n : 0,
+         .local = values,
+         .per_rank = state.per_rank,
+         .mean = state.mean,
+         .owner = place.rank_in(Axis::tensor) == 0 && (state.per_rank || place.rank() == 0),
+         .device = arenas_.owner_of(plan_, state.values)});
   }
 }
 
