@@ -76,6 +76,7 @@ class TokenRows {
       list.push_back(op);
       Instruction& sent = list.back();
       sent.op = OpKind::all_gather;
+      sent.attrs = {};
       sent.accumulate = Accumulate::never;
       sent.reads = {from};
       sent.writes = {to};

@@ -53,11 +53,11 @@ class SplitPass {
   }
 
   void run() {
-    const std::vector<Instruction> whole = std::exchange(program_.instructions, {});
-    for (const Instruction& op : whole) {
+    for (const Instruction& op : program_.instructions) {
       like_ = &op;
       split(op);
     }
+    program_.instructions = std::move(list_);
   }
 
  private:
@@ -117,7 +117,7 @@ class SplitPass {
     return columns ? on_columns(op) : on_rows(op);
   }
 
-  void keep(const Instruction& op) { program_.instructions.push_back(op); }
+  void keep(const Instruction& op) { list_.push_back(op); }
 
   Instruction& emit(OpKind kind, OpAttrs attrs, std::vector<BufferId> reads,
                     std::vector<BufferId> writes) {
@@ -127,8 +127,8 @@ class SplitPass {
                    .writes = std::move(writes),
                    .group = like_->group,
                    .sublayer = like_->sublayer};
-    program_.instructions.push_back(std::move(op));
-    return program_.instructions.back();
+    list_.push_back(std::move(op));
+    return list_.back();
   }
   void collective(OpKind kind, const Member& member, BufferId from, BufferId to) {
     emit(kind, {}, {from}, {to}).channel = member.channel;
@@ -141,14 +141,14 @@ class SplitPass {
   }
   const std::string& name_of(BufferId id) const { return program_.at(id).name; }
 
-  // Gives what an instruction writes the rows that the rank has, and a share of the columns.
-  void resize(BufferId id, int64_t rows, int64_t column_parts) {
+  // Gives what an instruction writes the rows that the rank has.
+  void resize(BufferId id) {
     Shape& shape = program_.at(id).shape;
-    const int64_t per_row = shape.elements() / rows_;
-    check(shape.elements() % rows_ == 0 && per_row % column_parts == 0,
-          "{} {} has no rows and columns to divide", name_of(id), to_string(shape));
-    const bool flat = shape.rank == 1 && per_row == 1;
-    shape = flat ? Shape{rows} : Shape{rows, per_row / column_parts};
+    const int64_t columns = shape.elements() / rows_;
+    check(shape.elements() % rows_ == 0, "{} {} has no rows to divide", name_of(id),
+          to_string(shape));
+    shape = shape.rank == 1 && columns == 1 ? Shape{own_rows()} : Shape{own_rows(), columns};
+    spread_[id] = Spread::own;
   }
 
   // The operation works on this rank's rows.
@@ -163,17 +163,20 @@ class SplitPass {
       if (id == kNone || program_.at(id).lifetime != Lifetime::micro ||
           program_.at(id).shape.elements() % rows_ != 0 || program_.at(id).shape[0] != rows_)
         continue;
-      resize(id, own_rows(), 1);
-      spread_[id] = Spread::own;
+      resize(id);
     }
-    program_.instructions.push_back(std::move(op));
+    list_.push_back(std::move(op));
   }
 
-  // The operation works on this rank's columns.
+  // The operation works on this rank's columns, of which its result has as many as its first operand.
   void on_columns(const Instruction& op) {
+    const int64_t here = program_.at(op.reads[0]).shape[-1];
+    const int64_t all = program_.at(op.writes[0]).shape.elements() / rows_;
     for (const BufferId id : op.writes) {
-      if (id == kNone) continue;
-      resize(id, sequence_rows(), tensor_.ranks);
+      Shape& shape = program_.at(id).shape;
+      check(shape.elements() % rows_ == 0, "{} {} has no rows to divide", name_of(id),
+            to_string(shape));
+      shape = {sequence_rows(), shape.elements() / rows_ * here / all};
       spread_[id] = Spread::columns;
     }
     keep(op);
@@ -217,8 +220,7 @@ class SplitPass {
 
   // Makes `result` this rank's rows of the sum of what the ranks of the tensor group have in `part`.
   void scatter_sum(BufferId part, BufferId result) {
-    resize(result, own_rows(), 1);
-    spread_[result] = Spread::own;
+    resize(result);
     collective(OpKind::reduce_scatter, tensor_, part, result);
   }
 
@@ -280,8 +282,7 @@ class SplitPass {
                 BufferId to) {
     std::vector<BufferId> reads{from, table};
     if (documents != kNone) reads.push_back(documents);
-    resize(to, own_rows(), 1);
-    spread_[to] = Spread::own;
+    resize(to);
     emit(OpKind::add_rows, attrs, std::move(reads), {to});
   }
 
@@ -321,8 +322,7 @@ class SplitPass {
       sum = with;
     }
     if (activation == Activation::none) return;
-    resize(y, own_rows(), 1);
-    spread_[y] = Spread::own;
+    resize(y);
     emit(OpKind::activation, op.attrs, {sum}, {y});
   }
   // A bias is a table of one row.
@@ -397,7 +397,7 @@ class SplitPass {
     Instruction mine = op;
     if (found == spread_.end() || found->second == Spread::own) {
       for (BufferId& id : mine.reads) id = own(id);
-      if (op.writes.size() > 1 && op.writes[1] != logits) resize(op.writes[1], own_rows(), 1);
+      if (op.writes.size() > 1 && op.writes[1] != logits) resize(op.writes[1]);
       return keep(mine);
     }
     const int64_t classes = classes_of(logits), first = classes * tensor_.rank / tensor_.ranks;
@@ -425,7 +425,7 @@ class SplitPass {
   }
   // Returns the classes of logits of which this rank has a part.
   int64_t classes_of(BufferId logits) const {
-    for (const Instruction& op : program_.instructions)
+    for (const Instruction& op : list_)
       if (op.op == OpKind::linear && op.writes[0] == logits) return parameter(op.reads[1]).shape[0];
     throw InternalError(fmt::format("{} is not the result of a product", name_of(logits)));
   }
@@ -434,7 +434,8 @@ class SplitPass {
   const Member sequence_, tensor_;
   const int64_t row_multiple_;
   const Consumers consumers_;
-  const int64_t rows_;  // of a micro-batch
+  const int64_t rows_;             // of a micro-batch
+  std::vector<Instruction> list_;  // for this rank
   const Instruction* like_ = nullptr;
   std::unordered_map<BufferId, Spread> spread_;      // of values that have been computed
   std::unordered_map<BufferId, BufferId> gathered_;  // by this rank's rows
