@@ -31,13 +31,14 @@ void update_buffers(Program& program, const Job& job, Place place) {
   std::vector<Instruction>& list = program.instructions;
   auto finish = std::ranges::find(list, OpKind::finish_gradients, &Instruction::op);
   check(finish != list.end(), "a step that updates buffers has no end");
-  if (place.ranks() > 1) {
+  const Axes adds = kStateAxes | Axis::tensor;  // each rank has the sum of its own rows
+  if (place.ranks_in(adds) > 1) {
     finish = list.insert(finish, {.op = OpKind::all_reduce,
                                   .when = When::step_end,
                                   .reads = {sums},
                                   .writes = {sums},
                                   .group = group,
-                                  .channel = kStateChannel});
+                                  .channel = channel_of(place, adds)});
     ++finish;
   }
   std::vector<Instruction> updates;
