@@ -316,6 +316,8 @@ struct Job {
   double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
   RecomputeConfig recompute;
+  // With a tensor group: rows that are gathered for a product are gathered again in the backward pass, instead of kept.
+  bool gather_again = false;
   int64_t loss_chunks = 1;  // pieces of rows in which logits and losses are computed
   PipelineConfig pipeline;
   int zero_stage = 0;

@@ -40,7 +40,8 @@ void chunk_loss(Program& program, int64_t chunks, const KernelLibrary& library, 
 // Activation checkpointing (job.recompute), after fuse() and keep_stage(): clones forward instructions in front of the
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
 // under groups "re:GROUP" and write buffers "re:NAME". Only ops that `rule` calls repeatable are cloned; the results of
-// others are kept. The numbers of a step do not change.
+// others are kept. With job.gather_again rows that a tensor group gathers are gathered again, too. The numbers of a step do
+// not change.
 void recompute(Program& program, const Job& job, RuleOf rule = rule_of);
 
 // Gives the last stage of a pipeline copies of the parameters that it shares with the first: the value comes from

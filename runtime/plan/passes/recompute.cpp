@@ -118,10 +118,17 @@ Places by_interval(const Program& program, int64_t interval, bool with_last_segm
   return places;
 }
 
-// Computes again what is cheap, and sends nothing again, in front of its first reader in the backward pass. An op runs again
+// What selective() repeats.
+struct Repeats {
+  bool cheap = false;    // what is cheap to compute
+  bool gathers = false;  // gathers of the rows of a tensor group
+};
+
+// Computes again what is cheap, in front of its first reader in the backward pass. An op runs again
 // only within its own layer and chunk, whose parameters are at hand there, and only where the backward pass
-// still needs every operand at that place anyway: nothing is kept longer for it.
-Places selective(const Program& program, RuleOf rule) {
+// still needs every operand at that place anyway: nothing is kept longer for it. Rows are gathered again in front of
+// theirs from what this rank has of them, which is kept, or computed again.
+Places selective(const Program& program, Repeats repeats, RuleOf rule) {
   const size_t forward = forward_count(program);
   const std::vector<char> repeatable = find_repeatable(program, forward, rule);
   std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
@@ -134,7 +141,10 @@ Places selective(const Program& program, RuleOf rule) {
   Places places(forward, kNowhere);
   for (size_t i = forward; i-- > 0;) {
     const Instruction& op = program.instructions[i];
-    if (!repeatable[i] || is_collective(op.op)) continue;
+    const bool gather = op.op == OpKind::all_gather;
+    if (!repeatable[i] || (is_collective(op.op) && !gather) ||
+        !(gather ? repeats.gathers : repeats.cheap))
+      continue;
     size_t place = kNowhere;
     double saved = 0;
     for (BufferId id : op.writes) {
@@ -145,18 +155,20 @@ Places selective(const Program& program, RuleOf rule) {
     const Cost cost = cost_of(program, op);
     if (place == kNowhere || program.instructions[place].group != op.group ||
         program.instructions[place].chunk != op.chunk ||
-        saved < kLeastSaving * (cost.flops + cost.bytes))
+        (!gather && saved < kLeastSaving * (cost.flops + cost.bytes)))
       continue;
     const bool at_hand = std::ranges::all_of(op.reads, [&](BufferId id) {
       return id == kNone || program.at(id).lifetime != Lifetime::micro ||
              last[static_cast<size_t>(id)] >= place;
     });
-    if (!at_hand) continue;
+    if (!at_hand && !gather) continue;
     places[i] = place;
     // An operand that is itself computed again must precede this clone.
     for (BufferId id : op.reads)
-      if (id != kNone)
+      if (id != kNone) {
         first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], place);
+        last[static_cast<size_t>(id)] = std::max(last[static_cast<size_t>(id)], place);
+      }
   }
   return places;
 }
@@ -222,11 +234,13 @@ int64_t peak_bytes(const Program& program) {
 
 void recompute(Program& program, const Job& job, RuleOf rule) {
   if (forward_count(program) == program.instructions.size()) return;  // all that it has is frozen
+  const bool cheap = job.recompute.mode == RecomputeMode::selective;
   switch (job.recompute.mode) {
     case RecomputeMode::none:
-      return;
     case RecomputeMode::selective:
-      program = with_clones(program, selective(program, rule));
+      if (cheap || job.gather_again)
+        program = with_clones(
+            program, selective(program, {.cheap = cheap, .gathers = job.gather_again}, rule));
       return;
     case RecomputeMode::interval: {
       const int64_t interval = job.recompute.interval;

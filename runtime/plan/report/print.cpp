@@ -116,9 +116,11 @@ std::string stage_text(const Plan& plan) {
 std::string_view where_text(const Plan& plan, const Instruction& op) {
   if (!is_collective(op.op)) return "";  // no communicator has the channels of copies and drives
   const Axes group = plan.comm_channel(op).group;
-  return group == Axis::shard     ? " in shard group"
-         : group == Axis::replica ? " in replica group"
-                                  : "";
+  return group == Axis::shard      ? " in shard group"
+         : group == Axis::replica  ? " in replica group"
+         : group == Axis::sequence ? " in sequence group"
+         : group == Axis::tensor   ? " in tensor group"
+                                   : "";
 }
 
 }  // namespace

@@ -181,3 +181,18 @@ TEST_CASE("ranks that divide layers and samples plan the same collectives") {
       CHECK_NOTHROW(verify_ranks(list));
     }
 }
+
+TEST_CASE(
+    "rows that are gathered again in the backward pass are not kept, and are sent once more") {
+  Job job = layers_job(1, 2);
+  job.model = GptLite{.n_layer = 4, .n_embd = 64, .n_head = 4, .block_size = 8, .vocab_size = 13};
+  const RankPlan kept = plan_of(job, 1);
+  job.gather_again = true;
+  const RankPlan again = plan_of(job, 1);
+  // Once for each first product of a layer and of the head.
+  const int64_t gathers = 2 * 4 + 1, rows = 4 * 8, columns = 64, f32 = 4;
+  CHECK(count(again.train.program, OpKind::all_gather) ==
+        count(kept.train.program, OpKind::all_gather) + gathers);
+  CHECK(wire_bytes(again.train) == wire_bytes(kept.train) + 2 * gathers * rows * columns * f32 / 2);
+  CHECK(again.memory.total() < kept.memory.total());
+}
