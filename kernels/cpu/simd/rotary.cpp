@@ -20,7 +20,7 @@ namespace dstrain::simd {
 namespace {
 
 struct Rotation {
-  int64_t samples, seq_len, heads, half;  // half: pairs of a head
+  int64_t rows, seq_len, first_row, heads, half;  // half: pairs of a head
   bool back;
   RotaryTurns turns;
 };
@@ -62,16 +62,17 @@ SIMD_FN void rotate_head(const T* x, const Angles& angles, int64_t half, T* y) {
   });
 }
 
-// Rotates rows [begin, end) of each sample. documents: of all samples, or null.
+// Rotates rows [begin, end), which are less than seq_len, and the rows that follow each at multiples of seq_len: these have
+// the same place in their samples. documents: of all rows, or null.
 void rotate_rows(DType dtype, const Rotation& rotation, const int32_t* documents, const void* x,
                  void* y, int64_t begin, int64_t end) {
   with_type(dtype, [&](auto t) SIMD_INLINE {
     using T = decltype(t);
     const int64_t size = 2 * rotation.half;
     std::optional<Angles> angles;
-    for (int64_t place = begin; place < end; ++place) {
-      for (int64_t sample = 0; sample < rotation.samples; ++sample) {
-        const int64_t row = sample * rotation.seq_len + place;
+    for (int64_t first = begin; first < end; ++first) {
+      const int64_t place = (rotation.first_row + first) % rotation.seq_len;
+      for (int64_t row = first; row < rotation.rows; row += rotation.seq_len) {
         const int64_t position = documents ? place - documents[row] : place;
         if (!angles || angles->position != position) angles.emplace(rotation, position);
         for (int64_t head = row * rotation.heads; head < (row + 1) * rotation.heads; ++head)
@@ -92,16 +93,19 @@ namespace dstrain::simd {
 
 std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec) {
   const auto attrs = attrs_as<RotaryAttrs>(spec.attrs);
-  const Rotation rotation{.samples = rows(spec.in[0]) / attrs.seq_len,
+  const Rotation rotation{.rows = rows(spec.in[0]),
                           .seq_len = attrs.seq_len,
+                          .first_row = attrs.part.first,
                           .heads = columns(spec.in[0]) / attrs.head_size,
                           .half = attrs.head_size / 2,
                           .back = spec.op == OpKind::rotary_grad,
                           .turns = rotary_turns(attrs)};
-  const int64_t bytes = rotation.samples * columns(spec.in[0]) * size_of(spec.in[0].dtype);
+  const int64_t samples = (rotation.rows + attrs.seq_len - 1) / attrs.seq_len;
+  const int64_t bytes = samples * columns(spec.in[0]) * size_of(spec.in[0].dtype);
   return kernel_of([threads = spec.threads, rotation, dtype = spec.in[0].dtype,
                     grain = row_grain(bytes)](const KernelCall& call) {
-    parallel_ranges(threads, rotation.seq_len, grain, [&](int64_t begin, int64_t end) {
+    const int64_t places = std::min(rotation.rows, rotation.seq_len);
+    parallel_ranges(threads, places, grain, [&](int64_t begin, int64_t end) {
       DSTRAIN_BEST(rotate_rows)
       (dtype, rotation, data<const int32_t>(call.in, 1), data(call.in, 0), data(call.out, 0), begin,
        end);
