@@ -53,6 +53,7 @@ AttentionShape shape_of(const KernelSpec& spec) {
   const auto attrs = attrs_as<AttentionAttrs>(spec.attrs);
   shape.heads = attrs.heads;
   shape.kv_heads = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;
+  shape.first_head = attrs.first_head;
   shape.seq = attrs.seq_len;
   check_operands(spec, shape, parts);
   check(!shape.documents || (spec.in.back().dtype == DType::i32 &&

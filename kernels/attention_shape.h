@@ -14,11 +14,12 @@ namespace dstrain::attention {
 struct AttentionShape {
   DType dtype = DType::f32;
   int64_t batch = 0, heads = 0, seq = 0, head_size = 0;  // B, H, T, D; heads of queries
-  int64_t kv_heads = 0;         // heads of keys and of values; they divide H
-  int64_t window = 0;           // the most keys that a query sees: 1 to T
-  double divisor = 1;           // scores are divided by it
-  bool packed = false;          // q, k and v are one tensor
-  bool documents = false;       // queries see keys of their own document alone
+  int64_t kv_heads = 0;    // heads of keys and of values; they divide H
+  int64_t first_head = 0;  // the model's head that head 0 of queries is, in dropout's masks alone
+  int64_t window = 0;      // the most keys that a query sees: 1 to T
+  double divisor = 1;      // scores are divided by it
+  bool packed = false;     // q, k and v are one tensor
+  bool documents = false;  // queries see keys of their own document alone
   uint32_t drop_threshold = 0;  // 0: no dropout
   float drop_scale = 1;         // factor of kept weights
 

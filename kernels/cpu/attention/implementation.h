@@ -112,7 +112,8 @@ struct HeadOffsets {
         kv(sample * shape.seq * shape.kv_stride() + h / shape.group() * shape.head_size),
         y(sample * shape.seq * shape.channels() + h * shape.head_size),
         lse(head * shape.seq),
-        mask(static_cast<uint64_t>(h) * static_cast<uint64_t>(shape.seq * shape.seq)) {}
+        mask(static_cast<uint64_t>(shape.first_head + h) *
+             static_cast<uint64_t>(shape.seq * shape.seq)) {}
 };
 
 // Returns the first keys that the queries of a sample see.
