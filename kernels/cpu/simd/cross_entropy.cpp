@@ -1,6 +1,8 @@
 // Softmax cross-entropy and its gradient, one row at a time while the row stays in the caches: the largest
 // logit, the sum of exp(x - largest), and d = (p - [i = target]) * d_loss.
 // Minimum memory traffic: 2 s R V bytes (s bytes per element; s R V without the gradient).
+// Where a rank has some of the classes alone, class_sums finds the first two of its own, and cross_entropy_part does the
+// rest with those of all: s R V bytes, and 2 s R V.
 //
 // A row's sum is f32 within chunks of 1024 elements and f64 over chunks. The losses of the rows are stored and
 // then added in row order in f64, so the number of threads changes no bit. Those of earlier rows come first.
@@ -15,6 +17,51 @@
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
 #include "runtime/core/isa/best_variant.h"
+
+#ifndef DSTRAIN_SIMD_CROSS_ENTROPY_ONCE
+#define DSTRAIN_SIMD_CROSS_ENTROPY_ONCE
+namespace dstrain::simd {
+namespace {
+
+constexpr int64_t kRowSums = 3;  // of class_sums
+
+// The logits of some of the classes, and the targets of their rows.
+struct ClassLogits {
+  DType dtype;
+  int64_t rows, width, classes, first_class;  // of the `width` columns, `classes` count
+  const void* logits;
+  const int32_t* targets;
+
+  // Returns the column of a row's target, -1 where it is no class of these.
+  int64_t target_column(int64_t row) const {
+    const int64_t column = targets[row] - first_class;
+    return targets[row] >= 0 && 0 <= column && column < classes ? column : -1;
+  }
+};
+
+// What the softmax of one row needs of all classes.
+struct RowSums {
+  float largest;
+  double total;   // of exp(logit - largest)
+  double target;  // the target's logit
+
+  // sums: those of row 0 of each of `parts` parts, which are `stride` elements apart.
+  RowSums(const float* sums, int64_t parts, int64_t stride)
+      : largest(sums[0]), total(0), target(0) {
+    for (int64_t p = 1; p < parts; ++p) largest = std::max(largest, sums[p * stride]);
+    for (int64_t p = 0; p < parts; ++p) {
+      const float* part = sums + p * stride;
+      total += static_cast<double>(part[1]) *
+               std::exp(static_cast<double>(part[0]) - static_cast<double>(largest));
+      target += static_cast<double>(part[2]);
+    }
+  }
+  double loss() const { return std::log(total) + (static_cast<double>(largest) - target); }
+};
+
+}  // namespace
+}  // namespace dstrain::simd
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -54,6 +101,20 @@ SIMD_FN double exponential_sum(const T* x, int64_t v, float shift) {
   return total;
 }
 
+// Writes the gradient of v logits to d, which may be x: (p - [i = target]) * d_loss. target: -1 where it is none of them.
+template <class T>
+SIMD_FN void gradient_row(const T* x, int64_t v, int64_t target, float shift, double total,
+                          float d_loss, T* d) {
+  const float hit = target < 0 ? 0.0f : to_float(x[target]);
+  const Pack scale = all(static_cast<float>(1.0 / total));
+  const auto probability = [=](Pack logit)
+                               SIMD_INLINE { return exponential(logit - all(shift)) * scale; };
+  for_packs(0, v, [=](int64_t i, auto n) SIMD_INLINE {
+    store(probability(load(x + i, n)) * all(d_loss), d + i, n);
+  });
+  if (target >= 0) store((probability(all(hit)) - all(1)) * all(d_loss), d + target, First{1});
+}
+
 // Returns the loss of a row of v logits, and writes the gradient of `width` elements to d unless d is null. d may be x.
 template <class T>
 SIMD_FN double loss_row(const T* x, int64_t v, int64_t width, int32_t target, float d_loss, T* d) {
@@ -62,15 +123,7 @@ SIMD_FN double loss_row(const T* x, int64_t v, int64_t width, int32_t target, fl
   if (target < 0) return 0;
   const float shift = row_largest(x, v), hit = to_float(x[target]);
   const double total = exponential_sum(x, v, shift);
-  if (d) {
-    const Pack scale = all(static_cast<float>(1.0 / total));
-    const auto probability = [=](Pack logit)
-                                 SIMD_INLINE { return exponential(logit - all(shift)) * scale; };
-    for_packs(0, v, [=](int64_t i, auto n) SIMD_INLINE {
-      store(probability(load(x + i, n)) * all(d_loss), d + i, n);
-    });
-    store((probability(all(hit)) - all(1)) * all(d_loss), d + target, First{1});
-  }
+  if (d) gradient_row(x, v, target, shift, total, d_loss, d);
   return std::log(total) + (static_cast<double>(shift) - static_cast<double>(hit));
 }
 
@@ -85,6 +138,45 @@ void cross_entropy_rows(DType dtype, int64_t v, int64_t width, const void* logit
   });
 }
 
+// Computes rows [begin, end) of the sums of class_sums.
+void class_sum_rows(const ClassLogits& c, float* sums, int64_t begin, int64_t end) {
+  with_type(c.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t r = begin; r < end; ++r) {
+      const T* x = static_cast<const T*>(c.logits) + r * c.width;
+      const int64_t target = c.target_column(r);
+      const float largest = row_largest(x, c.classes);
+      // Where all are -infinity, other parts may have larger ones: the sum is 0 here, and NaN if one is NaN.
+      const float shift = largest == -HUGE_VALF ? 0.0f : largest;
+      float* to = sums + r * kRowSums;
+      to[0] = largest;
+      to[1] = static_cast<float>(exponential_sum(x, c.classes, shift));
+      to[2] = target < 0 ? 0.0f : to_float(x[target]);
+    }
+  });
+}
+
+// Computes the losses of rows [begin, end) and the rows of their gradient, unless it is null, from `parts` parts of sums.
+void cross_entropy_part_rows(const ClassLogits& c, const float* sums, int64_t parts, float d_loss,
+                             double* losses, void* d_logits, int64_t begin, int64_t end) {
+  with_type(c.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t r = begin; r < end; ++r) {
+      const bool counts = c.targets[r] >= 0;
+      const RowSums all_classes(sums + r * kRowSums, parts, c.rows * kRowSums);
+      losses[r] = counts ? all_classes.loss() : 0;
+      if (!d_logits) continue;
+      const T* x = static_cast<const T*>(c.logits) + r * c.width;
+      T* d = static_cast<T*>(d_logits) + r * c.width;
+      if (counts)
+        gradient_row(x, c.classes, c.target_column(r), all_classes.largest, all_classes.total,
+                     d_loss, d);
+      for_packs(counts ? c.classes : 0, c.width,
+                [=](int64_t i, auto n) SIMD_INLINE { store(all(0), d + i, n); });
+    }
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -92,6 +184,38 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dstrain::simd {
+namespace {
+
+// Writes, or with `accumulate` adds, the sum of the `earlier` losses at `before` and then of the losses of `rows` rows.
+void sum_losses(const double* before, int64_t earlier, const double* losses, int64_t rows,
+                bool accumulate, double* loss) {
+  double total = 0;
+  for (int64_t i = 0; i < earlier; ++i) total += before[i];
+  for (int64_t i = 0; i < rows; ++i) total += losses[i];
+  *loss = accumulate ? *loss + total : total;
+}
+
+// The logits and targets of class_sums and cross_entropy_part, without their addresses.
+ClassLogits class_logits(const KernelSpec& spec) {
+  const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
+  const int64_t width = columns(spec.in[0]);
+  return {.dtype = spec.in[0].dtype,
+          .rows = rows(spec.in[0]),
+          .width = width,
+          .classes = attrs.classes > 0 ? attrs.classes : width,
+          .first_class = attrs.first_class,
+          .logits = nullptr,
+          .targets = nullptr};
+}
+
+// The same with those of a call.
+ClassLogits of_call(ClassLogits c, const KernelCall& call) {
+  c.logits = data(call.in, 0);
+  c.targets = data<const int32_t>(call.in, 1);
+  return c;
+}
+
+}  // namespace
 
 int64_t cross_entropy_workspace(const KernelSpec& spec) {
   if (attrs_as<CrossEntropyAttrs>(spec.attrs).by_row) return 0;
@@ -114,13 +238,39 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
        begin, end);
     });
     if (by_row) return;
-    auto* loss = data<double>(call.out, 0);
-    const auto* before = data<const double>(call.in, 2);
-    double total = 0;
-    for (int64_t i = 0; i < earlier; ++i) total += before[i];
-    for (int64_t i = 0; i < r; ++i) total += losses[i];
-    *loss = call.accumulate ? *loss + total : total;
+    sum_losses(data<const double>(call.in, 2), earlier, losses, r, call.accumulate,
+               data<double>(call.out, 0));
   });
+}
+
+std::unique_ptr<Kernel> make_class_sums(const KernelSpec& spec) {
+  return kernel_of([threads = spec.threads, shape = class_logits(spec)](const KernelCall& call) {
+    const ClassLogits c = of_call(shape, call);
+    parallel_ranges(threads, c.rows, row_grain(8 * c.classes), [&](int64_t begin, int64_t end) {
+      DSTRAIN_BEST(class_sum_rows)(c, data<float>(call.out, 0), begin, end);
+    });
+  });
+}
+
+int64_t cross_entropy_part_workspace(const KernelSpec& spec) {
+  return rows(spec.in[0]) * size_of(DType::f64);
+}
+
+std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec) {
+  return kernel_of(
+      [threads = spec.threads, shape = class_logits(spec),
+       parts = elements(spec.in[2]) / (rows(spec.in[0]) * kRowSums),
+       weight = attrs_as<CrossEntropyAttrs>(spec.attrs).weight](const KernelCall& call) {
+        const ClassLogits c = of_call(shape, call);
+        auto* losses = workspace<double>(call, c.rows);
+        void* d_logits = data(call.out, 1);
+        const float d_loss = d_logits ? call.state->d_loss * weight : 0.0f;
+        parallel_ranges(threads, c.rows, row_grain(8 * c.classes), [&](int64_t begin, int64_t end) {
+          DSTRAIN_BEST(cross_entropy_part_rows)
+          (c, data<const float>(call.in, 2), parts, d_loss, losses, d_logits, begin, end);
+        });
+        sum_losses(nullptr, 0, losses, c.rows, call.accumulate, data<double>(call.out, 0));
+      });
 }
 
 }  // namespace dstrain::simd

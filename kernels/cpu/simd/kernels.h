@@ -18,6 +18,7 @@ std::unique_ptr<Kernel> make_requantize_int4_with_errors(const KernelSpec& spec)
 
 // Bytes of scratch memory, for the kernels that need it.
 int64_t cross_entropy_workspace(const KernelSpec& spec);
+int64_t cross_entropy_part_workspace(const KernelSpec& spec);
 int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
