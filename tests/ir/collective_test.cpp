@@ -63,3 +63,22 @@ TEST_CASE("a message has one operand: the sender reads it, the receiver writes i
     CHECK(rule_of(op).ring_passes == 0);
   }
 }
+
+TEST_CASE("the gradient of a collective of activations takes the inverse way on the same channel") {
+  for (const auto& [op, inverse, read, written] :
+       {std::tuple{OpKind::all_gather, OpKind::reduce_scatter, 4, 12},
+        {OpKind::reduce_scatter, OpKind::all_gather, 12, 4},
+        {OpKind::all_to_all, OpKind::all_to_all, 12, 12}}) {
+    INFO(name_of(op));
+    OneOp t(DType::bf16);
+    const Instruction forward{
+        .op = op, .reads = {t.parameter({read})}, .writes = {t.run({written})}, .channel = 3};
+    CHECK(t.backward_ops(forward) == std::vector<std::string>{std::string(name_of(inverse))});
+    const Instruction& back = t.program.instructions[0];
+    CHECK(back.channel == 3);
+    CHECK(back.phase == Phase::backward);
+    CHECK(t.program.at(back.reads[0]).shape.elements() == written);
+    CHECK(t.program.at(back.writes[0]).shape.elements() == read);
+    CHECK(t.backward_ops(with_read(forward, 0, t.run({read}))).empty());
+  }
+}

@@ -37,3 +37,53 @@ TEST_CASE("cross_entropy has its gradient already") {
   op.writes.pop_back();
   CHECK_THROWS_WITH(rule_of(op.op).backward(op, g), Contains("without its gradient"));
 }
+
+TEST_CASE("class_sums has three sums of each row of some classes") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::class_sums,
+                       .attrs = CrossEntropyAttrs{.classes = 6, .first_class = 12},
+                       .reads = {t.run({10, 7}), t.buffer({10}, DType::i32)},
+                       .writes = {t.buffer({10, 3})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 0, t.buffer({10, 7}, DType::i32))),
+             Contains("values of f32, bf16 or f16"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({7}, DType::i32))), Contains("10 elements"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({10}))), Contains("30 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.run({10, 3}))), Contains("30 elements of f32"));
+  CHECK_THAT(t.refusal(with_attrs(op, CrossEntropyAttrs{8})), Contains("more classes than logits"));
+  CHECK_THAT(t.refusal(with_attrs(op, CrossEntropyAttrs{.first_class = -1})),
+             Contains("more classes than logits"));
+}
+
+TEST_CASE("cross_entropy_part reads the sums of all parts, and may overwrite the logits") {
+  OneOp t(DType::bf16);
+  const BufferId logits = t.run({10, 7});
+  Instruction op{.op = OpKind::cross_entropy_part,
+                 .attrs = CrossEntropyAttrs{.classes = 6, .first_class = 12},
+                 .reads = {logits, t.buffer({10}, DType::i32), t.buffer({3, 10, 3})},
+                 .writes = {t.buffer({1}, DType::f64), t.run({10, 7})}};
+  CHECK(t.refusal(op) == "");
+  CHECK(t.refusal(with_write(op, 1, logits)) == "");
+  CHECK_THAT(t.refusal(with_read(op, 2, t.buffer({10, 4}))), Contains("three sums a row"));
+  CHECK_THAT(t.refusal(with_read(op, 2, t.run({3, 10, 3}))), Contains("three sums a row"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({10}))), Contains("10 elements of i32"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({1}))), Contains("1 elements of f64"));
+  CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({10, 7}))), Contains("70 elements of bf16"));
+  CHECK_THAT(t.refusal(with_attrs(op, CrossEntropyAttrs{8})), Contains("more classes than logits"));
+  op.writes.pop_back();  // validation
+  CHECK(t.refusal(op) == "");
+}
+
+TEST_CASE("cross_entropy_part has its gradient already") {
+  OneOp t;
+  const BufferId logits = t.parameter({10, 7});
+  Instruction op{.op = OpKind::cross_entropy_part,
+                 .reads = {logits, t.buffer({10}, DType::i32), t.buffer({2, 10, 3})},
+                 .writes = {t.buffer({1}, DType::f64), logits}};
+  Gradients g(t.program);
+  rule_of(op.op).backward(op, g);
+  CHECK(t.program.instructions.empty());
+  CHECK(g.of(logits) == logits);
+  op.writes.pop_back();
+  CHECK_THROWS_WITH(rule_of(op.op).backward(op, g), Contains("without its gradient"));
+}

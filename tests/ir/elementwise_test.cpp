@@ -197,3 +197,19 @@ TEST_CASE("gated_grad has both gradients, and may overwrite d_y with the gate's"
   CHECK(g.of(op.reads[1]) == t.program.instructions.back().writes[1]);
   CHECK(t.backward_ops(with_read(with_read(op, 0, t.run({10, 6})), 1, t.run({10, 6}))).empty());
 }
+
+TEST_CASE("add_dropout takes a part of the rows of whole samples, which its gradient has too") {
+  OneOp t;
+  const auto part = [](int64_t first, int64_t all) {
+    return DropoutAttrs{.dropout = 0.1f, .site = 3, .seq_len = 5, .part = {first, all}};
+  };
+  const Instruction op{.op = OpKind::add_dropout,
+                       .attrs = part(3, 10),
+                       .reads = {t.run({4, 6}), t.parameter({4, 6})},
+                       .writes = {t.run({4, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, part(7, 10))), Contains("into samples"));
+  CHECK_THAT(t.refusal(with_attrs(op, part(3, 9))), Contains("into samples"));
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"dropout_grad"});
+  CHECK(t.program.instructions[0].attrs == op.attrs);
+}

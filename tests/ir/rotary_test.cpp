@@ -187,3 +187,21 @@ TEST_CASE("the builder gives rotary the length of a sample") {
         OpAttrs(RotaryAttrs{.head_size = 4, .seq_len = 5, .theta = 7}));
   CHECK_THROWS_WITH(b.rotary(x, 5, {.head_size = 3}), Contains("even size"));
 }
+
+TEST_CASE("rotary takes a part of the rows of whole samples, which its gradient has too") {
+  OneOp t;
+  const auto part = [](int64_t first, int64_t all) {
+    return RotaryAttrs{.head_size = 4, .seq_len = 5, .part = {first, all}};
+  };
+  const Instruction op{.op = OpKind::rotary,
+                       .attrs = part(3, 10),
+                       .reads = {t.parameter({4, 12}), t.buffer({4}, DType::i32)},
+                       .writes = {t.run({4, 12})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, part(7, 10))), Contains("into samples"));
+  CHECK_THAT(t.refusal(with_attrs(op, part(3, 9))), Contains("into samples"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({10}, DType::i32))),
+             Contains("4 elements of i32"));
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"rotary_grad"});
+  CHECK(t.program.instructions[0].attrs == op.attrs);
+}

@@ -60,11 +60,16 @@ TEST_CASE("the ops of the list with a family of kernels are those that a kernel 
   CHECK(family_of(OpKind::send) == OpFamily::none);
 }
 
-TEST_CASE("ops with gradients are a model's, and what a pass joins of such ops, too") {
+TEST_CASE("ops with gradients are a model's, but for those that bring its values to other ranks") {
+  const std::set<OpKind> moves{OpKind::split_columns, OpKind::join_columns, OpKind::all_gather,
+                               OpKind::reduce_scatter, OpKind::all_to_all};
   for (int i = 0; i < kOpKinds; ++i) {
     const OpRule& rule = rule_of(static_cast<OpKind>(i));
     CAPTURE(rule.name);
-    CHECK(rule.of_model == (rule.backward != nullptr || rule.kind == OpKind::add_layer_norm));
+    // A pass joins the ops of add_layer_norm, which has no gradient of its own.
+    const bool joined = rule.kind == OpKind::add_layer_norm;
+    CHECK((rule.backward != nullptr || joined) == (rule.of_model || moves.contains(rule.kind)));
+    CHECK_FALSE((rule.of_model && moves.contains(rule.kind)));
   }
 }
 
