@@ -73,10 +73,10 @@ class ModelState {
   // Returns masters, registered buffers, optimizer state and codec state, `differ` of which the shard groups have values of their own.
   StateRegister everything(GroupsDiffer differ = {}) const;
 
-  // Receives elements [begin, begin + values.elements()) of a parameter.
+  // Receives elements [begin, begin + values.elements()) of a parameter, of the whole tensor; `values`: f32 on the host.
   using TakePiece = std::function<void(const Parameter& p, int64_t begin, const Tensor& values)>;
-  // Calls `take` on rank 0 of the world for all masters of all stages, a piece of a parameter at a time, in no
-  // particular order but that of a stage those that are trained come first. The pieces pass through small buffers, so no
+  // Calls `take` on rank 0 of the world for all masters of all stages and tensor ranks, a piece of a parameter at a time, in
+  // no particular order but that of a stage those that are trained come first. The pieces pass through small buffers, so no
   // rank ever holds the whole model. Collective over the world.
   void collect_weights(MeshComm& mesh, const TakePiece& take, Collected which = {}) const;
 
@@ -112,16 +112,17 @@ class ModelState {
   // Rounds the masters of a unit to its parameters at `to`, in the memory of `owner` (null: the host's), or copies them
   // if they have the parameters' type.
   void round_masters(BufferId masters, const Tensor& to, RemoteMemory* owner) const;
-  // Calls `take` on the first rank of the data-parallel group for all masters of this stage; null: the rank only
-  // helps the others. Collective over the group.
+  // Calls `take` on the first of the ranks with the same parameters for all masters of this stage, those of this tensor rank
+  // where ranks have parts; null: the rank only helps the others. Elements count in the part's memory there, and padding is
+  // among them. Ranks of a tensor group have the same pieces of their parts in the same order. Collective over the stage.
   void collect_stage(const TakePiece& take, Collected which) const;
-  // Returns the link between rank 0 of the world and the first rank of another stage; on other ranks it has no peer.
-  // Collective over the world.
-  std::unique_ptr<Communicator> link_to(MeshComm& mesh, int stage) const;
+  // Returns the link between rank 0 of the world and the first of the ranks of a stage and tensor rank that have the same
+  // parameters; on other ranks it has no peer. Collective over the world.
+  std::unique_ptr<Communicator> link_to(MeshComm& mesh, int stage, int part) const;
   // Calls `take` for the registered buffers of this stage.
   void take_buffers(const TakeBuffer& take) const;
-  void receive_stage(Communicator& link, const TakePiece& take) const;
-  void send_stage(Communicator* link, bool frozen) const;
+  // Sends what collect_stage() takes to rank 0 of the world; null: the rank only helps the others.
+  void send_stage(Communicator* link, Collected which) const;
   // Calls `take` with pieces of the mean of a unit's masters over the shard groups: the first element in the unit, and
   // f32 values on the host. Has the bits of an average in a step. Collective over the data-parallel group.
   void for_average(const Unit& unit,

@@ -1,5 +1,8 @@
 // The part of ModelState that collects the weights of the whole model on rank 0.
 #include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/convert_floats.h"
 #include "runtime/core/error.h"
@@ -8,14 +11,71 @@
 namespace dstrain {
 namespace {
 
-// The header of a piece of a parameter that travels from another stage; no elements: there are no more.
+using By = TensorPart::By;
+
+constexpr int64_t kPartPiece = int64_t{1} << 20;  // elements of a part that travel at a time
+
+// The header of a piece of a parameter that travels from another stage or tensor rank; no elements: there are no more.
 struct PieceHeader {
   int64_t parameter = 0;  // index in the model
-  int64_t begin = 0;
+  TensorPart part{};
+  int64_t begin = 0;  // in the part's memory
   int64_t elements = 0;
 
   Tensor tensor() { return {this, {static_cast<int64_t>(sizeof(*this))}, DType::u8}; }
 };
+
+// A piece of a part of a parameter: elements [begin, begin + values.size()) of its memory.
+struct PartPiece {
+  TensorPart part{};
+  int64_t begin = 0;
+  std::vector<float> values{};
+};
+
+// Receives the piece of a header that has come.
+PartPiece receive_values(Communicator& link, const PieceHeader& header) {
+  PartPiece piece{header.part, header.begin,
+                  std::vector<float>(static_cast<size_t>(header.elements))};
+  link.recv({piece.values.data(), {header.elements}, DType::f32}).wait();
+  return piece;
+}
+
+PartPiece receive_piece(Communicator& link) {
+  PieceHeader header;
+  link.recv(header.tensor()).wait();
+  return receive_values(link, header);
+}
+
+// Calls take(first element, values) for ranges of the whole tensor that the same elements of the memory of all its parts
+// are, without padding. Columns of several parts are joined to rows.
+template <class Take>
+void take_whole(const Shape& whole, std::span<PartPiece> pieces, const Take& take) {
+  struct Run {
+    int64_t whole, count;
+    float* values;
+  };
+  std::vector<Run> runs;
+  for (PartPiece& piece : pieces)
+    for_runs(piece.part, whole, piece.begin, static_cast<int64_t>(piece.values.size()),
+             [&](const PartRun& run) {
+               runs.push_back({run.whole, run.count, piece.values.data() + run.held - piece.begin});
+             });
+  std::ranges::sort(runs, {}, &Run::whole);
+  std::vector<float> joined;
+  for (size_t i = 0; i < runs.size();) {
+    size_t end = i + 1;
+    while (end < runs.size() && runs[end - 1].whole + runs[end - 1].count == runs[end].whole) ++end;
+    if (end == i + 1) {
+      take(runs[i].whole, {runs[i].values, {runs[i].count}, DType::f32});
+    } else {
+      joined.clear();
+      for (size_t r = i; r < end; ++r)
+        joined.insert(joined.end(), runs[r].values, runs[r].values + runs[r].count);
+      take(runs[i].whole, {joined.data(), {static_cast<int64_t>(joined.size())}, DType::f32});
+    }
+    i = end;
+  }
+}
 
 // Calls take(first, values) for values on the host in f32: all of them, or pieces of 16-bit ones in turn.
 template <class Take>
@@ -36,20 +96,51 @@ void in_f32(const Tensor& values, Take&& take) {
 }  // namespace
 
 void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, Collected which) const {
-  const Place place = plan_.place;
+  const Place& place = plan_.place;
   const bool root = mesh.world().rank() == 0;
-  if (place.stage() == 0) collect_stage(root ? take : TakePiece{}, which);
-  // The first rank of every other stage sends what its group has to rank 0.
-  for (int stage = 1; stage < place.stages(); ++stage) {
-    const bool sends = place.stage() == stage && place.rank() == 0;
-    const std::unique_ptr<Communicator> link = link_to(mesh, stage);
-    if (root) receive_stage(*link, take);
-    if (place.stage() == stage) send_stage(sends ? link.get() : nullptr, which.frozen);
+  const int parts = place.ranks_in(Axis::tensor);
+  for (int stage = 0; stage < place.stages(); ++stage) {
+    // To the ranks that send what their groups have.
+    std::vector<std::unique_ptr<Communicator>> links(static_cast<size_t>(parts));
+    for (int part = stage == 0 ? 1 : 0; part < parts; ++part)
+      links[static_cast<size_t>(part)] = link_to(mesh, stage, part);
+    // The ranks of a tensor group come to the same piece of their parts one after the other.
+    const auto take_parts = [&](const Parameter& p, PartPiece first) {
+      std::vector<PartPiece> pieces{std::move(first)};
+      for (size_t part = 1; part < links.size(); ++part)
+        pieces.push_back(receive_piece(*links[part]));
+      take_whole(p.shape, pieces,
+                 [&](int64_t begin, const Tensor& values) { take(p, begin, values); });
+    };
+    if (place.stage() == stage && !root) {
+      Communicator* const link = links[static_cast<size_t>(place.rank_in(Axis::tensor))].get();
+      send_stage(place.rank() == 0 ? link : nullptr, which);
+    } else if (stage == 0 && root) {
+      collect_stage(
+          [&](const Parameter& p, int64_t begin, const Tensor& values) {
+            if (p.part.by == By::nothing) return take(p, begin, values);
+            const auto* const from = values.as<const float>();
+            take_parts(p, {p.part, begin, {from, from + values.elements()}});
+          },
+          which);
+    }
+    const std::vector<Parameter>& parameters = plan_.program.model_parameters();
+    while (root && stage > 0) {
+      PieceHeader header;
+      links[0]->recv(header.tensor()).wait();
+      if (header.elements == 0) break;
+      const Parameter& p = parameters[static_cast<size_t>(header.parameter)];
+      PartPiece piece = receive_values(*links[0], header);
+      if (header.part.by == By::nothing)
+        take(p, header.begin, {piece.values.data(), {header.elements}, DType::f32});
+      else
+        take_parts(p, std::move(piece));
+    }
   }
 }
 
-std::unique_ptr<Communicator> ModelState::link_to(MeshComm& mesh, int stage) const {
-  const Place& place = plan_.place;
+std::unique_ptr<Communicator> ModelState::link_to(MeshComm& mesh, int stage, int part) const {
+  const Place place = plan_.place.moved(Axis::tensor, part);
   const int own = mesh.world().rank(), other = world_rank(place, stage, 0);
   std::vector<int> pair{own};
   if (own == 0 || own == other) pair = {0, other};
@@ -63,9 +154,9 @@ void ModelState::collect_buffers(MeshComm& mesh, const TakeBuffer& take) const {
   const bool root = mesh.world().rank() == 0;
   if (root) take_buffers(take);
   for (int stage = 1; stage < place.stages(); ++stage) {
-    const std::unique_ptr<Communicator> link = link_to(mesh, stage);
+    const std::unique_ptr<Communicator> link = link_to(mesh, stage, 0);
     PieceHeader header;  // of a buffer: `parameter` is its index, or -1 behind the last one
-    if (place.stage() == stage && place.rank() == 0) {
+    if (place.stage() == stage && place.rank_in(kStateAxes | Axis::tensor) == 0) {
       take_buffers([&](const RegisteredBuffer& b, const Tensor& values) {
         header.parameter = &b - buffers.data();
         link->send(header.tensor()).wait();
@@ -98,49 +189,39 @@ void ModelState::take_buffers(const TakeBuffer& take) const {
   }
 }
 
-void ModelState::receive_stage(Communicator& link, const TakePiece& take) const {
-  const std::vector<Parameter>& parameters = plan_.program.model_parameters();
-  std::vector<float> values;
-  while (true) {
-    PieceHeader header;
-    link.recv(header.tensor()).wait();
-    if (header.elements == 0) return;
-    values.resize(std::max(values.size(), static_cast<size_t>(header.elements)));
-    const Tensor piece{values.data(), {header.elements}, DType::f32};
-    link.recv(piece).wait();
-    take(parameters[static_cast<size_t>(header.parameter)], header.begin, piece);
-  }
-}
-
-void ModelState::send_stage(Communicator* link, bool frozen) const {
-  if (!link) return collect_stage({}, {.frozen = frozen});
+void ModelState::send_stage(Communicator* link, Collected which) const {
+  if (!link) return collect_stage({}, which);
+  const bool first = plan_.place.rank_in(Axis::tensor) == 0;
   const auto send = [&](const Parameter& p, int64_t begin, const Tensor& values) {
-    PieceHeader header{p.index, begin, values.elements()};
+    if (p.part.by == By::nothing && !first) return;  // the first rank sends the same
+    PieceHeader header{p.index, p.part, begin, values.elements()};
     link->send(header.tensor()).wait();
     link->send(values).wait();
   };
-  collect_stage(send, {.frozen = frozen});
+  collect_stage(send, which);
   PieceHeader end;
-  link->send(end.tensor()).wait();
+  if (first) link->send(end.tensor()).wait();
 }
 
 void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
-  const bool root = plan_.place.rank() == 0 && take != nullptr;
-  const auto ranks = static_cast<int64_t>(plan_.place.ranks());
   // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
   const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {
     for (const int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       const int64_t from = std::max(begin, p.offset);
-      const int64_t to = std::min(begin + values.elements(), p.offset + p.shape.elements());
-      if (from >= to) continue;
-      const Tensor part{values.as<std::byte>() + (from - begin) * size_of(values.dtype),
-                        {to - from},
-                        values.dtype};
-      in_f32(part,
-             [&](int64_t first, const Tensor& wide) { take(p, from - p.offset + first, wide); });
+      // With padding, so that all ranks of a tensor group have the same pieces.
+      const int64_t to =
+          std::min(begin + values.elements(), p.offset + held_shape(p.part, p.shape).elements());
+      const int64_t most = p.part.by == By::nothing ? to - from : kPartPiece;
+      for (int64_t at = from; at < to; at += most) {
+        const Tensor piece{values.as<std::byte>() + (at - begin) * size_of(values.dtype),
+                           {std::min(most, to - at)},
+                           values.dtype};
+        in_f32(piece,
+               [&](int64_t first, const Tensor& wide) { take(p, at - p.offset + first, wide); });
+      }
     }
   };
   Device& device = arenas_.device();
@@ -148,6 +229,8 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   for (const Unit& unit : program.units) {
     // Packed blocks are no weights that a file could have: a run with such a base writes its adapters alone.
     if ((unit.frozen && !which.frozen) || unit.blocks != BlockFormat::none) continue;
+    const bool root = plan_.place.rank_in(unit.axes) == 0 && take != nullptr;
+    const auto ranks = static_cast<int64_t>(plan_.place.ranks_in(unit.axes));
     if (which.average && !unit.frozen) {
       for_average(unit, [&](int64_t begin, const Tensor& values) {
         if (root) take_parameters(unit, begin, values);
@@ -163,7 +246,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
                 [&](int64_t at, const Tensor& values) { take_parameters(unit, at, values); });
       continue;
     }
-    const Range owned = owned_slice(unit, plan_.place);
+    const Range owned = owned_slice(unit, plan_.place, unit.axes);
     const int64_t element = size_of(held.dtype);
     std::byte* const mine =
         held.as<std::byte>() + position_of(masters, unit, plan_.place, owned.begin) * element;
@@ -177,7 +260,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
       };
       Tensor part{mine + at * element, {n}, held.dtype};
       if (program.space_of(id) != Space::device) {  // collectives work on the device's memory
-        const Tensor place = gathered(plan_.place.rank(), n);
+        const Tensor place = gathered(plan_.place.rank_in(unit.axes), n);
         on_host(arenas_.owner_of(plan_, id), part, HostAccess::read,
                 [&](int64_t first, const Tensor& values) {
                   device.upload(place.as<std::byte>() + first * element, values.data,
@@ -185,7 +268,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
                 });
         part = place;
       }
-      mesh_.data().all_gather(part, gathered(0, n * ranks)).wait();
+      mesh_.group(unit.axes).all_gather(part, gathered(0, n * ranks)).wait();
       for (int64_t r = 0; root && r < ranks; ++r)
         on_host(device, gathered(r, n), HostAccess::read, [&](int64_t first, const Tensor& values) {
           take_parameters(unit, r * slice + at + first, values);
