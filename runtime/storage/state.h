@@ -10,6 +10,7 @@
 #include "runtime/config/model/weight_map.h"
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/devices/device.h"
+#include "runtime/core/error.h"
 #include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
 
@@ -55,6 +56,16 @@ inline Shape saved_shape(const StateEntry& entry) {
 // Returns where in that tensor the values of an entry begin.
 inline int64_t saved_begin(const StateEntry& entry) {
   return entry.copy * entry.global_shape.elements() + entry.begin;
+}
+
+// Returns how many elements of its part's memory, or of the whole tensor, there are for the slices of an entry. Throws
+// InternalError if a part is of what ranks of a tensor group cannot divide: copies, a row of each rank, packed blocks.
+inline int64_t elements_held(const StateEntry& entry) {
+  check(entry.part.by == TensorPart::By::nothing ||
+            (entry.copies == 1 && !entry.per_rank && entry.blocks == BlockFormat::none),
+        "{}/{} is a part of a tensor and of copies, rows of ranks or packed blocks", entry.name,
+        entry.slot);
+  return held_elements(entry.part, entry.global_shape);
 }
 
 using StateRegister = std::vector<StateEntry>;

@@ -182,10 +182,23 @@ void check_same_step(Communicator& comm, const std::string& dir, int64_t step) {
           all[0], dir, rank, all[rank]);
 }
 
+// Reads elements [begin, begin + count) of an entry's memory, in the tensor's dtype; padding becomes zeros. The entry's
+// tensor begins with element `first` of the saved one.
+void read_elements(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry,
+                   int64_t first, int64_t begin, int64_t count, std::byte* to) {
+  if (entry.part.by == TensorPart::By::nothing)
+    return reader.read(tensor, first + begin, count, to);
+  const int64_t size = size_of(tensor.dtype);
+  std::memset(to, 0, static_cast<size_t>(count * size));
+  for_runs(entry.part, entry.global_shape, begin, count, [&](const PartRun& run) {
+    reader.read(tensor, first + run.whole, run.count, to + (run.held - begin) * size);
+  });
+}
+
 // Saved rows that become one: those from `first` on, each `every` rows, added in order, in f32, and divided by `divisor`.
 struct RowSum {
   int64_t row;     // elements of a row
-  int64_t within;  // the first element of the slice in its row
+  int64_t within;  // the first element of the slice in its row, or in the row's part
   int64_t first = 0, every = 1;
   float divisor = 1;
 };
@@ -200,8 +213,8 @@ void sum_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEn
     sum.assign(static_cast<size_t>(n), 0);
     values.resize(sum.size());
     for (int64_t r = rows.first; r < tensor.shape[0]; r += rows.every) {
-      reader.read(tensor, r * rows.row + rows.within + at, n,
-                  reinterpret_cast<std::byte*>(values.data()));
+      read_elements(reader, tensor, entry, r * rows.row, rows.within + at, n,
+                    reinterpret_cast<std::byte*>(values.data()));
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
     }
     for (float& value : sum) value /= rows.divisor;
@@ -238,19 +251,23 @@ void add_rows(SliceReader& reader, const CheckpointTensor& tensor, const StateEn
 // Reads the values of an entry from the tensor that has them; `stored` is room for what is converted.
 void read_entry(SliceReader& reader, const CheckpointTensor& tensor, const StateEntry& entry,
                 std::vector<std::byte>& stored) {
-  int64_t begin = entry.begin;
+  check(entry.begin >= 0 && entry.begin + entry.local.elements() <= elements_held(entry),
+        "{}/{} has elements [{}, {}), which are outside of it", entry.name, entry.slot, entry.begin,
+        entry.begin + entry.local.elements());
+  int64_t first = 0;
   if (has_copies(tensor, entry)) {
     if (tensor.shape[0] != entry.copies) return average_copies(reader, tensor, entry);
-    begin = saved_begin(entry);
+    first = entry.copy * entry.global_shape.elements();
   } else if (tensor.shape != entry.global_shape) {
     return add_rows(reader, tensor, entry);
   }
   const int64_t n = entry.local.elements(), size = size_of(entry.dtype);
   const auto read = [&](int64_t at, std::byte* values, int64_t bytes) {
-    const int64_t from = begin + at / size, count = bytes / size;
-    if (tensor.dtype == entry.dtype) return reader.read(tensor, from, count, values);
+    const int64_t from = entry.begin + at / size, count = bytes / size;
+    if (tensor.dtype == entry.dtype)
+      return read_elements(reader, tensor, entry, first, from, count, values);
     stored.resize(static_cast<size_t>(count * size_of(tensor.dtype)));
-    reader.read(tensor, from, count, stored.data());
+    read_elements(reader, tensor, entry, first, from, count, stored.data());
     convert_floats({stored.data(), {count}, tensor.dtype}, {values, {count}, entry.dtype});
   };
   if (entry.device)

@@ -42,7 +42,7 @@ std::vector<const StateEntry*> owned_entries(const StateRegister& state) {
   for (const StateEntry& entry : state) {
     const int64_t n = entry.local.elements();
     check(entry.local.dtype == entry.dtype && entry.begin >= 0 &&
-              entry.begin + n <= entry.global_shape.elements(),
+              entry.begin + n <= elements_held(entry),
           "{}/{} is registered as {} {}, and this rank holds [{}, {}) as {}", entry.name,
           entry.slot, name_of(entry.dtype), to_string(entry.global_shape), entry.begin,
           entry.begin + n, name_of(entry.local.dtype));
@@ -59,7 +59,9 @@ SafetensorsTensor file_tensor(const StateEntry& entry) {
   SafetensorsTensor t{.name = fmt::format("{}:{}", entry.name, entry.slot),
                       .type = file_type(entry.dtype),
                       .shape = {}};
-  if (entry.local.elements() == saved_shape(entry).elements()) {
+  const bool is_part = entry.part.by != TensorPart::By::nothing;
+  if (is_part) t.name += fmt::format("/{}-of-{}", entry.part.part, entry.part.parts);
+  if (!is_part && entry.local.elements() == saved_shape(entry).elements()) {
     for (int i = 0; i < entry.global_shape.rank; ++i) t.shape.push_back(entry.global_shape[i]);
   } else {
     t.name += fmt::format("@{}", saved_begin(entry));
@@ -89,7 +91,8 @@ void write_rank(const std::string& dir, int rank, const StateRegister& state) {
                           .elements = entry.local.elements(),
                           .file = 0,
                           .offset = tensors[i].begin,
-                          .checksums = {}};
+                          .checksums = {},
+                          .part = entry.part};
     const auto write_block = [&](int64_t done, const std::byte* bytes, int64_t n) {
       slice.checksums.push_back(checksum_of(bytes, n));
       file.write_at(bytes, n, slice.offset + done);
@@ -123,8 +126,7 @@ void write_manifest(const std::string& dir, int ranks, const CheckpointLabel& la
         parse_manifest(read_input_file(path, "a part of the manifest", kMaxPartBytes), path));
   }
   for (CheckpointTensor& tensor : whole.tensors) {
-    std::sort(tensor.slices.begin(), tensor.slices.end(),
-              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    sort_slices(tensor);
     const std::string problem = coverage_error(whole, tensor);
     check(problem.empty(), "the ranks' registers do not cover every tensor: {}", problem);
   }

@@ -19,6 +19,11 @@ using nlohmann::json;
 
 constexpr std::string_view kFormat = "dstrain checkpoint";
 constexpr int64_t kVersion = 1;
+constexpr int64_t kVersionWithParts = 2;  // of a manifest with slices of parts
+// Of a tensor with parts, so that no count of their elements and bytes overflows.
+constexpr int64_t kMostElements = std::numeric_limits<int64_t>::max() / 64;
+constexpr int64_t kMostParts = int64_t{1} << 16;
+constexpr std::string_view kRows = "rows", kColumns = "columns";
 
 std::string hex(uint64_t value) {
   return fmt::format("{:016x}", value);
@@ -36,11 +41,26 @@ std::string checksum_text(const json& content) {
 json to_json(const CheckpointSlice& slice) {
   json checksums = json::array();
   for (const uint64_t checksum : slice.checksums) checksums.push_back(hex(checksum));
-  return {{"begin", slice.begin},
-          {"elements", slice.elements},
-          {"file", slice.file},
-          {"offset", slice.offset},
-          {"checksums", std::move(checksums)}};
+  json object{{"begin", slice.begin},
+              {"elements", slice.elements},
+              {"file", slice.file},
+              {"offset", slice.offset},
+              {"checksums", std::move(checksums)}};
+  const TensorPart& part = slice.part;
+  if (part.by != TensorPart::By::nothing)
+    object["part"] = {{"by", part.by == TensorPart::By::rows ? kRows : kColumns},
+                      {"parts", part.parts},
+                      {"part", part.part},
+                      {"sections", part.sections}};
+  return object;
+}
+
+bool has_parts(const Manifest& manifest) {
+  return std::ranges::any_of(manifest.tensors, [](const CheckpointTensor& tensor) {
+    return std::ranges::any_of(tensor.slices, [](const CheckpointSlice& slice) {
+      return slice.part.by != TensorPart::By::nothing;
+    });
+  });
 }
 
 json to_json(const CheckpointTensor& tensor) {
@@ -62,9 +82,11 @@ class ManifestReader {
   Manifest read() {
     if (content_.at("format").get<std::string>() != kFormat)
       fail_user("{} is not the manifest of a checkpoint", path_);
-    if (const auto version = content_.at("version").get<int64_t>(); version != kVersion)
-      fail_user("{} is a checkpoint of format version {}, and this dstrain reads version {}", path_,
-                version, kVersion);
+    if (const auto version = content_.at("version").get<int64_t>();
+        version != kVersion && version != kVersionWithParts)
+      fail_user(
+          "{} is a checkpoint of format version {}, and this dstrain reads versions {} and {}",
+          path_, version, kVersion, kVersionWithParts);
     CheckpointLabel& label = manifest_.label;
     label.step = number(content_, "step");
     // The first version did not write these.
@@ -131,13 +153,33 @@ class ManifestReader {
     return tensor;
   }
 
+  // Returns the part that a slice is of.
+  TensorPart read_part(const CheckpointTensor& tensor, const json& slice) const {
+    const auto found = slice.find("part");
+    if (found == slice.end()) return {};
+    const auto by = found->at("by").get<std::string>();
+    if (by != kRows && by != kColumns)
+      fail(tensor, "a part by \"{}\", expected \"{}\" or \"{}\"", by, kRows, kColumns);
+    const int64_t parts = number(*found, "parts"), part = number(*found, "part");
+    if (parts > kMostParts || part >= parts) fail(tensor, "there is no part {} of {}", part, parts);
+    const TensorPart read{.by = by == kRows ? TensorPart::By::rows : TensorPart::By::columns,
+                          .parts = static_cast<int>(parts),
+                          .part = static_cast<int>(part),
+                          .sections = number(*found, "sections")};
+    if (const std::string error = division_error(read, tensor.shape); !error.empty())
+      fail(tensor, "{}", error);
+    if (tensor.shape.elements() > kMostElements) fail(tensor, "impossible shape");
+    return read;
+  }
+
   CheckpointSlice read_slice(const CheckpointTensor& tensor, const json& object) const {
     CheckpointSlice slice{.begin = number(object, "begin"),
                           .elements = number(object, "elements"),
                           .file = 0,
                           .offset = number(object, "offset"),
-                          .checksums = {}};
-    const int64_t file = number(object, "file"), total = tensor.shape.elements();
+                          .checksums = {},
+                          .part = read_part(tensor, object)};
+    const int64_t file = number(object, "file"), total = held_elements(slice.part, tensor.shape);
     if (file >= static_cast<int64_t>(manifest_.files.size())) fail(tensor, "no file {}", file);
     slice.file = static_cast<int>(file);
     if (slice.begin > total || slice.elements > total - slice.begin)
@@ -169,7 +211,7 @@ std::string manifest_text(const Manifest& manifest) {
   for (const CheckpointTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
   const CheckpointLabel& label = manifest.label;
   json content = {{"format", kFormat},
-                  {"version", kVersion},
+                  {"version", has_parts(manifest) ? kVersionWithParts : kVersion},
                   {"step", label.step},
                   {"files", std::move(files)},
                   {"tensors", std::move(tensors)},
@@ -210,7 +252,7 @@ void merge_manifest(Manifest& whole, const Manifest& part) {
           to_string(tensor.shape));
     for (CheckpointSlice slice : tensor.slices) {
       const bool known = std::any_of(into->slices.begin(), into->slices.end(), [&](const auto& s) {
-        return s.begin == slice.begin && s.elements == slice.elements;
+        return s.begin == slice.begin && s.elements == slice.elements && s.part == slice.part;
       });
       if (known) continue;
       slice.file += first_file;
@@ -219,19 +261,39 @@ void merge_manifest(Manifest& whole, const Manifest& part) {
   }
 }
 
+void sort_slices(CheckpointTensor& tensor) {
+  std::ranges::sort(tensor.slices, {}, [](const CheckpointSlice& slice) {
+    return std::pair(slice.part.part, slice.begin);
+  });
+}
+
 std::string coverage_error(const Manifest& manifest, const CheckpointTensor& tensor) {
-  int64_t at = 0;
-  for (const CheckpointSlice& slice : tensor.slices) {
-    if (slice.begin != at)
-      return fmt::format("{}/{}: elements [{}, {}) are {}, before the slice in {}", tensor.name,
-                         tensor.slot, std::min(at, slice.begin), std::max(at, slice.begin),
-                         slice.begin < at ? "saved twice" : "missing",
-                         manifest.files[static_cast<size_t>(slice.file)].name);
-    at += slice.elements;
+  const std::vector<CheckpointSlice>& slices = tensor.slices;
+  TensorPart part = slices.empty() ? TensorPart{} : slices.front().part;
+  size_t next = 0;
+  const auto file_of_next = [&]() -> const std::string& {
+    return manifest.files[static_cast<size_t>(slices[next].file)].name;
+  };
+  for (part.part = 0; part.part < part.parts; ++part.part) {
+    const std::string where =
+        part.by == TensorPart::By::nothing
+            ? fmt::format("{}/{}", tensor.name, tensor.slot)
+            : fmt::format("{}/{}: part {} of {}", tensor.name, tensor.slot, part.part, part.parts);
+    int64_t at = 0;
+    for (; next < slices.size() && slices[next].part == part; ++next) {
+      const int64_t begin = slices[next].begin;
+      if (begin != at)
+        return fmt::format("{}: elements [{}, {}) are {}, before the slice in {}", where,
+                           std::min(at, begin), std::max(at, begin),
+                           begin < at ? "saved twice" : "missing", file_of_next());
+      at += slices[next].elements;
+    }
+    if (const int64_t all = held_elements(part, tensor.shape); at != all)
+      return fmt::format("{}: elements [{}, {}) are missing", where, at, all);
   }
-  if (at == tensor.shape.elements()) return "";
-  return fmt::format("{}/{}: elements [{}, {}) are missing", tensor.name, tensor.slot, at,
-                     tensor.shape.elements());
+  if (next == slices.size()) return "";
+  return fmt::format("{}/{}: the slice in {} is of another division, or out of order", tensor.name,
+                     tensor.slot, file_of_next());
 }
 
 }  // namespace dstrain

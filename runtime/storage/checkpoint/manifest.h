@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
 #include "runtime/storage/checkpoint/lineage.h"
 
@@ -18,13 +19,15 @@ namespace dstrain {
 inline constexpr int64_t kChecksumBlock = int64_t{4} << 20;
 inline constexpr std::string_view kManifestName = "manifest.json";
 
-// A part of a tensor in a checkpoint file: elements [begin, begin + elements), from byte `offset` on. There
-// is a checksum for each kChecksumBlock bytes.
+// A piece of a tensor in a checkpoint file: elements [begin, begin + elements), from byte `offset` on. There
+// is a checksum for each kChecksumBlock bytes. Where a tensor group divided the tensor, the elements are those of the memory
+// of `part`, with its padding.
 struct CheckpointSlice {
   int64_t begin = 0, elements = 0;
   int file = 0;        // index into Manifest::files
   int64_t offset = 0;  // bytes
   std::vector<uint64_t> checksums;
+  TensorPart part = {};
 };
 
 // A tensor of the state register and its slices.
@@ -32,7 +35,7 @@ struct CheckpointTensor {
   std::string name, slot;
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<CheckpointSlice> slices;  // by begin
+  std::vector<CheckpointSlice> slices;  // by part and begin
 };
 
 // A file of a checkpoint.
@@ -70,8 +73,11 @@ Manifest parse_manifest(std::string_view text, const std::string& path);
 // out: replicas hold the same values.
 void merge_manifest(Manifest& whole, const Manifest& part);
 
-// Returns which elements of a tensor are missing or stand in two slices; an empty string if every element
-// stands in exactly one.
+// Sorts the slices of a tensor by part and begin.
+void sort_slices(CheckpointTensor& tensor);
+
+// Returns which elements of a tensor, or of its parts, are missing or stand in two slices, or that the slices are of parts
+// of several divisions; an empty string if every element stands in exactly one slice.
 std::string coverage_error(const Manifest& manifest, const CheckpointTensor& tensor);
 
 }  // namespace dstrain

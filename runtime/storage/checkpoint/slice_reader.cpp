@@ -7,16 +7,30 @@
 #include "runtime/core/error.h"
 
 namespace dstrain {
+namespace {
+
+constexpr int kMostKept = 16;  // blocks
+
+}  // namespace
 
 void SliceReader::read(const CheckpointTensor& tensor, int64_t begin, int64_t count,
                        std::byte* to) {
-  const int64_t end = begin + count, size = size_of(tensor.dtype);
-  for (const CheckpointSlice& slice : tensor.slices) {
-    const int64_t from = std::max(begin, slice.begin);
-    const int64_t until = std::min(end, slice.begin + slice.elements);
-    if (from < until)
-      read_bytes(tensor, slice, (from - slice.begin) * size, (until - slice.begin) * size,
-                 to + (from - begin) * size);
+  const int64_t size = size_of(tensor.dtype);
+  const auto end_of = [](const CheckpointSlice& slice) { return slice.begin + slice.elements; };
+  for (auto first = tensor.slices.begin(); first != tensor.slices.end();) {
+    const auto end = std::ranges::upper_bound(first, tensor.slices.end(), first->part.part, {},
+                                              [](const auto& slice) { return slice.part.part; });
+    for_runs_within(first->part, tensor.shape, begin, count, [&](const PartRun& run) {
+      const int64_t last = run.held + run.count;
+      auto slice = std::ranges::upper_bound(first, end, run.held, {}, end_of);
+      for (; slice != end && slice->begin < last; ++slice) {
+        const int64_t from = std::max(run.held, slice->begin),
+                      until = std::min(last, end_of(*slice));
+        read_bytes(tensor, *slice, (from - slice->begin) * size, (until - slice->begin) * size,
+                   to + (run.whole + from - run.held - begin) * size);
+      }
+    });
+    first = end;
   }
 }
 
@@ -36,11 +50,34 @@ void SliceReader::read_bytes(const CheckpointTensor& tensor, const CheckpointSli
       read_block(tensor, slice, block, last - first, to + (first - from));
       continue;
     }
-    scratch_.resize(static_cast<size_t>(kChecksumBlock));
-    read_block(tensor, slice, block, last - first, scratch_.data());
+    const std::byte* const kept = kept_block(tensor, slice, block, last - first);
     const int64_t a = std::max(first, from), b = std::min(last, until);
-    std::memcpy(to + (a - from), scratch_.data() + (a - first), static_cast<size_t>(b - a));
+    std::memcpy(to + (a - from), kept + (a - first), static_cast<size_t>(b - a));
   }
+}
+
+const std::byte* SliceReader::kept_block(const CheckpointTensor& tensor,
+                                         const CheckpointSlice& slice, int64_t block,
+                                         int64_t bytes) {
+  const int64_t at = slice.offset + block * kChecksumBlock;
+  auto kept = std::ranges::find_if(
+      kept_, [&](const Block& b) { return b.file == slice.file && b.at == at; });
+  if (kept == kept_.end()) {
+    // Ranges of the whole tensor come from each part in turn.
+    if (kept_.size() < static_cast<size_t>(std::min(slice.part.parts, kMostKept))) {
+      kept_.emplace_back();
+      kept = kept_.end() - 1;
+    } else {
+      kept = std::ranges::min_element(kept_, {}, &Block::used);
+    }
+    kept->at = -1;  // until it has been read and checked
+    kept->bytes.resize(static_cast<size_t>(bytes));
+    read_block(tensor, slice, block, bytes, kept->bytes.data());
+    kept->file = slice.file;
+    kept->at = at;
+  }
+  kept->used = ++uses_;
+  return kept->bytes.data();
 }
 
 void SliceReader::read_block(const CheckpointTensor& tensor, const CheckpointSlice& slice,

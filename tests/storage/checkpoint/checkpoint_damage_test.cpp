@@ -190,18 +190,59 @@ TEST_CASE("a manifest with a right checksum and impossible content is refused") 
              Contains("saved twice"));
 }
 
+TEST_CASE("a manifest with impossible parts, or parts that do not cover a tensor, is refused") {
+  using By = TensorPart::By;
+  const auto error = [](const Shape& shape, const std::vector<CheckpointSlice>& slices) {
+    Manifest m{.label = {.step = 3}, .files = {{"rank_00000.safetensors", 1000}}, .tensors = {}};
+    m.tensors.push_back({"w", "master", DType::f32, shape, slices});
+    try {
+      const Manifest read = parse_manifest(manifest_text(m), "m.json");
+      return coverage_error(read, read.tensors.at(0));
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+  };
+  const auto slice = [](int64_t begin, int64_t elements, const TensorPart& part) {
+    return CheckpointSlice{.begin = begin, .elements = elements, .checksums = {7}, .part = part};
+  };
+  const TensorPart first{.by = By::columns, .parts = 2},
+      second{.by = By::columns, .parts = 2, .part = 1};
+  CHECK(error({4, 5}, {slice(0, 12, first), slice(0, 5, second), slice(5, 7, second)}) == "");
+  CHECK(error({4, 5}, {slice(0, 12, first)}) ==
+        "w/master: part 1 of 2: elements [0, 12) are missing");
+  CHECK_THAT(error({4, 5}, {slice(0, 12, first), slice(0, 12, first), slice(0, 12, second)}),
+             Contains("w/master: part 0 of 2: elements [0, 12) are saved twice"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, first), slice(1, 11, second)}),
+             Contains("part 1 of 2: elements [0, 1) are missing, before the slice in rank_00000"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, first), slice(0, 12, second), slice(0, 20, {})}),
+             Contains("the slice in rank_00000.safetensors is of another division"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, first), slice(0, 13, second)}),
+             Contains("slice [0, 13) is outside of its 12 elements"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::columns, .parts = 2, .part = 2})}),
+             Contains("m.json: tensor w/master: there is no part 2 of 2"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::columns, .parts = 0})}),
+             Contains("there is no part 0 of 0"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::columns, .parts = 1 << 20})}),
+             Contains("there is no part 0 of 1048576"));
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::rows, .parts = 2, .sections = 3})}),
+             Contains("3 sections of the rows of (4, 5)"));
+  CHECK_THAT(error({20}, {slice(0, 10, first)}), Contains("the vector (20) has no columns"));
+  CHECK_THAT(error({0, 4}, {slice(0, 0, first)}), Contains("(0, 4) has no rows and columns"));
+  CHECK_THAT(error({int64_t{1} << 60, 1}, {slice(0, 12, first)}), Contains("impossible shape"));
+}
+
 TEST_CASE("a checkpoint of another format version is named as such") {
   std::string content =
       "{\"files\":[],\"format\":\"dstrain checkpoint\",\"step\":3,\"summary\":\"\","
-      "\"tensors\":[],\"version\":2}";
+      "\"tensors\":[],\"version\":3}";
   const auto parse = [&] {
     const uint64_t sum = checksum_of(content.data(), static_cast<int64_t>(content.size()));
     return parse_manifest(fmt::format("{{\"checksum\":\"{:016x}\",\"content\":{}}}", sum, content),
                           "m.json");
   };
-  CHECK_THROWS_WITH(parse(),
-                    Contains("m.json") && Contains("version 2") && Contains("reads version 1"));
-  content.replace(content.find("\"version\":2"), 11, "\"version\":1");
+  CHECK_THROWS_WITH(
+      parse(), Contains("m.json") && Contains("version 3") && Contains("reads versions 1 and 2"));
+  content.replace(content.find("\"version\":3"), 11, "\"version\":1");
   CHECK(parse().label.step == 3);
   content.replace(content.find("dstrain"), 7, "another");
   CHECK_THROWS_WITH(parse(), Contains("m.json is not the manifest of a checkpoint"));
