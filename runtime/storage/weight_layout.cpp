@@ -33,6 +33,7 @@ WeightLayout::WeightLayout(const StateRegister& weights) {
 }
 
 void WeightLayout::add(const StateEntry& weight) {
+  shapes_.push_back(weight.global_shape);
   const int64_t rows = rows_of(weight.global_shape);
   std::vector<WeightPart> named = weight.parts;
   if (named.empty()) named.push_back({.tensor = weight.name});
@@ -84,34 +85,70 @@ void WeightLayout::join(const StateRegister& weights) {
   }
 }
 
-std::vector<FileRun> WeightLayout::runs(size_t weight, int64_t begin, int64_t count) const {
+std::vector<FileRun> WeightLayout::runs(size_t weight, int64_t begin, int64_t count,
+                                        const TensorPart& of) const {
   std::vector<FileRun> list;
+  const Shape& shape = shapes_[weight];
   for (const Part& part : parts_[weight]) {
-    // Elements of the part.
-    const int64_t from = std::max(begin - part.begin, int64_t{0});
-    const int64_t to = std::min(begin + count - part.begin, part.rows * part.row_elements);
-    if (from >= to) continue;
-    if (!part.transposed) {
-      list.push_back({.tensor = part.tensor,
-                      .at = part.first * part.row_elements + from,
-                      .count = to - from,
-                      .begin = part.begin + from});
+    if (part.transposed && of.by == TensorPart::By::columns) {
+      // Its columns are whole runs in the file, whatever the number of rows.
+      Columns columns{.count = 0, .stride = held_shape(of, shape)[-1]};
+      for_runs(of, shape, 0, columns.stride, [&](const PartRun& run) {
+        columns.first = run.whole;
+        columns.count = run.count;
+      });
+      add_columns(part, columns, begin, count, list);
       continue;
     }
-    const int64_t columns = part.row_elements, all_rows = tensors_[part.tensor].shape[1];
-    for (int64_t c = 0; c < columns; ++c) {
-      // The rows whose element of column c is within [from, to).
-      const int64_t first = (from - c + columns - 1) / columns;
-      const int64_t end = (to - c + columns - 1) / columns;
-      if (first >= end) continue;
-      list.push_back({.tensor = part.tensor,
-                      .at = c * all_rows + part.first + first,
-                      .count = end - first,
-                      .begin = part.begin + first * columns + c,
-                      .stride = columns});
+    int64_t first = begin, end = begin + count;
+    if (of.by == TensorPart::By::columns) {  // only the rows of the part in the file
+      const int64_t row = held_shape(of, shape).elements() / shape[0],
+                    part_begin = part.begin / part.row_elements * row;
+      first = std::max(first, part_begin);
+      end = std::min(end, part_begin + part.rows * row);
     }
+    for_runs(of, shape, first, end - first, [&](const PartRun& run) {
+      const size_t before = list.size();
+      if (part.transposed)
+        add_columns(part, {.first = 0, .count = part.row_elements, .stride = part.row_elements},
+                    run.whole, run.count, list);
+      else
+        add_runs(part, run.whole, run.count, list);
+      for (size_t i = before; i < list.size(); ++i) list[i].begin += run.held - run.whole;
+    });
   }
   return list;
+}
+
+void WeightLayout::add_runs(const Part& part, int64_t begin, int64_t count,
+                            std::vector<FileRun>& list) {
+  const int64_t from = std::max(begin - part.begin, int64_t{0});
+  const int64_t to = std::min(begin + count - part.begin, part.rows * part.row_elements);
+  if (from >= to) return;
+  list.push_back({.tensor = part.tensor,
+                  .at = part.first * part.row_elements + from,
+                  .count = to - from,
+                  .begin = part.begin + from});
+}
+
+void WeightLayout::add_columns(const Part& part, const Columns& columns, int64_t begin,
+                               int64_t count, std::vector<FileRun>& list) const {
+  const int64_t stride = columns.stride, part_begin = part.begin / part.row_elements * stride;
+  const int64_t from = std::max(begin - part_begin, int64_t{0});
+  const int64_t to = std::min(begin + count - part_begin, part.rows * stride);
+  if (from >= to) return;
+  const int64_t all_rows = tensors_[part.tensor].shape[1];
+  for (int64_t c = 0; c < columns.count; ++c) {
+    // The rows whose element of column c is within [from, to).
+    const int64_t first = (from - c + stride - 1) / stride;
+    const int64_t end = (to - c + stride - 1) / stride;
+    if (first >= end) continue;
+    list.push_back({.tensor = part.tensor,
+                    .at = (columns.first + c) * all_rows + part.first + first,
+                    .count = end - first,
+                    .begin = part_begin + first * stride + c,
+                    .stride = stride});
+  }
 }
 
 }  // namespace dstrain

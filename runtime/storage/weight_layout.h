@@ -21,7 +21,8 @@ struct FileTensor {
   Shape shape;
 };
 
-// Elements of a weight that follow each other in a tensor of the file.
+// Elements of a weight that follow each other in a tensor of the file. Where a tensor group divides the weight, their places
+// are those in the memory of a part.
 struct FileRun {
   size_t tensor = 0;  // index into tensors()
   int64_t at = 0;     // the first one's element in the tensor
@@ -37,8 +38,10 @@ class WeightLayout {
 
   // The tensors of the file, in the order in which weights first have a part of them.
   const std::vector<FileTensor>& tensors() const { return tensors_; }
-  // Returns where elements [begin, begin + count) of a weight are; `weight`: its index in the register.
-  std::vector<FileRun> runs(size_t weight, int64_t begin, int64_t count) const;
+  // Returns where elements [begin, begin + count) of a weight are; `weight`: its index in the register. Of a part of it they
+  // are elements of the part's memory, and those that are padding are nowhere.
+  std::vector<FileRun> runs(size_t weight, int64_t begin, int64_t count,
+                            const TensorPart& part = {}) const;
 
  private:
   struct Part {
@@ -48,13 +51,25 @@ class WeightLayout {
     int64_t first = 0;
     bool transposed = false;
   };
+  // Elements of a weight that its parts in files have as columns of rows: element `column` of row r, for columns [0, count),
+  // is the weight's element (r, first + column), at r * stride + column.
+  struct Columns {
+    int64_t first = 0, count = 0, stride = 0;
+  };
   void add(const StateEntry& weight);
   // Gives the tensors their shapes.
   void join(const StateRegister& weights);
 
   std::vector<FileTensor> tensors_;
   std::unordered_map<std::string, size_t> by_name_;  // of tensors_
-  std::vector<std::vector<Part>> parts_;             // of every weight
+  // Appends the runs of elements [begin, begin + count) of a weight that a part has, but for a transposed one.
+  static void add_runs(const Part& part, int64_t begin, int64_t count, std::vector<FileRun>& list);
+  // The same of a transposed part, some of whose columns are asked for. Elements count as these columns' do.
+  void add_columns(const Part& part, const Columns& columns, int64_t begin, int64_t count,
+                   std::vector<FileRun>& list) const;
+
+  std::vector<std::vector<Part>> parts_;  // of every weight
+  std::vector<Shape> shapes_;             // of every weight
 };
 
 }  // namespace dstrain

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kWidenedAtOnce = 1 << 18;      // elements
 constexpr int64_t kTogether = int64_t{1} << 18;  // elements
+constexpr int64_t kLongRun = int64_t{1} << 14;   // elements that are worth a read of their own
 
 std::vector<int64_t> dims_of(const Shape& shape) {
   return {shape.dims.begin(), shape.dims.begin() + shape.rank};
@@ -77,10 +78,16 @@ WeightsReader::WeightsReader(const std::string& path, const StateRegister& weigh
   for (const FileTensor& tensor : layout_.tensors()) tensors_.push_back(*files_.find(tensor.name));
 }
 
-void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to) {
-  const std::vector<FileRun> runs = layout_.runs(weight, begin, count);
+void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to,
+                         const TensorPart& part) {
+  const std::vector<FileRun> runs = layout_.runs(weight, begin, count, part);
+  if (part.by != TensorPart::By::nothing) std::fill_n(to, count, 0.0f);
   for (size_t i = 0; i < runs.size();) {
     const FileRun& run = runs[i];
+    if (run.stride == 1 && part.by == TensorPart::By::columns) {
+      i += read_rows({runs.data() + i, runs.size() - i}, to - begin);
+      continue;
+    }
     if (run.stride == 1) {
       read_elements(run.tensor, run.at, run.count, to + (run.begin - begin));
       ++i;
@@ -97,6 +104,25 @@ void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to)
     scatter({runs.data() + i, end - i}, to - begin);
     i = end;
   }
+}
+
+size_t WeightsReader::read_rows(std::span<const FileRun> runs, float* weight) {
+  const FileRun& first = runs.front();
+  const auto span_to = [&first](const FileRun& run) { return run.at + run.count - first.at; };
+  size_t end = 1;
+  while (first.count < kLongRun && end < runs.size() && runs[end].tensor == first.tensor &&
+         runs[end].stride == 1 && runs[end].at > first.at && span_to(runs[end]) <= kTogether)
+    ++end;
+  if (end == 1) {
+    read_elements(first.tensor, first.at, first.count, weight + first.begin);
+    return 1;
+  }
+  const int64_t elements = span_to(runs[end - 1]);
+  together_.resize(static_cast<size_t>(elements));
+  read_elements(first.tensor, first.at, elements, together_.data());
+  for (const FileRun& run : runs.first(end))
+    std::copy_n(together_.begin() + (run.at - first.at), run.count, weight + run.begin);
+  return end;
 }
 
 // Writes together_, which has the elements of `columns` one after the other, to their places in the weight. It works

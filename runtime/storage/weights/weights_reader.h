@@ -23,11 +23,15 @@ class WeightsReader {
   WeightsReader(const WeightsReader&) = delete;
   WeightsReader& operator=(const WeightsReader&) = delete;
 
-  // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the register. Throws
-  // UserError.
-  void read(size_t weight, int64_t begin, int64_t count, float* to);
+  // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the register. Of a part of the
+  // weight they are elements of the part's memory, and padding becomes zeros. Where these are short pieces of many rows,
+  // whole rows are read; else nothing but the elements is. Throws UserError.
+  void read(size_t weight, int64_t begin, int64_t count, float* to, const TensorPart& part = {});
 
  private:
+  // Reads runs that have parts of rows: the first one of the list, and those behind it that one read takes along. Returns
+  // how many. `weight`: where element 0 would be.
+  size_t read_rows(std::span<const FileRun> runs, float* weight);
   void scatter(std::span<const FileRun> columns, float* weight) const;
   void read_elements(size_t tensor, int64_t first, int64_t count, float* to);
 
