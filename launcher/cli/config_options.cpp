@@ -81,8 +81,10 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               integer(request.pipeline_stages, 1));
   line.option("--pipeline_schedule", "gpipe|1f1b|interleaved|zb-h1|zb-v",
               "the order in which stages work on micro-batches", text(request.pipeline_schedule));
-  line.option("--tensor_parallel_size", "T",
-              "ranks that share each layer (1; more are not available yet)",
+  line.option("--sequence_parallel_size", "S",
+              "ranks that have parts of the same samples, each some of their tokens",
+              integer(request.sequence_parallel, 1));
+  line.option("--tensor_parallel_size", "T", "ranks that share each layer",
               integer(request.tensor_parallel, 1));
 }
 

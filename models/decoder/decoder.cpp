@@ -121,6 +121,7 @@ ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& def
           .layers_key = "num_hidden_layers",
           .width_key = "hidden_size",
           .heads_key = "num_attention_heads",
+          .kv_heads_key = "num_key_value_heads",
           .usual_tokens = 1024,
           .exceeds_context = decoder_exceeds_context,
           .problem = decoder_problem,

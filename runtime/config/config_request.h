@@ -31,7 +31,8 @@ struct ConfigRequest {
   std::optional<std::string> recompute;  // "selective" or an interval
   std::optional<int64_t> pipeline_stages;
   std::optional<std::string> pipeline_schedule;
-  std::optional<int64_t> tensor_parallel;  // ranks that share each layer
+  std::optional<int64_t> tensor_parallel;    // ranks that share each layer
+  std::optional<int64_t> sequence_parallel;  // ranks that have parts of the same samples
   bool overwrite = false, resume_with_changes = false;
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
   // Data of format bin without the size of the vocabulary are no error (planning).

@@ -364,7 +364,9 @@ struct Job {
   bool overwrite = false;            // checkpoints of another run in `output` are removed
   bool resume_with_changes = false;  // resume although settings that change the numbers differ
   // Returns the number of ranks that have different samples and the same part of the model.
-  int data_ranks() const { return ranks / (pipeline.stages * sequence_ranks * tensor_ranks); }
+  int data_ranks() const {
+    return static_cast<int>(ranks / (int64_t{pipeline.stages} * sequence_ranks * tensor_ranks));
+  }
   // Returns the number of ranks that have the same parameters: they add gradients and divide state.
   int state_ranks() const { return data_ranks() * sequence_ranks; }
   bool operator==(const Job&) const = default;

@@ -113,6 +113,13 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string alternatives(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 < numbers.size() ? ", " : " or ", numbers[i]);
+  return text;
+}
+
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> before, last(b.size() + 1), now(b.size() + 1);
   std::iota(last.begin(), last.end(), 0);

@@ -26,6 +26,9 @@ std::string printable(std::string_view text);
 // Returns "1 rank", "3 ranks"; "3 batches" where `plural` is "es".
 std::string counted(int64_t count, std::string_view what, std::string_view plural = "s");
 
+// Returns "1, 2 or 4" for numbers that are all allowed.
+std::string alternatives(const std::vector<int64_t>& numbers);
+
 // Returns the edit distance with transpositions of neighbours (Damerau-Levenshtein); case does not count,
 // and '-' equals '_'.
 int edit_distance(std::string_view a, std::string_view b);

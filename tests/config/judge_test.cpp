@@ -228,7 +228,7 @@ TEST_CASE("verdicts: sections that have a switch") {
        "honoured: what is kept for recompute is in the host's memory meanwhile"},
       {R"("activation_checkpointing": {"partition_activations": true})",
        "activation_checkpointing.partition_activations",
-       "no_effect: it splits over tensor-parallel ranks, and there is one; "
+       "no_effect: ranks that share layers keep parts of the activations anyway; "
        "pipeline.activation_checkpoint_interval turns recompute on"},
       {R"("pipeline": {"activation_checkpoint_interval": 0})",
        "pipeline.activation_checkpoint_interval", "no_effect: off"},
@@ -257,8 +257,6 @@ TEST_CASE("verdicts: sections that have a switch") {
        "error: expected one of \"gpipe\", \"1f1b\", \"interleaved\", \"zb-h1\", \"zb-v\", "
        "\"loopedbfs\", \"interleaved1f1b\", \"interleavedzerobubble\", \"zbvzerobubble\", found "
        "\"2F2B\" (did you mean \"1f1b\"?)"},
-      {R"("tensor_parallel": {"autotp_size": 4})", "tensor_parallel.autotp_size",
-       "not_yet: tensor parallelism is not available yet: use 1"},
       {R"("checkpoint": {"tag_validation": "IGNORE"})", "checkpoint.tag_validation",
        "no_effect: tags are step numbers, the same on every rank"},
   });
@@ -343,8 +341,6 @@ TEST_CASE("verdicts: reduction and data types") {
        "no_effect: each rank writes its slices itself"},
       {R"("tensor_parallel": {"autotp_size": 1, "kernel_inject": true})",
        "tensor_parallel.kernel_inject", "no_effect: tensor parallelism is off"},
-      {R"("sequence_parallel_size": 2)", "sequence_parallel_size",
-       "not_yet: sequence parallelism is not available yet: use 1"},
   });
 }
 

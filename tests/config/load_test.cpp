@@ -138,15 +138,14 @@ TEST_CASE("load: what only the command line knows reaches the job") {
 
 TEST_CASE("load: --tensor_parallel_size is tensor_parallel.autotp_size") {
   Ask a = ask(trains_with(R"("tensor_parallel": {"autotp_size": 2})"), {}, 4);
-  CHECK(a.error() ==
-        "c.json:1:22: tensor_parallel.autotp_size: tensor parallelism is not available yet: use 1");
+  CHECK(a.job().tensor_ranks == 2);
   a.request.tensor_parallel = 1;
-  CHECK(setting(a.load(), "run.ranks").value == "4");
+  CHECK(a.job().tensor_ranks == 1);
   a = ask(trains_with(""), {}, 4);
-  a.request.tensor_parallel = 2;
+  a.request.tensor_parallel = 3;
   CHECK(a.error() ==
-        "--tensor_parallel_size: tensor_parallel.autotp_size: tensor parallelism is not available "
-        "yet: use 1");
+        "--tensor_parallel_size: tensor_parallel.autotp_size: 3 tensor ranks do not divide 4 ranks "
+        "(--num_gpus) evenly: expected a multiple of 3 ranks, or 1, 2 or 4");
 }
 
 TEST_CASE("load: a resume goes on in the folder of the run that it resumes") {

@@ -72,3 +72,10 @@ TEST_CASE("a number of bytes has a unit or is an integer") {
        {"", "GB", "-1", "-1MB", "1.5", "2 GB", "1e9GB", "nanGB", "99999999999999999999"})
     CHECK_FALSE(parse_bytes(text));
 }
+
+TEST_CASE("text: numbers that are all allowed") {
+  CHECK(alternatives({}).empty());
+  CHECK(alternatives({4}) == "4");
+  CHECK(alternatives({1, 4}) == "1 or 4");
+  CHECK(alternatives({1, 2, 4}) == "1, 2 or 4");
+}

@@ -33,7 +33,7 @@ TEST_CASE("way on: every verdict that stops a run ends with its own, and the las
   const Ask a =
       ask(R"({"train_batch_size": 8, "timeout": 5, "fp16": {"enabled": true, "opt_level": "O2",
     "min_loss_scale": 0.5}, "optimizer": {"type": "Adam", "params": {"betas3": 1}},
-    "sparse_attention": {"mode": "fixed"}, "sequence_parallel_size": 2})");
+    "sparse_attention": {"mode": "fixed"}, "use_data_before_expert_parallelism": true})");
   const LoadedConfig loaded = a.check();
   CHECK(way_on(loaded, "timeout") == "DeepSpeed ignores it; `--ignore timeout` goes on without it");
   CHECK(way_on(loaded, "fp16.opt_level") ==
@@ -47,7 +47,8 @@ TEST_CASE("way on: every verdict that stops a run ends with its own, and the las
   CHECK(way_on(loaded, "train_batch_size").empty());
   const std::string all =
       "it trains with --ignore timeout --ignore fp16.opt_level --ignore fp16.min_loss_scale "
-      "--ignore optimizer.params.betas3 --ignore sparse_attention --ignore sequence_parallel_size";
+      "--ignore optimizer.params.betas3 --ignore sparse_attention --ignore "
+      "use_data_before_expert_parallelism";
   CHECK(loaded.way_on == all);
   CHECK_THAT(check_text(loaded.verdicts, CheckLines::notable, loaded.way_on),
              Catch::EndsWith(". This file does not train as it is; " + all + "\n"));
@@ -73,7 +74,10 @@ TEST_CASE("way on: what the last line says trains, though one answer leads to th
       R"("train_batch_size": 9)", R"("steps_per_print": 5, "steps_per_print": 6)",
       R"("fp16": {"enabled": true}, "bf16": {"enabled": true})",
       R"("data_types": {"grad_accum_dtype": "fp16"}, "checkpoint": {"tag_validation": "val"})",
-      R"("pipeline": {"stages": 3}, "elasticity": {"enabled": true})");
+      R"("pipeline": {"stages": 3}, "elasticity": {"enabled": true})",
+      R"("pipeline": {"stages": 2}, "sequence_parallel_size": 3, "tensor_parallel": {"autotp_size": 5})",
+      R"("sequence_parallel_size": 2, "dstrain": {"sequence_parallel": "ring"})",
+      R"("tensor_parallel": {"autotp_size": 2}, "optimizer": {"type": "Muon"})");
   INFO(text);
   const Ask a = ask(trains_with(text), {}, 8);
   REQUIRE(has_errors(a.check().verdicts));

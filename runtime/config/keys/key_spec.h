@@ -34,6 +34,9 @@ enum class Type : uint8_t {
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 inline constexpr double kMaxCount = 9007199254740992.0;  // 2^53: doubles hold every count exactly
 
+// The largest number of ranks, or of stages, along one axis.
+inline constexpr double kMostRanksOfAxis = 4096;
+
 // One key of the table.
 struct KeySpec {
   std::string_view key;  // dotted path

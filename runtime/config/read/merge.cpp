@@ -207,6 +207,9 @@ Merged merge(const ConfigRequest& request) {
   if (request.tensor_parallel)
     put_or_fail(root, "--tensor_parallel_size", "tensor_parallel.autotp_size",
                 integer_node(*request.tensor_parallel, kCommandLine));
+  if (request.sequence_parallel)
+    put_or_fail(root, "--sequence_parallel_size", "sequence_parallel_size",
+                integer_node(*request.sequence_parallel, kCommandLine));
   merged.ignored = ignored_keys(request, root);
   return merged;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "runtime/config/axes_text.h"
 #include "runtime/config/device_name.h"
 #include "runtime/config/judge.h"
 #include "runtime/config/keys/table/coerce.h"
@@ -14,6 +15,7 @@
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/model/check_sizes.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
+#include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/solve/solve_batch.h"
 #include "runtime/config/solve/solve_pipeline.h"
 #include "runtime/config/solve/solve_run.h"
@@ -135,17 +137,10 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
         kModelType,
         fmt::format("{0} is the type, with fresh weights; the folder is ./{0}", facts.model));
   solve_command_line(job, values, request);
-  job.pipeline = solve_pipeline(values, diagnostics, request.ranks, request.ranks_origin);
-  std::optional<int64_t> data_ranks = request.ranks;
-  if (diagnostics.stopped("pipeline.stages"))
-    data_ranks.reset();
-  else if (data_ranks)
-    *data_ranks /= job.pipeline.stages;
+  const std::optional<int64_t> data_ranks =
+      solve_axes(job, values, diagnostics, request.ranks, request.ranks_origin);
   const BatchSolution batch =
-      solve_batch(values, diagnostics, data_ranks,
-                  job.pipeline.stages == 1
-                      ? request.ranks_origin
-                      : fmt::format("{} / {} stages", request.ranks_origin, job.pipeline.stages));
+      solve_batch(values, diagnostics, data_ranks, data_ranks_origin(job, request.ranks_origin));
   job.batch = batch.config;
   loaded.default_batch = batch.by_default;
   solve_run(job, values, diagnostics, facts, request);
@@ -153,7 +148,8 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   check_fine_tuning(job, diagnostics);
   check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);
-  if (data_ranks == 1) judge_lone_rank(job, diagnostics);
+  check_axes(job, values, diagnostics);
+  if (data_ranks && *data_ranks * job.sequence_ranks == 1) judge_lone_rank(job, diagnostics);
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   solve_sparse(job, values, diagnostics, data_ranks.has_value());
   if (job.graph == GraphMode::on && job.device == "cpu")
@@ -164,8 +160,8 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
       dp && data_ranks && *to_integer(dp->value) != *data_ranks)
     diagnostics.error("data_parallel_size",
                       fmt::format("{} is not the number of {}ranks, {} ({})", json_text(dp->value),
-                                  job.pipeline.stages > 1 ? "data-parallel " : "", *data_ranks,
-                                  request.ranks_origin));
+                                  has_model_axes(axis_ranks(job)) ? "data-parallel " : "",
+                                  *data_ranks, request.ranks_origin));
   for (const Setting& s : loaded.settings)
     if (s.origin.substr(0, 4) == "auto")
       diagnostics.explain(s.key, fmt::format("{} ({})", s.value, s.origin));

@@ -104,22 +104,13 @@ int64_t solve_virtual_stages(PipelineSchedule schedule, Values& values) {
 
 }  // namespace
 
-PipelineConfig solve_pipeline(Values& values, Diagnostics& diagnostics,
-                              std::optional<int64_t> ranks, const std::string& ranks_origin) {
+PipelineConfig solve_pipeline(Values& values, Diagnostics& diagnostics) {
   PipelineConfig p;
   p.stages = static_cast<int>(values.integer(kStages));
   p.schedule = schedule_of(lower_case(values.text(kSchedule)));
   p.virtual_stages = static_cast<int>(solve_virtual_stages(p.schedule, values));
   solve_partition(p, values, diagnostics);
-  if (p.stages == 1) return {};
-  if (ranks && *ranks % p.stages != 0) {
-    diagnostics.error(kStages,
-                      fmt::format("{} stages do not divide {} ({}) evenly: expected a multiple of "
-                                  "{} ranks",
-                                  p.stages, counted(*ranks, "rank"), ranks_origin, p.stages));
-    return {};
-  }
-  return p;
+  return p.stages == 1 ? PipelineConfig{} : p;
 }
 
 void check_pipeline(const Job& job, Diagnostics& diagnostics) {

@@ -63,6 +63,10 @@ void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
 void solve_sparse(Job& job, Values& values, Diagnostics& diagnostics, bool ranks_known) {
   if (!values.flag(kSparseGradients) || diagnostics.stopped(kSparseGradients)) return;
   if (!job.model.measures().token_table) return;
+  if (job.sequence_ranks > 1 || job.tensor_ranks > 1)
+    return diagnostics.no_effect(
+        kSparseGradients,
+        "with sequence or tensor parallelism the token embedding's gradient travels as a table");
   job.sparse_gradients = true;
   judge_others(job, values, diagnostics);
   explain_bytes(job, diagnostics, ranks_known);

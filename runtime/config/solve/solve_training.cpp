@@ -240,18 +240,23 @@ void judge_lone_rank(const Job& job, Diagnostics& diagnostics) {
   if (job.hook.kind != HookKind::none) diagnostics.no_effect("dstrain.comm_hook.type", gradients);
 }
 
+std::string_view shards_key(const Job& job, const Values& values) {
+  if (job.shards.by_host) return "dstrain.sharding";
+  const Member* member = values.given(kMicsShardSize);
+  return member != nullptr && to_integer(member->value) == job.shards.ranks ? kMicsShardSize
+                                                                            : kHpzPartitionSize;
+}
+
 void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,
                   int64_t data_ranks, const std::string& ranks_origin) {
   const int ranks = job.shards.ranks;
   if (ranks == 0 || data_ranks % ranks == 0) return;
-  const Member* member = values.given(kMicsShardSize);
-  const bool mics = member != nullptr && to_integer(member->value) == ranks;
+  const std::string_view key = shards_key(job, values);
   diagnostics.error(
-      mics ? kMicsShardSize : kHpzPartitionSize,
-      fmt::format("{}{} does not divide the {} ({}): expected a divisor",
-                  mics ? "removed from DeepSpeed (0.19.8); here " : "", ranks,
-                  counted(data_ranks, job.pipeline.stages > 1 ? "data-parallel rank" : "rank"),
-                  ranks_origin));
+      key, fmt::format("{}{} does not divide the {} ({}): expected a divisor",
+                       key == kMicsShardSize ? "removed from DeepSpeed (0.19.8); here " : "", ranks,
+                       counted(data_ranks, job.pipeline.stages > 1 ? "data-parallel rank" : "rank"),
+                       ranks_origin));
 }
 
 }  // namespace dstrain

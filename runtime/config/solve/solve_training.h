@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "runtime/config/job.h"
 #include "runtime/config/keys/table/facts.h"
@@ -13,6 +14,9 @@ namespace dstrain {
 
 // Reports what has no effect because there is one data-parallel rank, which has no peers to send to.
 void judge_lone_rank(const Job& job, Diagnostics& diagnostics);
+
+// Returns the key that says among how many ranks the job's shards are.
+std::string_view shards_key(const Job& job, const Values& values);
 
 // Reports shards that do not divide the data-parallel ranks evenly.
 void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,

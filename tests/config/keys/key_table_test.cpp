@@ -118,7 +118,7 @@ TEST_CASE("key table: what other programs call a key is told, and no hint leads 
       {"fp18", R"({"enabled": true})", " (did you mean fp16?)"},
       {"min_lr", "1", ""},
       {"fp16.opt_level", "\"O2\"", ""},
-      {"model-parallel-size", "2", ""},
+      {"model-parallel-size", "2", " (did you mean tensor_parallel.autotp_size?)"},
       {"zero_optimization.stag", "9", ""},
       {"gradient_clippin", "{}", ""},
   }));

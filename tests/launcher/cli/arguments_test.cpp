@@ -32,7 +32,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
               "--num_gpus 4 --config c.json --device cpu --model gptlite --data d.txt --steps 20 "
               "--seed 7 --output out --save_interval 5 --resume old "
               "--activation_checkpoint_interval selective --pipeline_num_stages 2 "
-              "--pipeline_schedule gpipe --tensor_parallel_size 1 "
+              "--pipeline_schedule gpipe --tensor_parallel_size 1 --sequence_parallel_size 2 "
               "--overwrite --resume_with_changes --set a.b=1 --set c={} --ignore amp --ignore "
               "fp16.opt_level"));
     const ConfigRequest& r = a.request;
@@ -50,6 +50,7 @@ TEST_CASE("train is the default command and knows every option of the contract")
     CHECK(r.pipeline_stages == 2);
     CHECK(r.pipeline_schedule == "gpipe");
     CHECK(r.tensor_parallel == 1);
+    CHECK(r.sequence_parallel == 2);
     CHECK((r.overwrite && r.resume_with_changes));
     CHECK(r.sets == std::vector<std::string>{"a.b=1", "c={}"});
     CHECK(r.ignored == std::vector<std::string>{"amp", "fp16.opt_level"});

@@ -342,7 +342,7 @@ TEST_CASE("estimate plans the stage without zenflow, and says so") {
   RunningProgram wrong =
       folder.start(std::string(DSTRAIN_PROGRAM) +
                    " estimate --config c.json --num_gpus 2 --set "
-                   "zero_optimization.zenflow={} --set tensor_parallel.autotp_size=2");
+                   "zero_optimization.zenflow={} --set tensor_parallel.autotp_size=3");
   CHECK(wrong.wait() == 1);
 }
 

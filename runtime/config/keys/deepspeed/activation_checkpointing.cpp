@@ -31,7 +31,7 @@ std::vector<KeySpec> activation_checkpointing() {
   return {
       {.key = "activation_checkpointing", .type = Type::section},
       without_effect("activation_checkpointing.partition_activations",
-                     "it splits over tensor-parallel ranks, and there is one; "
+                     "ranks that share layers keep parts of the activations anyway; "
                      "pipeline.activation_checkpoint_interval turns recompute on"),
       without_effect("activation_checkpointing.contiguous_memory_optimization",
                      "every activation has a fixed place in one block of memory anyway"),

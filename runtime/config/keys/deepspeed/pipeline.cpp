@@ -1,4 +1,4 @@
-// Section pipeline, and the other ways to split a model over ranks.
+// Section pipeline, and experts on ranks of their own.
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 
@@ -18,19 +18,11 @@ constexpr Rule kShape{[](const Facts& facts, const KeySpec&, const Node&) -> Jud
                       },
                       "one stage: no_effect; more: honoured"};
 
-constexpr Rule kTensor{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-                         if (facts.integer("tensor_parallel.autotp_size") <= 1 &&
-                             facts.integer("tensor_parallel.tp.tp_size") <= 1)
-                           return {State::no_effect, "tensor parallelism is off"};
-                         return {State::not_yet, "tensor parallelism is not available yet", true};
-                       },
-                       "sizes up to 1: no_effect; more: not_yet"};
-
 }  // namespace
 
 std::vector<KeySpec> pipeline() {
-  constexpr std::string_view kModelParallel = "it splits messages between tensor-parallel ranks";
-  constexpr std::string_view tp = "tensor parallelism is not available yet: use 1";
+  constexpr std::string_view messages =
+      "it says how messages between stages travel, which changes no number";
   return {
       {.key = "pipeline", .type = Type::section},
       {.key = "pipeline.stages",
@@ -39,7 +31,7 @@ std::vector<KeySpec> pipeline() {
        .note = "parts of the model, each on its own ranks",
        .rule = &kStages,
        .min = 1,
-       .max = 4096},
+       .max = kMostRanksOfAxis},
       {.key = "pipeline.schedule",
        .type = Type::choice,
        .fallback = "\"1f1b\"",
@@ -75,60 +67,15 @@ std::vector<KeySpec> pipeline() {
       {.key = "pipeline.pipe_partitioned",
        .fallback = "true",
        .state = State::no_effect,
-       .note = kModelParallel},
+       .note = messages},
       {.key = "pipeline.grad_partitioned",
        .fallback = "true",
        .state = State::no_effect,
-       .note = kModelParallel},
+       .note = messages},
       {.key = "pipeline.use_reentrant",
        .fallback = "true",
        .state = State::no_effect,
        .note = "it chooses a variant of PyTorch's checkpointing"},
-      {.key = "tensor_parallel", .type = Type::section},
-      {.key = "tensor_parallel.autotp_size",
-       .type = Type::integer,
-       .fallback = "0",
-       .note = tp,
-       .rule = &rules::kAboveOne,
-       .min = 0},
-      {.key = "tensor_parallel.tp_overlap_comm", .fallback = "false", .rule = &kTensor},
-      {.key = "tensor_parallel.vocab_parallel_lm_head",
-       .fallback = "",
-       .rule = &kTensor,
-       .nullable = true},
-      {.key = "tensor_parallel.vocab_parallel_ce_backend",
-       .type = Type::choice,
-       .fallback = "\"torch\"",
-       .rule = &kTensor,
-       .choices = "torch|liger"},
-      {.key = "tensor_parallel.dtype", .type = Type::string, .rule = &kTensor},
-      {.key = "tensor_parallel.tp", .type = Type::section},
-      {.key = "tensor_parallel.tp.tp_size",
-       .type = Type::integer,
-       .fallback = "1",
-       .note = tp,
-       .rule = &rules::kAboveOne,
-       .min = 1},
-      {.key = "tensor_parallel.tp.tp_grain_size",
-       .type = Type::integer,
-       .fallback = "1",
-       .rule = &kTensor,
-       .min = 1},
-      {.key = "tensor_parallel.tp.mpu", .type = Type::opaque, .rule = &kTensor, .nullable = true},
-      {.key = "tensor_parallel.tp.tp_group",
-       .type = Type::opaque,
-       .rule = &kTensor,
-       .nullable = true},
-      {.key = "tensor_parallel.kernel_inject", .fallback = "false", .rule = &kTensor},
-      {.key = "tensor_parallel.replace_with_kernel_inject",
-       .alias = "tensor_parallel.kernel_inject"},
-      {.key = "tensor_parallel.injection_policy_tuple", .type = Type::strings, .rule = &kTensor},
-      {.key = "tensor_parallel.preset_model", .type = Type::string, .rule = &kTensor},
-      {.key = "tensor_parallel.partition_config",
-       .type = Type::opaque,
-       .rule = &kTensor,
-       .nullable = true},
-      {.key = "tensor_parallel.keep_module_on_host", .fallback = "false", .rule = &kTensor},
       {.key = "expert_parallel",
        .type = Type::opaque,
        .note = "expert parallelism is not available yet: remove the section",

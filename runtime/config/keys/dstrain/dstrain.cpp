@@ -107,6 +107,16 @@ constexpr Rule kLossChunks{
     },
     "1, or a model without tokens: no_effect; else honoured"};
 
+constexpr Rule kSequence{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      if (facts.integer("sequence_parallel_size") <= 1)
+        return {State::no_effect, "sequence parallelism is off"};
+      if (value.text == "ring")
+        return {State::not_yet, "ring attention is not available yet: use \"ulysses\""};
+      return {};
+    },
+    "sequence_parallel_size 1: no_effect; ulysses: honoured; ring: not_yet"};
+
 constexpr Rule kActivationPath{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (facts.text("dstrain.offload.activations") != "nvme")
@@ -157,6 +167,14 @@ std::vector<KeySpec> dstrain() {
        .fallback = "\"boundary\"",
        .note = "when ranks add gradients: once per step, or after each micro-batch",
        .choices = "boundary|micro_batch"},
+      {.key = "dstrain.sequence_parallel",
+       .type = Type::choice,
+       .fallback = "\"ulysses\"",
+       .note =
+           "how sequence ranks compute attention; ulysses: each has all tokens of a part of the "
+           "heads",
+       .rule = &kSequence,
+       .choices = "ulysses|ring"},
       {.key = "dstrain.ignore",
        .type = Type::strings,
        .fallback = "[]",
@@ -174,7 +192,7 @@ std::vector<KeySpec> dstrain() {
       {.key = "dstrain.deterministic_collectives",
        .note = "GPUs add gradients in rank order, in f32, rounded once, as CPUs always do; false: "
                "by NCCL, in its "
-               "order, rounding as it does; unset: true up to 8 data-parallel ranks"},
+               "order, rounding as it does; unset: true up to 8 ranks that add them"},
       {.key = "dstrain.comm_hook", .type = Type::section},
       {.key = "dstrain.comm_hook.type",
        .type = Type::choice,

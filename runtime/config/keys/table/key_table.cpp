@@ -43,10 +43,11 @@ std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
 const std::vector<KeySpec>& common_keys() {
   static const std::vector<KeySpec> table = [] {
     std::vector<KeySpec> all;
-    for (auto section : {keys::training, keys::optimizer, keys::optimizer_arguments,
-                         keys::scheduler, keys::precision, keys::zero, keys::offload,
-                         keys::activation_checkpointing, keys::pipeline, keys::monitoring,
-                         keys::others, keys::dstrain, keys::data, keys::fine_tuning, keys::saving})
+    for (auto section :
+         {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler,
+          keys::precision, keys::zero, keys::offload, keys::activation_checkpointing,
+          keys::pipeline, keys::tensor_parallel, keys::monitoring, keys::others, keys::dstrain,
+          keys::data, keys::fine_tuning, keys::saving})
       std::ranges::move(section(), std::back_inserter(all));
     limit_to_f32(all);
     return all;

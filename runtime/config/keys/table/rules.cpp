@@ -59,12 +59,11 @@ constinit const Rule kFlag{[](const Facts&, const KeySpec& spec, const Node& val
                            },
                            "false: no_effect; true: not_yet"};
 
-constinit const Rule kAboveOne{
-    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
-      if (to_integer(value).value_or(0) > 1) return {State::not_yet, std::string(spec.note)};
-      return {State::no_effect, "off"};
-    },
-    "up to 1: no_effect; more: not_yet"};
+constinit const Rule kAboveOne{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                                 if (to_integer(value).value_or(0) > 1) return {};
+                                 return {State::no_effect, "off"};
+                               },
+                               "up to 1: no_effect; more: honoured"};
 
 constinit const Rule kWarns{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                               if (!to_boolean(value).value_or(false))

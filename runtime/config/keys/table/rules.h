@@ -31,7 +31,7 @@ struct Rule {
 
 namespace rules {
 extern const Rule kFlag;              // true: not_yet
-extern const Rule kAboveOne;          // more than 1: not_yet
+extern const Rule kAboveOne;          // up to 1: no_effect; more: honoured
 extern const Rule kWarns;             // true: no_effect with a warning
 extern const Rule kWarnsIfEnabled;    // the same if the section's `enabled` is true
 extern const Rule kIfEnabled;         // honoured if the section's `enabled` is true

@@ -1,0 +1,154 @@
+#include "runtime/config/solve/solve_axes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/model/divisibility.h"
+#include "runtime/config/model/family.h"
+#include "runtime/config/solve/solve_pipeline.h"
+#include "runtime/config/solve/solve_training.h"
+#include "runtime/config/text.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kStagesKey = "pipeline.stages", kSequenceKey = "sequence_parallel_size",
+                           kTensorKey = "tensor_parallel.autotp_size";
+constexpr size_t kMostDivisors = 16;  // that a message lists
+
+// An axis of ranks that a model is divided among.
+struct ModelAxis {
+  std::string_view key;
+  int64_t ranks = 1;
+  std::string_view what;  // in messages: "tensor ranks"
+};
+
+// Returns the axes with more than one rank.
+std::vector<ModelAxis> model_axes(const Job& job) {
+  std::vector<ModelAxis> axes;
+  for (const ModelAxis& axis : {ModelAxis{kStagesKey, job.pipeline.stages, "stages"},
+                                {kSequenceKey, job.sequence_ranks, "sequence ranks"},
+                                {kTensorKey, job.tensor_ranks, "tensor ranks"}})
+    if (axis.ranks > 1) axes.push_back(axis);
+  return axes;
+}
+
+// Returns " or a product of 1, 2 or 4" for the divisors of `ranks`; nothing where there are many.
+std::string divisors_text(int64_t ranks, bool product) {
+  std::vector<int64_t> divisors;
+  for (int64_t n = 1; n <= ranks && divisors.size() <= kMostDivisors; ++n)
+    if (ranks % n == 0) divisors.push_back(n);
+  if (divisors.size() > kMostDivisors) return "";
+  return fmt::format(", or {}{}", product ? "a product of " : "", alternatives(divisors));
+}
+
+// Reports ranks that are not a multiple of the product of the axes.
+void report_ranks(const std::vector<ModelAxis>& axes, int64_t product, int64_t ranks,
+                  const std::string& ranks_origin, Diagnostics& diagnostics) {
+  std::string text;
+  for (const ModelAxis& axis : axes)
+    text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.ranks, axis.what);
+  const bool several = axes.size() > 1;
+  if (several) text += fmt::format(" = {}", product);
+  diagnostics.error(
+      axes.front().key,
+      fmt::format("{} do not divide {} ({}) evenly: expected a multiple of {} ranks{}", text,
+                  counted(ranks, "rank"), ranks_origin, product, divisors_text(ranks, several)));
+}
+
+// Something that does not run on the ranks of an axis yet.
+struct AxisLimit {
+  std::string_view key;
+  bool used = false;                      // by the job
+  bool sequence = false, tensor = false;  // the axes
+  std::string_view what;                  // in messages, with its verb: "Muon does"
+  std::string_view advice;
+};
+
+// Returns the limits: a line for each.
+std::vector<AxisLimit> axis_limits(const Job& job, const Values& values) {
+  const OptimizerKind optimizer = job.optimizer.kind;
+  const ShardConfig& shards = job.shards;
+  const bool groups = shards.parameters && (shards.ranks > 0 || shards.by_host);
+  const bool lora = job.model.fine_tuning().lora.has_value();
+  constexpr std::string_view type = "optimizer.type", adamw = "use AdamW";
+  return {
+      {type, is_one_bit(optimizer), true, true, "1-bit optimizers do", adamw},
+      {type, optimizer == OptimizerKind::muon, false, true, "Muon does", adamw},
+      {type, optimizer == OptimizerKind::lamb, false, true, "Lamb does", adamw},
+      {"dstrain.comm_hook.type", job.hook.kind != HookKind::none, true, true,
+       "powerSGD and post_localSGD do", "use noop, fp16_compress or bf16_compress"},
+      {shards_key(job, values), groups, true, true, "groups of ranks that divide parameters do",
+       "remove it, so that all ranks divide them"},
+      {"zero_optimization.zero_quantized_weights", job.quantize.weights, false, true,
+       "quantized parameters do", "use false"},
+      {"zero_optimization.zero_quantized_gradients", job.quantize.gradients, true, true,
+       "quantized gradients do", "use false"},
+      {"dstrain.loss_chunks", job.loss_chunks > 1, false, true, "pieces of the loss do", "use 1"},
+      {"dstrain.lora", lora, false, true, "adapters do", "remove the section"},
+  };
+}
+
+void report_limits(const Job& job, const Values& values, Diagnostics& diagnostics) {
+  for (const AxisLimit& limit : axis_limits(job, values)) {
+    const bool sequence = limit.sequence && job.sequence_ranks > 1;
+    const bool tensor = limit.tensor && job.tensor_ranks > 1;
+    if (!limit.used || (!sequence && !tensor)) continue;
+    const std::string both = fmt::format("{} and {}", kSequenceKey, kTensorKey);
+    diagnostics.error(limit.key, fmt::format("{} not run with {} above 1 yet: {}", limit.what,
+                                             sequence && tensor ? both
+                                             : sequence         ? kSequenceKey
+                                                                : kTensorKey,
+                                             limit.advice));
+  }
+}
+
+}  // namespace
+
+std::optional<int64_t> solve_axes(Job& job, Values& values, Diagnostics& diagnostics,
+                                  std::optional<int64_t> ranks, const std::string& ranks_origin) {
+  job.pipeline = solve_pipeline(values, diagnostics);
+  job.sequence_ranks = static_cast<int>(values.integer(kSequenceKey));
+  job.tensor_ranks = std::max(static_cast<int>(values.integer(kTensorKey)), 1);
+  values.text("dstrain.sequence_parallel");
+  const std::vector<ModelAxis> axes = model_axes(job);
+  int64_t product = 1;
+  for (const ModelAxis& axis : axes) product *= axis.ranks;
+  if (!ranks || diagnostics.stopped({kStagesKey, kSequenceKey, kTensorKey})) return std::nullopt;
+  if (*ranks % product == 0) return *ranks / product;
+  report_ranks(axes, product, *ranks, ranks_origin, diagnostics);
+  return std::nullopt;
+}
+
+std::string data_ranks_origin(const Job& job, const std::string& ranks_origin) {
+  std::string text = ranks_origin;
+  for (const ModelAxis& axis : model_axes(job))
+    text += fmt::format(" / {} {}", axis.ranks, axis.what);
+  return text;
+}
+
+void check_axes(const Job& job, const Values& values, Diagnostics& diagnostics) {
+  if (job.sequence_ranks == 1 && job.tensor_ranks == 1) return;
+  report_limits(job, values, diagnostics);
+  const ModelFamily& family = job.model.family();
+  const DividedSizes sizes = divided_sizes(job.model, job.batch.micro_batch);
+  const DividingRanks ranks{job.sequence_ranks, job.tensor_ranks};
+  const std::string heads =
+      family.heads_key.empty() ? std::string(kModelSectionName) : model_path(family.heads_key);
+  const std::string kv_heads =
+      family.kv_heads_key.empty() ? heads : model_path(family.kv_heads_key);
+  if (job.sequence_ranks > 1 && !family.reads_tokens())
+    diagnostics.error(kSequenceKey, fmt::format("the samples of the {} have no tokens to divide: "
+                                                "use 1",
+                                                family.title));
+  else if (const std::string why = sequence_problem(sizes, ranks); !why.empty())
+    diagnostics.error(kSequenceKey, why, {kTensorKey, heads, kv_heads, "dstrain.data.seq_len"});
+  if (const std::string why = tensor_problem(sizes, ranks); !why.empty())
+    diagnostics.error(kTensorKey, why,
+                      {kSequenceKey, heads, kv_heads, "train_micro_batch_size_per_gpu"});
+}
+
+}  // namespace dstrain

@@ -1,0 +1,28 @@
+// How the ranks of a run are divided: stages of a pipeline, ranks with samples of their own, ranks that have parts of the
+// same samples (sequence), ranks that share each layer (tensor).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/config/job.h"
+#include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/values.h"
+
+namespace dstrain {
+
+// Sets the pipeline, the sequence ranks and the tensor ranks of `job`. Returns how many ranks have samples of their own;
+// nothing if `ranks` is absent, or if it is no multiple of the product of the others, which is reported. `ranks_origin`
+// names the source of `ranks` in messages.
+std::optional<int64_t> solve_axes(Job& job, Values& values, Diagnostics& diagnostics,
+                                  std::optional<int64_t> ranks, const std::string& ranks_origin);
+
+// Returns where the number of ranks with samples of their own comes from: "--num_gpus / 2 stages / 2 tensor ranks".
+std::string data_ranks_origin(const Job& job, const std::string& ranks_origin);
+
+// Reports what of a complete job does not run on sequence or tensor ranks, and numbers of them among which its model does
+// not divide.
+void check_axes(const Job& job, const Values& values, Diagnostics& diagnostics);
+
+}  // namespace dstrain
