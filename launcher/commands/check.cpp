@@ -33,7 +33,7 @@ std::string terms_of(const CheckArguments& arguments, const Job& job) {
   if (!arguments.request.ranks && batch.train_batch > 0 && batch.micro_batch > 0 &&
       batch.accumulation > 0)
     terms.push_back("on " + counted(batch.train_batch / batch.micro_batch / batch.accumulation *
-                                        job.pipeline.stages,
+                                        job.pipeline.stages * job.sequence_ranks * job.tensor_ranks,
                                     "rank"));
   if (const std::string data = missing_data(job); !data.empty()) terms.push_back("once " + data);
   return fmt::format("{}", fmt::join(terms, " "));

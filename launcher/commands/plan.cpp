@@ -111,8 +111,12 @@ int run_plan(const PlanArguments& arguments) {
     print_result(plan_to_json(plan, assumptions(assumed)));
   } else {
     std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
-    if (const Place& place = plan.train.place; place.stages() > 1)
-      title += fmt::format(", stage {} of {}", place.stage(), place.stages());
+    const Place& place = plan.train.place;
+    for (const auto& [axis, what] : {std::pair{Axis::pipe, "stage"},
+                                     {Axis::sequence, "sequence rank"},
+                                     {Axis::tensor, "tensor rank"}})
+      if (place.ranks_in(axis) > 1)
+        title += fmt::format(", {} {} of {}", what, place.rank_in(axis), place.ranks_in(axis));
     std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n" + machine + "\n";
     if (const std::string line =
             codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);

@@ -26,13 +26,13 @@ constexpr int64_t kMostTriedRanks = 1024, kDeepSteps = 20;
 LoadedConfig load(ConfigRequest& request) {
   if (request.ranks) return load_config(request);
   const Job asked = check_config(request).job;
-  const int64_t stages = std::max(asked.pipeline.stages, 1);
+  const int64_t parts = int64_t{asked.pipeline.stages} * asked.sequence_ranks * asked.tensor_ranks;
   const int64_t shards = asked.shards.by_host ? 2 : std::max(asked.shards.ranks, 1);
   request.ranks_origin = "the ranks that verify tries";
-  const int64_t least = 2 * stages * shards;
+  const int64_t least = 2 * parts * shards;
   std::vector<int64_t> tried;
   for (int64_t ranks = least; ranks <= kMostTriedRanks; ranks *= 2) tried.push_back(ranks);
-  tried.push_back(stages);  // a batch for one data-parallel rank
+  tried.push_back(parts);  // a batch for one data-parallel rank
   for (const int64_t ranks : tried) {
     request.ranks = ranks;
     if (!has_errors(check_config(request).verdicts)) return load_config(request);

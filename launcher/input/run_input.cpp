@@ -17,6 +17,7 @@
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "runtime/config/device_name.h"
+#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/config/report/resolved_config.h"
@@ -66,7 +67,7 @@ void halve_to_fit(Job& job, const RankMemory& offered) {
   bool fitting = fits();
   while (!fitting && job.batch.micro_batch > 1) {
     set_micro_batch(job, job.batch.micro_batch / 2);
-    fitting = fits();
+    fitting = divides_among_ranks(job) && fits();
   }
   if (!fitting) set_micro_batch(job, own);
 }

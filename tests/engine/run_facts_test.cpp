@@ -82,6 +82,8 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
       {"shard ranks", [](Job& j) { j.shards.ranks = 2; }},
       {"shard ranks", [](Job& j) { j.shards.by_host = true; }},
       {"pipeline.partition", [](Job& j) { j.pipeline.partition = "memory"; }},
+      {"sequence_parallel_size", [](Job& j) { j.sequence_ranks = 2; }},
+      {"tensor_parallel.autotp_size", [](Job& j) { j.tensor_ranks = 2; }},
   };
   const Folder folder;
   const RunFacts facts = facts_of(folder.job());
@@ -90,6 +92,15 @@ TEST_CASE("each value that numbers depend on is a fact of its own") {
     change.apply(job);
     CHECK(different(facts, facts_of(job)) == std::vector<std::string>{change.name});
   }
+}
+
+TEST_CASE("how ranks are divided is no fact of a checkpoint") {
+  const Folder folder;
+  Job job = folder.job();
+  const auto facts = kept_facts(facts_of(job));
+  job.ranks = 8;
+  job.pipeline.stages = job.sequence_ranks = job.tensor_ranks = 2;
+  CHECK(kept_facts(facts_of(job)) == facts);
 }
 
 TEST_CASE("the tensors that an optimizer keeps are a fact of their own") {

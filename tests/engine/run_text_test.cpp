@@ -63,6 +63,15 @@ TEST_CASE(
   CHECK(stage(4) == "ZeRO stage 3 in 1 replica of 4 ranks");
 }
 
+TEST_CASE("the first line of a run says how its ranks are divided") {
+  Job job = small_job();
+  job.ranks = 4;
+  job.pipeline.stages = 2;
+  CHECK_THAT(first_line_of(job),
+             Catch::Contains(", 4 ranks (2 pipeline stages x 2 data-parallel ranks); batch 32 = "
+                             "micro-batch 8 x accumulation 2 x 2 data-parallel ranks; "));
+}
+
 TEST_CASE("the first line of a run whose steps are long says how long") {
   Job job = small_job();
   job.ranks = 1;

@@ -42,6 +42,28 @@ TEST_CASE("ranks with the same parameters are those of all axes but stages and p
   CHECK(place.moved(Axis::sequence, 0).rank() == 10);
 }
 
+TEST_CASE("a job says how many ranks there are along each axis") {
+  Job job;
+  job.ranks = 48;
+  job.pipeline.stages = 2;
+  job.sequence_ranks = 2;
+  job.tensor_ranks = 3;
+  Place place = place_of(job, 47);
+  CHECK(place.stages() == 2);
+  CHECK(place.ranks_in(kSampleAxes) == job.data_ranks());
+  CHECK(place.ranks() == job.state_ranks());
+  CHECK(place.ranks_in(Axis::sequence) == 2);
+  CHECK(place.ranks_in(Axis::tensor) == 3);
+  CHECK(place.replicas() == 1);
+  CHECK(world_rank(place) == 47);
+  CHECK(place_of(job, 1).rank_in(Axis::tensor) == 1);
+  CHECK(place_of(job, 3).rank_in(Axis::sequence) == 1);
+  job.shards.ranks = 2;
+  place = place_of(job, 0);
+  CHECK(place.shard_size() == 2);
+  CHECK(place.replicas() == 2);
+}
+
 TEST_CASE("the groups along some axes divide the ranks, and differ in these coordinates alone") {
   for (const Axes axes : {Axes(Axis::pipe), Axes(Axis::shard), Axis::replica | Axis::tensor,
                           kSampleAxes, kStateAxes, kAllAxes, Axes()}) {

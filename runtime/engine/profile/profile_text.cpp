@@ -49,7 +49,9 @@ std::string sizes_summary(const StepProfile& p) {
   const bool pipeline = p.stages > 1;
   std::string text = summary_line("world size", fmt::to_string(p.ranks)) +
                      summary_line("data parallel size", fmt::to_string(p.data_ranks)) +
-                     summary_line("model parallel size", "1");
+                     summary_line("model parallel size", fmt::to_string(p.tensor_ranks));
+  if (p.sequence_ranks > 1)
+    text += summary_line("sequence parallel size", fmt::to_string(p.sequence_ranks));
   if (pipeline) text += summary_line("pipeline parallel size", fmt::to_string(p.stages));
   text += summary_line("batch size per GPU", fmt::to_string(p.micro_batch));
   if (p.micro_batches > 1)

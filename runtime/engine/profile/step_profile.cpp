@@ -73,6 +73,8 @@ StepProfile profile_of(const Job& job, const StepTrace& trace, const StepPhases&
                       .ranks = job.ranks,
                       .data_ranks = job.data_ranks(),
                       .stages = plan.place.stages(),
+                      .tensor_ranks = job.tensor_ranks,
+                      .sequence_ranks = job.sequence_ranks,
                       .micro_batch = job.batch.micro_batch,
                       .micro_batches = plan.micro_batches};
   const ForwardSeconds forward = forward_seconds(trace);

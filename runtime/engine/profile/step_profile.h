@@ -20,7 +20,7 @@ struct StepSeconds {
 
 struct StepProfile {
   int64_t steps_before = 0;  // that were done before it
-  int ranks = 1, data_ranks = 1, stages = 1;
+  int ranks = 1, data_ranks = 1, stages = 1, tensor_ranks = 1, sequence_ranks = 1;
   int64_t micro_batch = 1, micro_batches = 1;  // samples of one; those of a step
   // The parameters of the rank's modules that it holds between their uses, where they are sharded.
   std::optional<int64_t> held_parameters{};

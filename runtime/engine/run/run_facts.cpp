@@ -273,6 +273,8 @@ void add_layout(FactList& list, const Job& job) {
     list.add(FactChange::irrelevant, std::string(name), value);
   };
   add("ranks", job.ranks);
+  add("sequence_parallel_size", job.sequence_ranks);
+  add("tensor_parallel.autotp_size", job.tensor_ranks);
   add("pipeline.stages", job.pipeline.stages);
   add("pipeline.schedule", static_cast<int>(job.pipeline.schedule));
   add("pipeline.virtual_stages", job.pipeline.virtual_stages);

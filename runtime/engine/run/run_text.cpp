@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/config/axes_text.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
@@ -60,7 +61,8 @@ std::string beginning(const Job& job, int64_t done) {
 
 std::string first_line(const Job& job, const Plan& train, int64_t done, int threads) {
   const BatchConfig& b = job.batch;
-  const bool pipeline = job.pipeline.stages > 1;
+  const AxisRanks axes = axis_ranks(job);
+  const bool divided = has_model_axes(axes);
   const Place& place = train.place;
   std::string line = fmt::format(
       "{} of {}, {}, ZeRO stage {}{}, {}{}; batch {} = micro-batch {} x accumulation {} "
@@ -70,10 +72,9 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
           ? fmt::format(" in {} of {}", counted(place.replicas(), "replica"),
                         counted(place.shard_size(), "rank"))
           : "",
-      counted(job.ranks, "rank"),
-      pipeline ? fmt::format(", {} pipeline stages", job.pipeline.stages) : "", b.train_batch,
-      b.micro_batch, b.accumulation,
-      counted(job.data_ranks(), pipeline ? "data-parallel rank" : "rank"), beginning(job, done));
+      counted(job.ranks, "rank"), divided ? fmt::format(" ({})", axes_text(axes)) : "",
+      b.train_batch, b.micro_batch, b.accumulation,
+      counted(axes.data, divided ? "data-parallel rank" : "rank"), beginning(job, done));
   if (job.device != "cpu" || done >= job.steps) return line;
   const double operations = operations_of(train);
   const double seconds = operations / (kUsualRate * threads);

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "runtime/config/axes_text.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/config/text.h"
@@ -152,7 +153,7 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
     if (keys.empty()) return {};
     return fmt::format(
         "no effect of {}: one {}rank sends neither parameters nor gradients to others",
-        fmt::join(keys, ", "), job.pipeline.stages > 1 ? "data-parallel " : "");
+        fmt::join(keys, ", "), has_model_axes(axis_ranks(job)) ? "data-parallel " : "");
   }
   if (job.sparse_gradients) return rows_text(job, plan);
   if (job.hook.kind == HookKind::post_local_sgd) return local_text(job, plan, hosts);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
 #include "runtime/core/text.h"
 #include "runtime/core/whole_pages.h"
@@ -56,6 +57,9 @@ Choices micro_batches(const Job& job) {
   for (int i = 0; i < kMostHalvings && batch.micro_batch % 2 == 0; ++i) {
     batch.micro_batch /= 2;
     batch.accumulation *= 2;
+    Job changed = job;
+    changed.batch = batch;
+    if (!divides_among_ranks(changed)) break;
     choices.push_back({fmt::format("--set train_micro_batch_size_per_gpu={} --set "
                                    "gradient_accumulation_steps={}",
                                    batch.micro_batch, batch.accumulation),
@@ -65,7 +69,7 @@ Choices micro_batches(const Job& job) {
 }
 
 Choices losses(const Job& job) {
-  if (job.loss_chunks >= kLossChunks) return {};
+  if (job.loss_chunks >= kLossChunks || job.tensor_ranks > 1) return {};
   const ModelMeasures model = job.model.measures();
   const double bytes =
       static_cast<double>(job.batch.micro_batch * size_of(job.dtype)) * model.logits;

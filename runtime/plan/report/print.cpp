@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/config/axes_text.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/ir/rule.h"
@@ -79,9 +80,9 @@ std::string gathers_text(const Plan& plan) {
 
 // Returns the groups of a factored data-parallel group, with the numbers of the ranks in the world.
 std::string groups_text(const Place& place) {
-  if (place.replicas_hold() && place.shard_size() == 1 && place.ranks() > 1)
+  if (place.replicas_hold() && place.shard_size() == 1 && place.replicas() > 1)
     return fmt::format("{} data-parallel ranks are replicas of 1: each has all parameters\n",
-                       place.ranks());
+                       place.replicas());
   if (!place.factored()) return {};
   std::vector<int> replicas;
   for (int r = 0; r < place.replicas(); ++r)
@@ -103,6 +104,13 @@ std::string sums_text(const Plan& plan) {
   return plan.rank_order_sums ? "sums over ranks: in rank order in f32, rounded once\n"
                               : "sums over ranks: NCCL's own, in its order and with its rounding, "
                                 "where every rank has a GPU\n";
+}
+
+// Returns how the ranks of a run are divided; empty where they have different samples alone.
+std::string axes_line(const Place& place) {
+  const AxisRanks ranks{place.stages(), place.ranks_in(kSampleAxes), place.ranks_in(Axis::sequence),
+                        place.ranks_in(Axis::tensor)};
+  return has_model_axes(ranks) ? axes_text(ranks) + "\n" : "";
 }
 
 // Returns the layers of a pipeline's stage; empty without a pipeline.
@@ -151,8 +159,8 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
                   name_of(p.dtype), counted(plan.micro_batches, "micro-batch", "es"),
                   plan.order.size(), bytes_text(static_cast<double>(rank.memory.total())),
                   bytes_text(static_cast<double>(wire_bytes(plan))));
-  text += stage_text(plan) + groups_text(plan.place) + sums_text(plan) + memory_text(rank.memory) +
-          gathers_text(plan) + "\n";
+  text += axes_line(plan.place) + stage_text(plan) + groups_text(plan.place) + sums_text(plan) +
+          memory_text(rank.memory) + gathers_text(plan) + "\n";
   std::vector<std::vector<std::string>> rows{
       {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
   for (const Instruction& op : p.instructions) {
@@ -199,14 +207,16 @@ std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
   };
   nlohmann::ordered_json object;
   const Place& place = plan.place;
-  object["ranks"] = place.ranks() * place.stages();
-  object["rank"] = world_rank(place, place.stage(), place.rank());
+  object["ranks"] = place.ranks_in(kAllAxes);
+  object["rank"] = world_rank(place);
   if (!assumed.empty()) object["assumed"] = assumed;
   if (place.stages() > 1) {
     object["stages"] = place.stages();
     object["stage"] = place.stage();
     object["layers"] = layers_text(plan.program.sublayers, runs_of(plan.program));
   }
+  if (place.ranks_in(Axis::sequence) > 1) object["sequence_ranks"] = place.ranks_in(Axis::sequence);
+  if (place.ranks_in(Axis::tensor) > 1) object["tensor_ranks"] = place.ranks_in(Axis::tensor);
   if (place.factored()) object["shard_ranks"] = place.shard_size();
   object["memory"] = memory_of(Space::device);
   object["host"] = memory_of(Space::host);

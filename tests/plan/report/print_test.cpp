@@ -50,7 +50,8 @@ TEST_CASE("the printed plan names the layers of a pipeline's stage") {
   job.pipeline.partition = "list";
   job.pipeline.first_layers = {0, 2};
   const RankPlan first = plan_of(job, 0), second = plan_of(job, 1);
-  CHECK_THAT(plan_to_text(first, "t"), Catch::Contains("\nstage 0 of 2: layers 0 to 1\n"));
+  CHECK_THAT(plan_to_text(first, "t"),
+             Catch::Contains("\n2 pipeline stages\nstage 0 of 2: layers 0 to 1\n"));
   CHECK_THAT(plan_to_text(second, "t"), Catch::Contains("\nstage 1 of 2: layers 2 to 3\n"));
   CHECK(nlohmann::json::parse(plan_to_json(second))["layers"] == "2 to 3");
   const RankPlan alone = plan_of(small_job(), 0);
