@@ -66,12 +66,12 @@ SpaceBytes least_state_bytes(const Job& job) {
   const size_t moments = updates_matrices ? 1 : state_slots(job.optimizer).size();
   const double value = bytes_of_value(job, BlockFormat::none),
                packed = bytes_of_value(job, model.blocks);
-  const double stages = job.pipeline.stages;  // the largest has the mean or more
+  // A rank with the largest part of the model has the mean or more.
+  const double parts = static_cast<double>(job.pipeline.stages) * job.tensor_ranks;
   SpaceBytes sum;
-  add(sum, (model.parameters - model.frozen) / stages,
-      bytes_of_element(job, value, moments, false));
-  add(sum, (model.frozen - model.packed) / stages, bytes_of_element(job, value, 0, true));
-  add(sum, model.packed / stages, bytes_of_element(job, packed, 0, true));
+  add(sum, (model.parameters - model.frozen) / parts, bytes_of_element(job, value, moments, false));
+  add(sum, (model.frozen - model.packed) / parts, bytes_of_element(job, value, 0, true));
+  add(sum, model.packed / parts, bytes_of_element(job, packed, 0, true));
   return sum;
 }
 
