@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/config/model/family.h"
@@ -15,7 +16,8 @@ constexpr int64_t kMostTried = 4096;  // that are tried
 // Each returns whether a size divides.
 
 bool heads_divide(const DividedSizes& s, const DividingRanks& r) {
-  return s.heads % r.tensor == 0 && s.kv_heads % r.tensor == 0;
+  return s.heads % r.tensor == 0 &&
+         (s.kv_heads == 0 || s.kv_heads % r.tensor == 0 || r.tensor % s.kv_heads == 0);
 }
 
 bool tokens_divide(const DividedSizes& s, const DividingRanks& r) {
@@ -28,7 +30,8 @@ bool rows_divide(const DividedSizes& s, const DividingRanks& r) {
 }
 
 bool exchange_divides(const DividedSizes& s, const DividingRanks& r) {
-  const int64_t heads = s.heads / r.tensor, kv_heads = s.kv_heads / r.tensor;
+  const int64_t heads = s.heads / r.tensor;
+  const int64_t kv_heads = s.kv_heads == 0 ? 0 : std::max<int64_t>(1, s.kv_heads / r.tensor);
   if (heads % r.sequence != 0) return false;
   return kv_heads == 0 || kv_heads % r.sequence == 0 || r.sequence % kv_heads == 0;
 }
@@ -44,9 +47,9 @@ std::string advice(F&& works) {
 
 // Returns "6 attention heads", and of tensor ranks where they come from.
 std::string heads_text(int64_t all, int64_t tensor, std::string_view what) {
-  return tensor > 1
-             ? fmt::format("{} ({} / {} tensor ranks)", counted(all / tensor, what), all, tensor)
-             : counted(all, what);
+  return tensor > 1 ? fmt::format("{} ({} / {} tensor ranks)",
+                                  counted(std::max<int64_t>(1, all / tensor), what), all, tensor)
+                    : counted(all, what);
 }
 
 }  // namespace
@@ -73,7 +76,7 @@ std::string tensor_problem(const DividedSizes& s, const DividingRanks& r) {
                        counted(s.heads, "attention head"), r.tensor, use());
   if (!heads_divide(s, r))
     return fmt::format(
-        "the {} of the model do not divide among {} ranks, and ranks cannot share one yet: {}",
+        "the {} of the model can neither be divided among {} ranks nor each be had by as many: {}",
         counted(s.kv_heads, "key/value head"), r.tensor, use());
   if (rows_divide(s, r)) return "";
   return fmt::format(

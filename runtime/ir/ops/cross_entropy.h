@@ -70,6 +70,7 @@ inline constexpr OpRule cross_entropy_part{
           const Operands o(p, op);
           o.count(3, 3, 1, 2);
           expect_classes(o, attrs_as<CrossEntropyAttrs>(op.attrs));
+          o.expect(!attrs_as<CrossEntropyAttrs>(op.attrs).by_row, "losses are added over rows");
           const int64_t r = rows(o.in(0));
           o.expect(o.in(2).dtype == DType::f32 && o.in(2).shape.elements() % (r * kClassSums) == 0,
                    "each part of the classes has three sums a row");

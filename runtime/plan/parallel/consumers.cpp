@@ -4,7 +4,7 @@
 
 namespace dstrain {
 
-Consumers::Consumers(const Program& program) : program_(program) {
+Consumers::Consumers(const Program& program, int ranks) : program_(program), ranks_(ranks) {
   for (size_t i = 0; i < program.instructions.size(); ++i)
     for (const BufferId id : program.instructions[i].reads)
       if (id != kNone) readers_[id].push_back(i);
@@ -34,6 +34,8 @@ std::optional<ColumnUse> Consumers::use(const Instruction& op, BufferId value) c
         return std::nullopt;
       return columns(op.writes[0]);
     case OpKind::attention:
+      if (value != op.reads[0] && attrs_as<AttentionAttrs>(op.attrs).kv_heads % ranks_ != 0)
+        return std::nullopt;
       return ColumnUse{.sections = ops::AttentionInputs(op).count == 1 ? 3 : 1};
     case OpKind::linear:
       if (op.reads[0] != value) return std::nullopt;

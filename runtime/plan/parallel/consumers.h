@@ -19,17 +19,19 @@ struct ColumnUse {
 // The readers of every value of a forward pass.
 class Consumers {
  public:
-  // `program` must outlive this object.
-  explicit Consumers(const Program& program);
+  // `ranks`: of the tensor group. `program` must outlive this object.
+  Consumers(const Program& program, int ranks);
 
   // Returns how the columns of `value` can be divided: only operations on single columns, or on whole heads, lie between
-  // it and what ends the division, which is attention, the input of another product, or a loss. nullopt: they cannot.
+  // it and what ends the division, which is attention, the input of another product, or a loss. nullopt: they cannot, as
+  // where attention has fewer heads of keys than there are ranks.
   std::optional<ColumnUse> columns(BufferId value) const;
 
  private:
   std::optional<ColumnUse> use(const Instruction& op, BufferId value) const;
 
   const Program& program_;
+  int ranks_;
   std::unordered_map<BufferId, std::vector<size_t>> readers_;  // indices of instructions
 };
 

@@ -46,7 +46,7 @@ class SplitPass {
         sequence_(place, Axis::sequence),
         tensor_(place, Axis::tensor),
         row_multiple_(row_multiple),
-        consumers_(program),
+        consumers_(program, tensor_.ranks),
         rows_(rows_of_micro_batch()) {
     const int64_t parts = int64_t{sequence_.ranks} * tensor_.ranks;
     check(rows_ % parts == 0, "{} rows are not divided evenly among {} ranks", rows_, parts);
@@ -349,10 +349,11 @@ class SplitPass {
     auto attrs = attrs_as<AttentionAttrs>(op.attrs);
     const int64_t ranks = int64_t{tensor_.ranks} * sequence_.ranks;
     const int64_t kv_heads = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;
-    check(attrs.heads % ranks == 0 && kv_heads % tensor_.ranks == 0,
+    check(attrs.heads % ranks == 0 &&
+              (kv_heads % tensor_.ranks == 0 || tensor_.ranks % kv_heads == 0),
           "{} heads of queries, {} of keys, are not divided evenly among {} ranks", attrs.heads,
           kv_heads, ranks);
-    const int64_t kv_here = kv_heads / tensor_.ranks, all_heads = attrs.heads;
+    const int64_t kv_here = std::max<int64_t>(1, kv_heads / tensor_.ranks), all_heads = attrs.heads;
     check(kv_here % sequence_.ranks == 0 || sequence_.ranks % kv_here == 0,
           "{} heads of keys are not dealt out to {} sequence ranks", kv_here, sequence_.ranks);
     attrs.heads /= ranks;
@@ -362,7 +363,11 @@ class SplitPass {
     mine.attrs = attrs;
     for (size_t i = 0; i < inputs.count; ++i) {
       const bool keys = inputs.count == 3 && i > 0;
-      mine.reads[i] = heads_of_all_rows(op.reads[i], inputs.count == 1 ? 3 : 1,
+      const BufferId x =
+          keys && kv_heads < tensor_.ranks
+              ? exchanged(op.reads[i], tensor_, sequence_rows(), 1, tensor_.ranks / kv_heads)
+              : op.reads[i];
+      mine.reads[i] = heads_of_all_rows(x, inputs.count == 1 ? 3 : 1,
                                         keys ? std::max<int64_t>(1, sequence_.ranks / kv_here) : 1);
     }
     const int64_t columns = program_.at(y).shape[-1];
@@ -381,13 +386,19 @@ class SplitPass {
 
   // Returns some heads of the rows of all sequence ranks, where this rank has all heads of its rows.
   BufferId heads_of_all_rows(BufferId x, int64_t sections, int64_t copies) {
-    if (sequence_.alone()) return x;
-    const ColumnsAttrs attrs{.parts = sequence_.ranks, .sections = sections, .copies = copies};
-    const int64_t columns = program_.at(x).shape[-1] * copies / sequence_.ranks;
-    const BufferId split = value("split:" + name_of(x), rows_, columns, x);
-    const BufferId heads = value("heads:" + name_of(x), rows_, columns, x);
+    return sequence_.alone() ? x : exchanged(x, sequence_, rows_, sections, copies);
+  }
+
+  // Returns some columns of `rows` rows, where each rank of the group has all columns of some of them. `copies`: ranks that
+  // get the same columns.
+  BufferId exchanged(BufferId x, const Member& group, int64_t rows, int64_t sections,
+                     int64_t copies) {
+    const ColumnsAttrs attrs{.parts = group.ranks, .sections = sections, .copies = copies};
+    const int64_t columns = program_.at(x).shape[-1] * copies / group.ranks;
+    const BufferId split = value("split:" + name_of(x), rows, columns, x);
+    const BufferId heads = value("heads:" + name_of(x), rows, columns, x);
     emit(OpKind::split_columns, attrs, {x}, {split});
-    collective(OpKind::all_to_all, sequence_, split, heads);
+    collective(OpKind::all_to_all, group, split, heads);
     return heads;
   }
 

@@ -72,7 +72,7 @@ std::vector<ModelConfig> models_of(const Layout& layout) {
                                           .tied_head = true,
                                           .vocab_size = 14},
                                   gpt2};
-  const int64_t kv_heads = layout.tensor == 3 ? 3 : std::max(2, layout.tensor);
+  const int64_t kv_heads = layout.tensor == 3 ? 1 : 2;  // fewer than 4 ranks of either group
   models.push_back(decoder("llama", {{"num_hidden_layers", int64_t{2}},
                                      {"num_attention_heads", heads},
                                      {"num_key_value_heads", kv_heads},
