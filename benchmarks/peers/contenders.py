@@ -137,12 +137,20 @@ def free_port():
         return free.getsockname()[1]
 
 
-def deepspeed_contender(python, model, batch, dtype, zero, ranks, environment):
+def deepspeed_contender(python, model, batch, dtype, zero, ranks, environment, tensor=1):
     """Starts one process per rank, each on its own core, over gloo, as DeepSpeed's launcher would. `zero`: the section
-    zero_optimization."""
+    zero_optimization. `tensor`: ranks of a tensor group."""
+    more = {"zero": json.dumps(zero), "tensor": tensor}
+    return ranks_contender(python, "deepspeed_steps.py", model, batch, dtype, ranks, environment, more)
+
+
+def ranks_contender(python, script, model, batch, dtype, ranks, environment, more=None):
+    """Starts one process of a peer's script per rank, each on its own core."""
     port = free_port()
-    command = [python, str(ROOT / "benchmarks/peers/deepspeed_steps.py")]
-    settings = {"model": model["type"], "batch": batch, "dtype": dtype, "zero": json.dumps(zero), "threads": 1}
+    command = [python, str(ROOT / "benchmarks/peers" / script)]
+    settings = {"model": model["type"], "batch": batch, "dtype": dtype, "threads": 1, **(more or {})}
+    if "config" in model:  # one of transformers' models
+        model = {**model, "config": json.dumps(model["config"])}
     settings |= {k: v for k, v in model.items() if k != "type"}
     each = [
         {

@@ -15,6 +15,7 @@ from torch_steps import answer_requests, build, own_answers, parser, start_rank
 def main():
     p = parser()
     p.add_argument("--zero", type=json.loads, required=True, help="the section zero_optimization, as JSON")
+    p.add_argument("--tensor", type=int, default=1, help="ranks of a tensor group (AutoTP)")
     o = p.parse_args()
     answers = own_answers()
     start_rank(o)
@@ -32,6 +33,8 @@ def main():
             "bf16": {"enabled": o.dtype == "bf16"},
             "zero_allow_untested_optimizer": True,
         }
+        if o.tensor > 1:
+            config["tensor_parallel"] = {"autotp_size": o.tensor}
         if "offload_optimizer" in o.zero:
             from deepspeed.ops.adam import DeepSpeedCPUAdam
 

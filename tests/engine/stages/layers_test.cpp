@@ -177,4 +177,25 @@ TEST_CASE("ranks that divide layers and samples stay within the rounding of 16 b
     }
 }
 
+TEST_CASE("ranks that divide layers and samples do so on emulated devices") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  SKIP_UNLESS(world->size() == 2, "the emulated device is slow: on 2 ranks only");
+  for (const Layout& layout : layouts_of(2))
+    for (const ModelConfig& model : models_of(layout))
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Job job = layers_job(model, layout, dtype);
+        job.batch = {2, 2, 1};
+        const RunResult cpu = run_steps(job, data, *world, 1);
+        job.device = "emulated";
+        job.zero_stage = 3;
+        INFO(describe(layout) << ": " << describe(job));
+        const RunResult device =
+            run_steps(job, data, *world, 1, 1, make_backend(implementations(), "emulated"));
+        const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
+        CHECK(device.loss[0] == Approx(cpu.loss[0]).epsilon(tolerance));
+        CHECK(device.norm[0] == Approx(cpu.norm[0]).epsilon(tolerance));
+      }
+}
+
 }  // namespace dstrain
