@@ -1,5 +1,5 @@
-// rotary and rotary_grad. A thread block has one position: it computes the position's angles in f64, once, and rotates
-// that row of all samples, or of a part of their heads. With documents it has one row of one sample.
+// rotary and rotary_grad. A thread block has one row of a sample: it computes the angles of its position in f64, once, and
+// rotates that row of all samples, or of a part of their heads. With documents it has the row of one sample.
 // Minimum memory traffic: 2 s R C bytes.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
@@ -9,9 +9,11 @@ namespace {
 
 constexpr int kRotaryThreads = 128;
 
-// With documents `samples` is 1, and `seq_len` are the rows of all samples.
+// Rows of the operand that are `step` apart share their angles: those of the same row of each sample, or with documents
+// none (all rows).
 struct Rotation {
-  int64_t samples, seq_len, heads;
+  int64_t rows, step, heads;
+  int64_t first;   // the row of the micro-batch that row 0 is
   int64_t length;  // rows of a sample
   int half;        // pairs of a head
   bool back;
@@ -27,7 +29,8 @@ __global__ void __launch_bounds__(kRotaryThreads)
   __shared__ float cosines[kMostRotaryPairs], sines[kMostRotaryPairs];
   const int half = rotation.half;
   const int64_t row = blockIdx.x;
-  const int64_t position = documents ? row % rotation.length - documents[row] : row;
+  const int64_t position =
+      (rotation.first + row) % rotation.length - (documents ? documents[row] : 0);
   for (int i = static_cast<int>(threadIdx.x); i < half; i += kRotaryThreads) {
     const double turns = static_cast<double>(position) * rotation.turns.of_pair[i];
     const double scale = rotation.turns.scale;
@@ -39,12 +42,13 @@ __global__ void __launch_bounds__(kRotaryThreads)
   __syncthreads();
   const auto packs = static_cast<unsigned>((half + kN - 1) / kN),
              heads = static_cast<unsigned>(rotation.heads);
-  const unsigned all = static_cast<unsigned>(rotation.samples) * heads * packs;
+  const auto samples = static_cast<unsigned>((rotation.rows - row - 1) / rotation.step + 1);
+  const unsigned all = samples * heads * packs;
   for (unsigned k = blockIdx.y * kRotaryThreads + threadIdx.x; k < all;
        k += gridDim.y * kRotaryThreads) {
     const unsigned of_heads = k / packs, sample = of_heads / heads, head = of_heads % heads;
     const int at = static_cast<int>(k % packs) * kN;
-    const int64_t first = ((sample * rotation.seq_len + row) * rotation.heads + head) * 2 * half;
+    const int64_t first = ((sample * rotation.step + row) * rotation.heads + head) * 2 * half;
     float a[kN], b[kN];
     load(x + first, at, half, a);
     load(x + first + half, at, half, b);
@@ -67,21 +71,23 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec, const LaunchContext&
   const auto attrs = attrs_as<RotaryAttrs>(spec.attrs);
   const DType dtype = spec.in[0].dtype;
   const bool documents = present(spec.in, 1);
-  const int64_t blocks = documents ? rows(spec.in[0]) : attrs.seq_len;
-  const Rotation rotation{.samples = rows(spec.in[0]) / std::max<int64_t>(blocks, 1),
-                          .seq_len = blocks,
+  const int64_t r = rows(spec.in[0]), blocks = documents ? r : std::min(r, attrs.seq_len);
+  const Rotation rotation{.rows = r,
+                          .step = blocks,
                           .heads = columns(spec.in[0]) / attrs.head_size,
+                          .first = attrs.part.first,
                           .length = attrs.seq_len,
                           .half = static_cast<int>(attrs.head_size / 2),
                           .back = spec.op == OpKind::rotary_grad,
                           .turns = rotary_turns(attrs)};
   // Enough blocks that a thread has about four pairs of packs.
-  const int64_t of_position = rotation.samples * columns(spec.in[0]) * size_of(dtype) / 32;
+  const int64_t of_position =
+      r / std::max<int64_t>(blocks, 1) * columns(spec.in[0]) * size_of(dtype) / 32;
   const auto parts =
       static_cast<unsigned>(std::clamp<int64_t>(of_position / (4 * kRotaryThreads), 1, 64));
   const Grid grid{dim3(static_cast<unsigned>(blocks), parts), kRotaryThreads};
   return kernel_of([context, grid, rotation, dtype](const KernelCall& call) {
-    if (rotation.samples == 0 || rotation.heads == 0) return;
+    if (rotation.rows == 0 || rotation.heads == 0) return;
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       launch(context.stream, rotation.back ? "rotary_grad" : "rotary", grid, rotary_kernel<T>,

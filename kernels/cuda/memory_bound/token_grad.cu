@@ -103,17 +103,17 @@ __device__ __forceinline__ int32_t id_at(const int32_t* ids, const int32_t* orde
 }
 
 // One warp for each sorted row and 32 packs of columns. It adds all rows of an id if its row is the first of the id,
-// and the id has few; otherwise it does nothing.
+// and the id has few; otherwise it does nothing. Ids from `ids_of_table` on have no row of d_token.
 // SASS <?*16, true>: threads 256, blocks 4, loads 2
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
     add_rows(const T* d_x, const int32_t* ids, const int32_t* order, int64_t rows, int64_t c,
-             float* d_token) {
+             float* d_token, int64_t ids_of_table) {
   constexpr int kN = columns_of_lane<T, kAligned>, kAhead = 4;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.y;
   if (begin >= rows) return;
   const int32_t id = ids[order[begin]];
-  if (id_at(ids, order, rows, begin - 1) == id) return;
+  if (id >= ids_of_table || id_at(ids, order, rows, begin - 1) == id) return;
   if (id_at(ids, order, rows, begin + kFrequent - 1) == id) return;  // add_frequent_rows does it
   float* to = d_token + id * c;
   const int64_t at = (kAligned ? 0 : pack_start<kN>(to)) +
@@ -163,7 +163,7 @@ __device__ __forceinline__ int count_of(const int32_t* ids, const int32_t* order
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
     add_frequent_rows(const T* d_x, const int32_t* ids, const int32_t* order, int64_t rows,
-                      int64_t c, float* d_token) {
+                      int64_t c, float* d_token, int64_t ids_of_table) {
   constexpr int kN = columns_of_lane<T, kAligned>, kWarps = kRowsOfBlock;
   constexpr int kAhead = kTogether / kWarps;  // rows that a warp loads at a time
   static_assert(kN <=
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
   __shared__ float tile[kTogether][kN][32];
   const int64_t here = static_cast<int64_t>(blockIdx.x) * kFrequent;
   const int32_t id = ids[order[here]];
-  if (id_at(ids, order, rows, here - kFrequent) == id) return;
+  if (id >= ids_of_table || id_at(ids, order, rows, here - kFrequent) == id) return;
   int64_t i = here - count_of<kFrequent>(ids, order, rows, here - kFrequent, id);
   if (id_at(ids, order, rows, i + kFrequent - 1) != id) return;
   float* to = d_token + id * c;
@@ -211,9 +211,24 @@ __global__ void __launch_bounds__(32 * kRowsOfBlock, 2)
 
 // positions[r] = the position of row r in its document.
 __global__ void __launch_bounds__(kDigits)
-    find_positions(const int32_t* documents, int64_t rows, int64_t seq_len, int32_t* positions) {
+    find_positions(const int32_t* documents, int64_t rows, int64_t first_row, int64_t seq_len,
+                   int32_t* positions) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * kDigits + threadIdx.x;
-  if (r < rows) positions[r] = static_cast<int32_t>(r % seq_len) - documents[r];
+  if (r < rows) positions[r] = static_cast<int32_t>((first_row + r) % seq_len) - documents[r];
+}
+
+// of_table[r] = the row of the table that row r's token has, or `other` if it has none.
+__global__ void __launch_bounds__(kDigits)
+    find_tokens(const int32_t* ids, int64_t rows, int64_t first_token, int64_t tokens,
+                int32_t other, int32_t* of_table) {
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * kDigits + threadIdx.x;
+  if (r >= rows) return;
+  const int64_t id = ids[r] - first_token;
+  of_table[r] = id >= 0 && id < tokens ? static_cast<int32_t>(id) : other;
+}
+
+Grid grid_of_rows(int64_t rows) {
+  return {static_cast<unsigned>((rows + kDigits - 1) / kDigits), kDigits};
 }
 
 struct Workspace {
@@ -233,11 +248,15 @@ class AddsRows {
         dtype_(spec.in[0].dtype),
         r_(elements(spec.in[1])),
         c_(columns(spec.out[0])),
-        v_(rows(spec.out[0])) {}
+        v_(rows(spec.out[0])),
+        largest_id_(attrs_as<EmbedAttrs>(spec.attrs).tokens > 0 ? v_ : v_ - 1) {}
 
   int64_t rows_of_input() const { return r_; }
   // Words of scratch memory.
   int64_t words() const { return 2 * r_ + kDigits * chunk_count(r_); }
+
+  // The id of rows that are not added, where the table has a part of the tokens.
+  int32_t other_id() const { return static_cast<int32_t>(v_); }
 
   // Sets the table to zeros unless `accumulate`, and adds row i of d_x to its row ids[i], for all i in order. `words`:
   // scratch memory.
@@ -256,7 +275,8 @@ class AddsRows {
  private:
   // Returns the rows in the order of their ids.
   const int32_t* sort(const int32_t* ids, const Workspace& w) const {
-    const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(v_ - 1))));
+    const auto largest = static_cast<uint64_t>(largest_id_);
+    const int bits = std::max(1, static_cast<int>(std::bit_width(largest)));
     const auto chunks = static_cast<unsigned>(chunk_count(r_));
     const int32_t* order = nullptr;
     for (int shift = 0, pass = 0; shift < bits; shift += kDigitBits, ++pass) {
@@ -285,30 +305,42 @@ class AddsRows {
                            static_cast<unsigned>((wide + kColumnsOfWarp - 1) / kColumnsOfWarp)),
                       dim3(32, kRowsOfBlock)};
       launch(context_.stream, "embed_token_grad (add)", grid, add_rows<T, kAligned>, d_x, ids,
-             order, r_, c_, table);
+             order, r_, c_, table, v_);
       Grid frequent = grid;
       frequent.blocks.x = static_cast<unsigned>((r_ + kFrequent - 1) / kFrequent);
       launch(context_.stream, "embed_token_grad (add frequent)", frequent,
-             add_frequent_rows<T, kAligned>, d_x, ids, order, r_, c_, table);
+             add_frequent_rows<T, kAligned>, d_x, ids, order, r_, c_, table, v_);
     });
   }
 
   LaunchContext context_;
   DType dtype_;
-  int64_t r_, c_, v_;
+  int64_t r_, c_, v_, largest_id_;
 };
 
 }  // namespace
 
 int64_t embed_token_grad_workspace(const KernelSpec& spec) {
-  return AddsRows(spec, {}).words() * size_of(DType::i32);
+  const AddsRows rows(spec, {});
+  const bool some = attrs_as<EmbedAttrs>(spec.attrs).tokens > 0;
+  return ((some ? rows.rows_of_input() : 0) + rows.words()) * size_of(DType::i32);
 }
 
 std::unique_ptr<Kernel> make_embed_token_grad(const KernelSpec& spec,
                                               const LaunchContext& context) {
-  return kernel_of([rows = AddsRows(spec, context)](const KernelCall& call) {
-    rows.run(data<const void>(call.in, 0), data<const int32_t>(call.in, 1),
-             data<float>(call.out, 0), call.accumulate, workspace<int32_t>(call, rows.words()));
+  const auto attrs = attrs_as<EmbedAttrs>(spec.attrs);
+  return kernel_of([context, rows = AddsRows(spec, context), first = attrs.first_token,
+                    tokens = attrs.tokens](const KernelCall& call) {
+    const auto* ids = data<const int32_t>(call.in, 1);
+    const int64_t r = tokens > 0 ? rows.rows_of_input() : 0;
+    auto* const of_table = workspace<int32_t>(call, r + rows.words());
+    if (r > 0) {
+      launch(context.stream, "embed_token_grad (tokens)", grid_of_rows(r), find_tokens, ids, r,
+             first, tokens, rows.other_id(), of_table);
+      ids = of_table;
+    }
+    rows.run(data<const void>(call.in, 0), ids, data<float>(call.out, 0), call.accumulate,
+             of_table + r);
   });
 }
 
@@ -321,13 +353,13 @@ int64_t embed_position_grad_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_document_position_grad(const KernelSpec& spec,
                                                     const LaunchContext& context) {
   return kernel_of([context, rows = AddsRows(spec, context),
-                    seq_len = attrs_as<EmbedAttrs>(spec.attrs).seq_len](const KernelCall& call) {
+                    attrs = attrs_as<EmbedAttrs>(spec.attrs)](const KernelCall& call) {
     const int64_t r = rows.rows_of_input();
     auto* const positions = workspace<int32_t>(call, r + rows.words());
     if (r > 0)
       launch(context.stream, "embed_position_grad (positions)",
-             Grid{static_cast<unsigned>((r + kDigits - 1) / kDigits), kDigits}, find_positions,
-             data<const int32_t>(call.in, 1), r, seq_len, positions);
+             grid_of_rows(r), find_positions, data<const int32_t>(call.in, 1), r,
+             attrs.part.first, attrs.seq_len, positions);
     rows.run(data<const void>(call.in, 0), positions, data<float>(call.out, 0), call.accumulate,
              positions + r);
   });

@@ -14,7 +14,7 @@ struct AddNorm {
   float *mean, *rstd;
   DropoutRule rule;
   uint32_t site;
-  unsigned seq_len;
+  unsigned seq_len, first_row;
   const StepState* state;
   int64_t sample_offset;
   float eps;
@@ -35,10 +35,10 @@ __global__ void __launch_bounds__(kRowThreads, 1)
   uint64_t sample = 0, first_block = 0;
   if constexpr (kDrops) {
     key = stream_key(o.state->seed, kDropoutStream + o.site);
-    sample = static_cast<uint64_t>(o.state->first_sample + o.sample_offset) +
-             static_cast<unsigned>(r) / o.seq_len;
-    first_block = static_cast<uint64_t>(static_cast<unsigned>(r) % o.seq_len) *
-                  static_cast<uint64_t>(c / kDrawn);
+    const unsigned row = o.first_row + static_cast<unsigned>(r);  // of the micro-batch
+    sample = static_cast<uint64_t>(o.state->first_sample + o.sample_offset) + row / o.seq_len;
+    first_block =
+        static_cast<uint64_t>(row % o.seq_len) * static_cast<uint64_t>(c / kDrawn);
   }
   const float inverse = 1.0f / static_cast<float>(c);
   Packed<T, kRowPack> sums[kHeldPacks];
@@ -114,6 +114,7 @@ std::unique_ptr<Kernel> make_add_layer_norm(const KernelSpec& spec, const Launch
                     DropoutRule(attrs.add.dropout),
                     attrs.add.site,
                     static_cast<unsigned>(attrs.add.seq_len),
+                    static_cast<unsigned>(attrs.add.part.first),
                     call.state,
                     call.sample_offset,
                     attrs.norm.eps};
