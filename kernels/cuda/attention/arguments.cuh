@@ -36,6 +36,7 @@ struct AttentionArguments {
   uint32_t drop_threshold = 0;
   float drop_scale = 1;
   uint32_t site = 0;
+  int64_t first_head = 0;  // the model's head of queries that head 0 is, which masks follow from
   const StepState* state = nullptr;  // read only with dropout
   int64_t sample_offset = 0;
 };
@@ -84,7 +85,7 @@ struct Head {
     if (d.threshold == 0) return d;
     d.key = stream_key(a.state->seed, kDropoutStream + a.site);
     d.sample = static_cast<uint64_t>(a.state->first_sample + a.sample_offset + sample);
-    d.head = static_cast<uint64_t>(head);
+    d.head = static_cast<uint64_t>(a.first_head + head);
     d.seq = static_cast<uint64_t>(a.seq);
     return d;
   }

@@ -57,6 +57,7 @@ class AttentionKernel : public Kernel {
     a.drop_threshold = shape_.drop_threshold;
     a.drop_scale = shape_.drop_scale;
     a.site = site_;
+    a.first_head = shape_.first_head;
     a.state = call.state;
     a.sample_offset = call.sample_offset;
     return a;

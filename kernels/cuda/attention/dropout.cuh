@@ -1,5 +1,5 @@
 // Dropout masks of attention, computed in the order in which lanes need them. The bits are those of
-// runtime/core/philox.h for element (h T + i) T + j of a sample, with query i and key j of head h.
+// runtime/core/philox.h for element (h T + i) T + j of a sample, with query i and key j of head h of the model.
 // Cost: one Philox block (about 80 integer instructions) for 8 elements, two if T is not a multiple of 8.
 #pragma once
 

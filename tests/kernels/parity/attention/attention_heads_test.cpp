@@ -139,6 +139,14 @@ void require_same_runs(const Case& a, const Case& b) {
         REQUIRE(x[HeadReference{a, 0, h}.at(row, 0, d)] == y[HeadReference{b, 0, h}.at(row, 0, d)]);
 }
 
+// Returns the values of columns [first, first + count) of rows of q, k and v, or of y.
+Values columns_of(const Values& rows, int64_t columns, int64_t first, int64_t count) {
+  Values some;
+  for (auto row = rows.begin(); row != rows.end(); row += columns)
+    some.insert(some.end(), row + first, row + first + count);
+  return some;
+}
+
 std::vector<Case> shared_heads_cases() {
   std::vector<Case> cases;
   for (DType dtype : {DType::f32, DType::bf16, DType::f16})
@@ -166,6 +174,42 @@ TEST_CASE("attention gives shared heads of keys the bits of heads of keys that a
     Case repeated = c;
     repeated.kv_heads = c.heads;
     require_same_runs(c, repeated);
+  }
+}
+
+TEST_CASE("attention of some of a model's heads has the bits of these heads, dropout included") {
+  for (Case c : shared_heads_cases()) {
+    c.batch = 1;
+    const int64_t k = c.heads / c.kv_heads, d = c.head_size;
+    AttentionRun all(c);
+    all.run_forward();
+    all.run_backward();
+    Case some = c;
+    some.heads = k, some.kv_heads = 1, some.first_head = c.heads - k;
+    INFO(describe(some));
+    AttentionRun f(some);
+    // The last head of keys, and the heads of queries that it serves.
+    const auto last_heads = [&](const Values& rows) {
+      Values last;
+      for (int64_t row = 0; row < c.rows(); ++row) {
+        const auto at = rows.begin() + row * c.columns();
+        last.insert(last.end(), at + some.first_head * d, at + c.heads * d);
+        for (int64_t part = 1; part < 3; ++part) {
+          const auto end = at + c.channels() + part * c.kv_channels();
+          last.insert(last.end(), end - d, end);
+        }
+      }
+      return last;
+    };
+    const auto last_of_y = [&](const Values& rows) {
+      return columns_of(rows, c.channels(), some.first_head * d, k * d);
+    };
+    f.qkv.set(last_heads(all.qkv.values()));
+    f.d_y.set(last_of_y(all.d_y.values()));
+    f.run_forward();
+    f.run_backward();
+    REQUIRE(f.y.values() == last_of_y(all.y.values()));
+    REQUIRE(f.d_qkv.values() == last_heads(all.d_qkv.values()));
   }
 }
 

@@ -15,9 +15,10 @@ namespace dstrain::attention_test {
 struct Case {
   DType dtype = DType::f32;
   int64_t batch = 1, seq = 1, heads = 1, head_size = 1;
-  int64_t kv_heads = 0;  // heads of keys and values; 0: as many as of queries
-  int64_t window = 0;    // the keys that a query sees, with its own; 0: all until its own
-  double scale = 0;      // of the scores; 0: 1 / sqrt(head_size)
+  int64_t kv_heads = 0;    // heads of keys and values; 0: as many as of queries
+  int64_t first_head = 0;  // the model's head that head 0 of queries is
+  int64_t window = 0;      // the keys that a query sees, with its own; 0: all until its own
+  double scale = 0;        // of the scores; 0: 1 / sqrt(head_size)
   // (batch * seq) or empty: of each row, the row of its sample at which its document begins.
   std::vector<int64_t> documents = {};
   bool packed = true;  // q, k and v are one operand
@@ -88,7 +89,7 @@ struct HeadReference {
     const DropoutRule rule(c.dropout);
     if (rule.threshold == 0) return 1;
     const PhiloxKey key = stream_key(c.seed, kDropoutStream + c.site);
-    const auto element = static_cast<uint64_t>((head * c.seq + i) * c.seq + j);
+    const auto element = static_cast<uint64_t>(((c.first_head + head) * c.seq + i) * c.seq + j);
     const uint64_t s = c.first_sample + static_cast<uint64_t>(sample);
     return dropout_bits(key, s, element) >= rule.threshold ? double{rule.scale} : 0.0;
   }

@@ -19,9 +19,10 @@ inline std::string describe(const Case& c) {
     if (c.documents[row] == static_cast<int64_t>(row) % c.seq && documents.size() < 60)
       documents += fmt::format(" {}", c.documents[row]);
   return fmt::format(
-      "{} B={} T={} heads={} kv_heads={} D={} window={} scale={} dropout={} {} documents:{}",
-      name_of(c.dtype), c.batch, c.seq, c.heads, c.kv_heads, c.head_size, c.window, c.scale,
-      c.dropout, c.packed ? "packed" : "separate", documents);
+      "{} B={} T={} heads={} from {} kv_heads={} D={} window={} scale={} dropout={} {} "
+      "documents:{}",
+      name_of(c.dtype), c.batch, c.seq, c.heads, c.first_head, c.kv_heads, c.head_size, c.window,
+      c.scale, c.dropout, c.packed ? "packed" : "separate", documents);
 }
 
 // q, k and v, or their gradients: one operand or three. Its values are rows of all three, as the reference has them.
@@ -112,7 +113,8 @@ struct AttentionRun {
                              .seq_len = c.seq,
                              .kv_heads = c.kv_heads,
                              .window = c.window,
-                             .scale = c.scale};
+                             .scale = c.scale,
+                             .first_head = c.first_head};
     k.sample_offset = 3;
     return k;
   }
@@ -220,12 +222,13 @@ inline std::vector<Case> plain_cases() {
   return cases;
 }
 
-// The same with dropout, and with a sample number of more than 32 bits.
+// The same with dropout, of the first heads of a model or of later ones, and with a sample number of more than 32 bits.
 inline std::vector<Case> dropout_cases() {
   std::vector<Case> cases = plain_cases();
   for (Case& c : cases) {
     c.dropout = c.seq % 2 == 0 ? 0.1f : 0.5f;
     c.first_sample = (uint64_t{1} << 33) + 5;
+    c.first_head = c.seq % 4 == 1 ? 0 : c.head_size % 7;
   }
   return cases;
 }
