@@ -4,8 +4,8 @@
 // Invariant: results depend neither on the grid of a launch nor on the alignment of an operand.
 //
 // Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
-// its bits: embed, its gradients, add, scale, relu, dropout, cast, accumulate, round_wire, sum_squares, quantize,
-// unpack_weight, optimizers.
+// its bits: embed, its gradients, add_rows, split_columns, join_columns, add, scale, relu, dropout, cast, accumulate,
+// round_wire, sum_squares, quantize, unpack_weight, optimizers.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -56,6 +56,7 @@ int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t layer_norm_grad_workspace(const KernelSpec& spec);
 int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t cross_entropy_workspace(const KernelSpec& spec);
+int64_t cross_entropy_part_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
 int64_t error_squares_workspace(const KernelSpec& spec);

@@ -1,0 +1,132 @@
+// class_sums and cross_entropy_part: softmax cross-entropy of rows whose classes are divided among ranks, one block for each
+// row. Every sum over a row's own classes has the order of cross_entropy, and one part with all classes its bits.
+// Minimum memory traffic in bytes, s bytes per element: class_sums s R V, cross_entropy_part 2 s R V.
+#include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/memory_bound/softmax_rows.cuh"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+constexpr int kSums = 3;  // of a row: the largest logit, the sum of exp(logit - largest), the target's logit
+
+// The rows of a part of the classes: `v` logits that count, the first of class `first_class`, of `width`.
+struct ClassRows {
+  const int32_t* targets;
+  int64_t rows, v, width, first_class;
+};
+
+// SASS <?*16, true>: threads 512, blocks 2, loads 4
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kLossThreads, 2)
+    class_sums_kernel(const T* logits, ClassRows classes, float* sums) {
+  const int64_t r = blockIdx.x;
+  const T* row = logits + r * classes.width;
+  const Peak peak = peak_of_row<kAligned>(row, classes.v);
+  if (threadIdx.x != 0) return;
+  const int64_t target = classes.targets[r] - classes.first_class;
+  const bool has = classes.targets[r] >= 0 && target >= 0 && target < classes.v;
+  sums[r * kSums] = peak.top;
+  sums[r * kSums + 1] = peak.sum;
+  sums[r * kSums + 2] = has ? widen(row[target]) : 0.0f;
+}
+
+// The loss of a row, and the gradient of its part of the logits. sums: (parts,R,3). d_logits may be logits, or null; `state`
+// is read only with d_logits.
+// SASS <?*16, true>: threads 512, blocks 2, loads 3
+template <class T, bool kAligned>
+__global__ void __launch_bounds__(kLossThreads, 2)
+    cross_entropy_part_kernel(const T* logits, ClassRows classes, const float* sums, int64_t parts,
+                              const StepState* state, float weight, double* losses, T* d_logits) {
+  const int64_t r = blockIdx.x;
+  RowOfBlock<T> row{logits + r * classes.width,
+                    d_logits ? d_logits + r * classes.width : nullptr,
+                    classes.v,
+                    classes.width,
+                    classes.targets[r] - classes.first_class,
+                    0,
+                    0,
+                    0};
+  if (classes.targets[r] < 0) {
+    if (row.d) clear_row<kAligned>(row);
+    if (threadIdx.x == 0) losses[r] = 0;
+    return;
+  }
+  const float* const of_row = sums + r * kSums;
+  const int64_t step = classes.rows * kSums;
+  float top = -INFINITY, sum = 0, hit = 0;
+  for (int64_t p = 0; p < parts; ++p) top = fmaxf(top, of_row[p * step]);
+  const float shift = shift_of(top);
+  for (int64_t p = 0; p < parts; ++p) {
+    sum += of_row[p * step + 1] * shifted_exp(of_row[p * step], shift);
+    hit += of_row[p * step + 2];
+  }
+  if (threadIdx.x == 0)
+    losses[r] =
+        log(static_cast<double>(sum)) + (static_cast<double>(top) - static_cast<double>(hit));
+  if (!row.d) return;
+  row.shift = shift;
+  row.scale = 1.0f / sum;
+  row.d_loss = state->d_loss * weight;
+  differentiate_row<kAligned>(row);
+}
+
+// Returns the rows of `spec`, without their targets.
+ClassRows class_rows(const KernelSpec& spec) {
+  const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
+  const int64_t width = columns(spec.in[0]);
+  return {nullptr, rows(spec.in[0]), attrs.classes > 0 ? attrs.classes : width, width,
+          attrs.first_class};
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_class_sums(const KernelSpec& spec, const LaunchContext& context) {
+  return kernel_of(
+      [context, shape = class_rows(spec), dtype = spec.in[0].dtype](const KernelCall& call) {
+        if (shape.rows == 0) return;
+        ClassRows classes = shape;
+        classes.targets = data<const int32_t>(call.in, 1);
+        with_type(dtype, [&](auto t) {
+          using T = decltype(t);
+          const T* logits = data<const T>(call.in, 0);
+          with_flag(whole_packs<pack_of(sizeof(T))>(shape.width, logits), [&](auto aligned) {
+            launch(context.stream, "class_sums",
+                   Grid{static_cast<unsigned>(shape.rows), loss_threads(shape.v)},
+                   class_sums_kernel<T, decltype(aligned)::value>, logits, classes,
+                   data<float>(call.out, 0));
+          });
+        });
+      });
+}
+
+int64_t cross_entropy_part_workspace(const KernelSpec& spec) {
+  return rows(spec.in[0]) * size_of(DType::f64);
+}
+
+std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec,
+                                                const LaunchContext& context) {
+  const ClassRows shape = class_rows(spec);
+  const int64_t parts = elements(spec.in[2]) / std::max<int64_t>(1, shape.rows * kSums);
+  return kernel_of([context, shape, parts, weight = attrs_as<CrossEntropyAttrs>(spec.attrs).weight,
+                    dtype = spec.in[0].dtype](const KernelCall& call) {
+    auto* const losses = workspace<double>(call, shape.rows);
+    ClassRows classes = shape;
+    classes.targets = data<const int32_t>(call.in, 1);
+    with_type(dtype, [&](auto t) {
+      using T = decltype(t);
+      if (shape.rows == 0) return;
+      const T* logits = data<const T>(call.in, 0);
+      T* d_logits = data<T>(call.out, 1);
+      with_flag(whole_packs<pack_of(sizeof(T))>(shape.width, logits, d_logits), [&](auto aligned) {
+        launch(context.stream, "cross_entropy_part",
+               Grid{static_cast<unsigned>(shape.rows), loss_threads(shape.v)},
+               cross_entropy_part_kernel<T, decltype(aligned)::value>, logits, classes,
+               data<const float>(call.in, 2), parts, call.state, weight, losses, d_logits);
+      });
+    });
+    add_row_losses(context, nullptr, 0, losses, shape.rows, data<double>(call.out, 0),
+                   call.accumulate);
+  });
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND
