@@ -92,6 +92,48 @@ TEST_CASE("gradients of the tables have the processor's bits, written or added")
     }
 }
 
+TEST_CASE("parts of rows, tokens and columns have the processor's bits") {
+  const OpInputs o;
+  const RowsPart part{5, 35};
+  const EmbedAttrs rows{.seq_len = 7, .part = part};
+  const EmbedAttrs tokens{.seq_len = 7, .part = part, .tokens = 90, .first_token = 100};
+  const DropoutAttrs dropout{.dropout = 0.2f, .site = 5, .seq_len = 7, .part = part};
+  std::vector<double> begins = documents_of_samples(5, 7);
+  const Operand documents{Shape{o.r}, DType::i32, {begins.begin() + 5, begins.begin() + 5 + o.r}};
+  for (DType dtype : kRunTypes) {
+    const Operand x = o.rows(dtype, 1), out{x.shape, dtype};
+    const auto table = [&](int64_t n, DType of) {
+      return Operand{Shape{n, o.c}, of, normal_values(n * o.c, 3)};
+    };
+    require_processor_bits(o.with(OpKind::add_dropout, dropout), {x, o.rows(dtype, 2)}, {out});
+    require_processor_bits(o.with(OpKind::dropout_grad, dropout), {x}, {out});
+    require_processor_bits(o.with(OpKind::embed, rows),
+                           {o.ids(), table(o.v, dtype), table(7, dtype), documents}, {out});
+    require_processor_bits(o.with(OpKind::embed, tokens), {o.ids(), table(96, dtype)}, {out});
+    require_processor_bits(o.with(OpKind::add_rows, rows), {x, table(7, dtype), documents}, {out});
+    for (bool accumulate : {false, true}) {
+      Call call = o.with(OpKind::embed_token_grad, tokens);
+      call.accumulate = accumulate;
+      require_processor_bits(call, {x, o.ids()}, {table(96, DType::f32)});
+      call.op = OpKind::embed_position_grad;
+      call.attrs = rows;
+      require_processor_bits(call, {x}, {table(9, DType::f32)});
+      require_processor_bits(call, {x, documents}, {table(9, DType::f32)});
+    }
+    for (const int64_t width : {5, 16}) {
+      const ColumnsAttrs columns{.parts = 6, .sections = 2, .copies = 3};
+      const Shape whole{o.r, 2 * 2 * width}, split{6, o.r, 2 * width};
+      const auto values = [&](const Shape& shape) {
+        return Operand{shape, dtype, normal_values(shape.elements(), 7)};
+      };
+      require_processor_bits(o.with(OpKind::split_columns, columns), {values(whole)},
+                             {{split, dtype}});
+      require_processor_bits(o.with(OpKind::join_columns, columns), {values(split)},
+                             {{whole, dtype}});
+    }
+  }
+}
+
 TEST_CASE("what moves and sums flat ranges has the processor's bits") {
   const OpInputs o;
   for (DType from : kRunTypes)

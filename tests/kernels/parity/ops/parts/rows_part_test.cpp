@@ -1,5 +1,6 @@
 // Operands with a part of the rows of a micro-batch: their results have the bits of the same rows of the whole operand.
 #include "tests/kernels/parity/ops/run_op.h"
+#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -127,8 +128,10 @@ TEST_CASE("dropout of a part of the rows drops what it drops of the whole micro-
 
 TEST_CASE("add_layer_norm of a part of the rows has the sums and norms of the whole micro-batch") {
   const StepState state = some_state();
+  Sample sample = Sample::if_sanitized(4);
   for (DType dtype : kRunTypes)
     for (const BatchSizes& s : kBatches) {
+      if (!sample.takes()) continue;
       const AddLayerNormAttrs attrs{.add = {.dropout = 0.3f, .site = 9, .seq_len = s.seq_len}};
       const PartOperand statistics{{Shape{s.rows()}, DType::f32}};
       require_rows_of_whole(Call{.op = OpKind::add_layer_norm, .state = &state, .sample_offset = 7},
@@ -140,10 +143,12 @@ TEST_CASE("add_layer_norm of a part of the rows has the sums and norms of the wh
 }
 
 TEST_CASE("rotary of a part of the rows turns them as those of the whole micro-batch") {
+  Sample sample = Sample::if_sanitized(4);
   for (DType dtype : kRunTypes)
     for (BatchSizes s : kBatches)
       for (const OpKind op : {OpKind::rotary, OpKind::rotary_grad})
         for (const bool documents : {false, true}) {
+          if (!sample.takes()) continue;
           s.columns = s.columns / 6 * 6 + 6;
           std::vector<PartOperand> in{rows_of(s, dtype, 1)};
           if (documents) in.push_back(documents_of_rows(s));
@@ -172,6 +177,7 @@ TEST_CASE("embed and add_rows of a part of the rows add the positions of these")
 
 // Against sums in the order of the rows, in f32: the bits of them are the promise.
 TEST_CASE("embed_position_grad of a part adds its rows, and other positions are zeros or kept") {
+  Sample sample = Sample::if_sanitized(4);
   for (DType dtype : kRunTypes)
     for (const BatchSizes& s : kBatches)
       for (const bool accumulate : {false, true})
@@ -182,6 +188,9 @@ TEST_CASE("embed_position_grad of a part adds its rows, and other positions are 
           std::vector<int64_t> counts;
           const std::vector<RowsPart> parts = parts_of(s, counts);
           for (size_t p = 0; p < parts.size(); ++p) {
+            // With documents the emulated device sorts in many threads: all rows and some parts must do.
+            if (documents && p % 4 != 0) continue;
+            if (!sample.takes()) continue;
             const int64_t first = parts[p].first, count = counts[p];
             INFO("rows " << first << " + " << count << " of " << s.samples << " x " << s.seq_len
                          << " x " << c << (documents ? " with documents" : ""));
