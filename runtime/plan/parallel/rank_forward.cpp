@@ -108,7 +108,7 @@ void RankForward::scatter_sum(BufferId part, BufferId result) {
   collective(OpKind::reduce_scatter, tensor_, part, result);
 }
 
-BufferId RankForward::exchanged(BufferId x, const Member& group, int64_t rows, int64_t sections,
+BufferId RankForward::exchanged(BufferId x, const GroupRank& group, int64_t rows, int64_t sections,
                                 int64_t copies) {
   const ColumnsAttrs attrs{.parts = group.ranks, .sections = sections, .copies = copies};
   const int64_t columns = program_.at(x).shape[-1] * copies / group.ranks;

@@ -15,11 +15,11 @@
 namespace dstrain {
 
 // A rank of one of the two groups.
-struct Member {
+struct GroupRank {
   int rank = 0, ranks = 1;
   int32_t channel = 0;
 
-  Member(const Place& place, Axis axis)
+  GroupRank(const Place& place, Axis axis)
       : rank(place.rank_in(axis)),
         ranks(place.ranks_in(axis)),
         channel(ranks > 1 ? channel_of(place, axis) : 0) {}
@@ -54,7 +54,7 @@ class RankForward {
   // one is appended.
   Instruction& emit(OpKind kind, OpAttrs attrs, std::vector<BufferId> reads,
                     std::vector<BufferId> writes);
-  void collective(OpKind kind, const Member& member, BufferId from, BufferId to) {
+  void collective(OpKind kind, const GroupRank& member, BufferId from, BufferId to) {
     emit(kind, {}, {from}, {to}).channel = member.channel;
   }
   // Appends an operation that works on this rank's rows. Throws InternalError if it reads a value of which the rank has
@@ -84,7 +84,7 @@ class RankForward {
   void scatter_sum(BufferId part, BufferId result);
   // Returns some columns of `rows` rows of x, of which each rank of the group has all columns of some rows. `copies`: ranks
   // that get the same columns.
-  BufferId exchanged(BufferId x, const Member& group, int64_t rows, int64_t sections,
+  BufferId exchanged(BufferId x, const GroupRank& group, int64_t rows, int64_t sections,
                      int64_t copies);
 
   // Gives this rank its part of a parameter. Throws InternalError if it has another part already.
@@ -96,7 +96,7 @@ class RankForward {
   std::pair<int64_t, int64_t> rows_of_part(BufferId weight) const;
 
   Program& program_;
-  const Member sequence_, tensor_;
+  const GroupRank sequence_, tensor_;
   const int64_t row_multiple_;
   const int64_t rows_;                           // of a micro-batch
   std::vector<Instruction> list_;                // for this rank
