@@ -12,6 +12,9 @@
 
 namespace dstrain {
 
+inline constexpr TensorPart::By kByRows = TensorPart::By::rows,
+                                kByColumns = TensorPart::By::columns;
+
 // A tensor, and how a tensor group divides it.
 struct DividedTensor {
   std::string name;
@@ -24,18 +27,17 @@ struct DividedTensor {
 // Even and odd rows and columns, sections, further dimensions, vectors, 16 bits, and what is not divided. Sections are
 // divided evenly among 1 to 4.
 inline std::vector<DividedTensor> divided_model() {
-  using By = TensorPart::By;
-  return {{"qkv", {36, 5}, By::rows, 3},
-          {"qkv.bias", {36}, By::rows, 3},
-          {"up", {7, 5}, By::rows},
-          {"up.bias", {7}, By::rows},
-          {"down", {6, 7}, By::columns},
-          {"narrow", {5, 3}, By::columns},
-          {"few", {2, 3}, By::rows},
-          {"conv", {2, 3, 5}, By::columns},
+  return {{"qkv", {36, 5}, kByRows, 3},
+          {"qkv.bias", {36}, kByRows, 3},
+          {"up", {7, 5}, kByRows},
+          {"up.bias", {7}, kByRows},
+          {"down", {6, 7}, kByColumns},
+          {"narrow", {5, 3}, kByColumns},
+          {"few", {2, 3}, kByRows},
+          {"conv", {2, 3, 5}, kByColumns},
           {"norm", {5}},
-          {"half", {11, 6}, By::columns, 1, DType::bf16},
-          {"table", {13, 4}, By::rows}};
+          {"half", {11, 6}, kByColumns, 1, DType::bf16},
+          {"table", {13, 4}, kByRows}};
 }
 
 // How the ranks of a run divide tensors: `tensor` parts of each, which `slices` ranks divide among themselves. The slices of
@@ -85,12 +87,11 @@ class DividedRank {
 
  private:
   void add(const DividedTensor& tensor) {
-    using By = TensorPart::By;
     TensorPart part;
-    if (divide_.tensor > 1 && tensor.by != By::nothing) {
+    if (divide_.tensor > 1 && tensor.by != TensorPart::By::nothing) {
       const bool turns = divide_.turned && tensor.shape.rank > 1;
-      part.by = !turns ? tensor.by : tensor.by == By::rows ? By::columns : By::rows;
-      part.sections = part.by == By::rows && !turns ? tensor.sections : 1;
+      part.by = !turns ? tensor.by : tensor.by == kByRows ? kByColumns : kByRows;
+      part.sections = part.by == kByRows && !turns ? tensor.sections : 1;
       part.parts = divide_.tensor;
       part.part = tensor_;
     }
@@ -107,7 +108,7 @@ class DividedRank {
                       .begin = begin,
                       .local = {bytes_.back().data(), {end - begin}, tensor.dtype},
                       .part = part,
-                      .owner = part.by != By::nothing || tensor_ == 0});
+                      .owner = part.by != TensorPart::By::nothing || tensor_ == 0});
   }
 
   // Calls set(value, is padding) for each value, which becomes what it returns.

@@ -14,7 +14,6 @@
 namespace dstrain {
 namespace {
 
-using By = TensorPart::By;
 using Catch::Contains;
 using Floats = std::vector<float>;
 
@@ -55,8 +54,8 @@ void write_whole(const std::string& path, const StateRegister& list,
 }
 
 // Returns the first tensor that a rank has read wrongly; "" if none.
-std::string loaded(const std::string& path, const RanksDivide& divide, int r, bool map,
-                   RemoteMemory* device, const std::vector<DividedTensor>& tensors) {
+std::string wrongly_read(const std::string& path, const RanksDivide& divide, int r, bool map,
+                         RemoteMemory* device, const std::vector<DividedTensor>& tensors) {
   DividedRank rank(tensors, divide, r);
   rank.spoil();
   for (StateEntry& entry : rank.state()) entry.device = device;
@@ -85,7 +84,7 @@ TEST_CASE("each rank reads its part of tensors that are transposed, joined, spli
         for (RemoteMemory* const memory :
              {static_cast<RemoteMemory*>(nullptr), static_cast<RemoteMemory*>(&device)}) {
           CAPTURE(map, divide.tensor, divide.slices, divide.turned, r, memory != nullptr);
-          CHECK(loaded(path, divide, r, map, memory, model) == "");
+          CHECK(wrongly_read(path, divide, r, map, memory, model) == "");
         }
   }
 }
@@ -99,7 +98,7 @@ TEST_CASE("parts are read from 16-bit files") {
   for (const RanksDivide& divide : ways_to_divide())
     for (int r = 0; r < divide.ranks(); ++r) {
       CAPTURE(divide.tensor, divide.slices, divide.turned, r);
-      CHECK(loaded(dir / "w", divide, r, true, nullptr, model) == "");
+      CHECK(wrongly_read(dir / "w", divide, r, true, nullptr, model) == "");
     }
 }
 
@@ -137,7 +136,7 @@ TEST_CASE(
   constexpr int64_t kBytes = int64_t{2000} * 300 * 4, kFew = 200'000;
   const TempDir dir;
   const std::string path = dir / "w";
-  const auto read_by_all = [&](By by, bool transposed) {
+  const auto read_by_all = [&](TensorPart::By by, bool transposed) {
     const std::vector<DividedTensor> one{{"w", {2000, 300}, by}};
     const auto in_files = [&](StateRegister state) {
       if (transposed) state[0].parts = {{.tensor = "w", .transposed = true}};
@@ -152,28 +151,28 @@ TEST_CASE(
     }
     return bytes_read() - before;
   };
-  CHECK(read_by_all(By::rows, false) < kBytes + kFew);
-  CHECK(read_by_all(By::rows, true) < kBytes + kFew);
-  CHECK(read_by_all(By::columns, true) < kBytes + kFew);
-  CHECK(read_by_all(By::columns, false) < kParts * kBytes + kFew);
+  CHECK(read_by_all(kByRows, false) < kBytes + kFew);
+  CHECK(read_by_all(kByRows, true) < kBytes + kFew);
+  CHECK(read_by_all(kByColumns, true) < kBytes + kFew);
+  CHECK(read_by_all(kByColumns, false) < kParts * kBytes + kFew);
 }
 
 TEST_CASE("a file is read by long rows and by several windows of short ones") {
   const TempDir dir;
   for (const Shape& shape : {Shape{3, 70'000}, Shape{40'000, 17}}) {
-    const std::vector<DividedTensor> one{{"w", shape, By::columns}};
+    const std::vector<DividedTensor> one{{"w", shape, kByColumns}};
     write_whole(dir / "w", DividedRank(one, {}, 0).state());
     for (const RanksDivide& divide : {RanksDivide{4, 1}, {3, 2}})
       for (int r = 0; r < divide.ranks(); ++r) {
         CAPTURE(to_string(shape), divide.tensor, r);
-        CHECK(loaded(dir / "w", divide, r, false, nullptr, one) == "");
+        CHECK(wrongly_read(dir / "w", divide, r, false, nullptr, one) == "");
       }
   }
 }
 
 TEST_CASE("a value of a part that is no number is named by its place in the whole tensor") {
   const TempDir dir;
-  const std::vector<DividedTensor> one{{"w", {6, 4}, By::columns}};
+  const std::vector<DividedTensor> one{{"w", {6, 4}, kByColumns}};
   Floats values(24, 1.0f);
   values[10] = std::numeric_limits<float>::infinity();  // row 2, column 2
   {
@@ -188,7 +187,7 @@ TEST_CASE("a value of a part that is no number is named by its place in the whol
 
 TEST_CASE("slices outside of a part and packed parts are errors of the program") {
   const TempDir dir;
-  const std::vector<DividedTensor> one{{"w", {6, 5}, By::columns}};
+  const std::vector<DividedTensor> one{{"w", {6, 5}, kByColumns}};
   write_whole(dir / "w", DividedRank(one, {}, 0).state());
   DividedRank rank(one, {2, 1}, 0);
   rank.state()[0].begin = 1;

@@ -12,6 +12,7 @@
 #include "tests/engine/test_rank.h"
 #include "tests/support/decoders.h"
 #include "tests/support/models.h"
+#include "tests/support/sample.h"
 #include "tests/support/skip.h"
 
 namespace dstrain {
@@ -119,6 +120,12 @@ void check_near(const RunResult& expected, const RunResult& result, double toler
   CHECK(largest < of_weights);
 }
 
+// Returns how far weights may be apart after ten steps of Adam. The exact gradient of a key's bias is 0, and Adam makes steps of
+// what rounding leaves of it.
+double distance_of(const ModelConfig& model) {
+  return model.family().type == "gpt2" ? 1e-2 : 2e-4;
+}
+
 RunResult on_one_rank(const ModelConfig& model, const Dataset& data, DType dtype = DType::f32) {
   SelfComm self;
   return run_steps(layers_job(model, {}, dtype), data, self, kLayerSteps);
@@ -129,12 +136,14 @@ RunResult on_one_rank(const ModelConfig& model, const Dataset& data, DType dtype
 TEST_CASE("ranks that divide layers and samples learn what one rank learns") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
+  Sample sample(5);
   for (const Layout& layout : layouts_of(world->size()))
     for (const ModelConfig& model : models_of(layout)) {
+      if (!sample.takes()) continue;
       const Job job = layers_job(model, layout);
       INFO(describe(layout) << ": " << describe(job));
       const RunResult result = run_steps(job, data, *world, kLayerSteps);
-      check_near(on_one_rank(model, data), result, 2e-6, 2e-4);
+      check_near(on_one_rank(model, data), result, 2e-6, distance_of(model));
       CHECK(result.sent_per_step == result.planned_to_send);
     }
 }
@@ -143,9 +152,11 @@ TEST_CASE(
     "ranks that divide layers and samples have the same bits at every stage, again and offloaded") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
+  Sample sample(8);
   for (const Layout& layout : layouts_of(world->size()))
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const ModelConfig& model : models_of(layout)) {
+        if (!sample.takes()) continue;
         Job job = layers_job(model, layout, dtype);
         const RunResult expected = run_steps(job, data, *world, 3);
         for (const int stage : {0, 1, 2, 3}) {
@@ -168,8 +179,10 @@ TEST_CASE(
 TEST_CASE("ranks that divide layers and samples stay within the rounding of 16 bits") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
+  Sample sample(5);
   for (const Layout& layout : layouts_of(world->size()))
     for (const ModelConfig& model : models_of(layout)) {
+      if (!sample.takes()) continue;
       const Job job = layers_job(model, layout, DType::bf16);
       INFO(describe(layout) << ": " << describe(job));
       check_near(on_one_rank(model, data, DType::bf16), run_steps(job, data, *world, kLayerSteps),
@@ -181,9 +194,11 @@ TEST_CASE("ranks that divide layers and samples do so on emulated devices") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
   SKIP_UNLESS(world->size() == 2, "the emulated device is slow: on 2 ranks only");
+  Sample sample(4);
   for (const Layout& layout : layouts_of(2))
     for (const ModelConfig& model : models_of(layout))
       for (const DType dtype : {DType::f32, DType::bf16}) {
+        if (!sample.takes()) continue;
         Job job = layers_job(model, layout, dtype);
         job.batch = {2, 2, 1};
         const RunResult cpu = run_steps(job, data, *world, 1);

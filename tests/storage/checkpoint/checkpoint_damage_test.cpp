@@ -191,7 +191,6 @@ TEST_CASE("a manifest with a right checksum and impossible content is refused") 
 }
 
 TEST_CASE("a manifest with impossible parts, or parts that do not cover a tensor, is refused") {
-  using By = TensorPart::By;
   const auto error = [](const Shape& shape, const std::vector<CheckpointSlice>& slices) {
     Manifest m{.label = {.step = 3}, .files = {{"rank_00000.safetensors", 1000}}, .tensors = {}};
     m.tensors.push_back({"w", "master", DType::f32, shape, slices});
@@ -205,8 +204,8 @@ TEST_CASE("a manifest with impossible parts, or parts that do not cover a tensor
   const auto slice = [](int64_t begin, int64_t elements, const TensorPart& part) {
     return CheckpointSlice{.begin = begin, .elements = elements, .checksums = {7}, .part = part};
   };
-  const TensorPart first{.by = By::columns, .parts = 2},
-      second{.by = By::columns, .parts = 2, .part = 1};
+  const TensorPart first{.by = TensorPart::By::columns, .parts = 2},
+      second{.by = TensorPart::By::columns, .parts = 2, .part = 1};
   CHECK(error({4, 5}, {slice(0, 12, first), slice(0, 5, second), slice(5, 7, second)}) == "");
   CHECK(error({4, 5}, {slice(0, 12, first)}) ==
         "w/master: part 1 of 2: elements [0, 12) are missing");
@@ -218,13 +217,13 @@ TEST_CASE("a manifest with impossible parts, or parts that do not cover a tensor
              Contains("the slice in rank_00000.safetensors is of another division"));
   CHECK_THAT(error({4, 5}, {slice(0, 12, first), slice(0, 13, second)}),
              Contains("slice [0, 13) is outside of its 12 elements"));
-  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::columns, .parts = 2, .part = 2})}),
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = TensorPart::By::columns, .parts = 2, .part = 2})}),
              Contains("m.json: tensor w/master: there is no part 2 of 2"));
-  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::columns, .parts = 0})}),
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = TensorPart::By::columns, .parts = 0})}),
              Contains("there is no part 0 of 0"));
-  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::columns, .parts = 1 << 20})}),
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = TensorPart::By::columns, .parts = 1 << 20})}),
              Contains("there is no part 0 of 1048576"));
-  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = By::rows, .parts = 2, .sections = 3})}),
+  CHECK_THAT(error({4, 5}, {slice(0, 12, {.by = TensorPart::By::rows, .parts = 2, .sections = 3})}),
              Contains("3 sections of the rows of (4, 5)"));
   CHECK_THAT(error({20}, {slice(0, 10, first)}), Contains("the vector (20) has no columns"));
   CHECK_THAT(error({0, 4}, {slice(0, 0, first)}), Contains("(0, 4) has no rows and columns"));
