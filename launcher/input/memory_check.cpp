@@ -29,8 +29,10 @@ int64_t whole_mebibytes(int64_t bytes) {
 
 Job job_of_host(const Job& asked, int ranks_here) {
   Job job = asked;
-  if (job.shards.by_host && job.data_ranks() % ranks_here == 0) {
-    job.shards.ranks = ranks_here;
+  const int layer_ranks = job.sequence_ranks * job.tensor_ranks;
+  const int data_ranks_here = ranks_here % layer_ranks == 0 ? ranks_here / layer_ranks : 0;
+  if (job.shards.by_host && data_ranks_here > 0 && job.data_ranks() % data_ranks_here == 0) {
+    job.shards.ranks = data_ranks_here;
     job.shards.by_host = false;
   }
   return job;

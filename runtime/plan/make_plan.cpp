@@ -105,7 +105,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   layout(program, place, residency);
   offload_parameters(program, job);
   const bool keeps = keeps_gradients(job, kind), in_groups = updates_in_groups(job, kind);
-  const Axes adds = in_groups ? Axis::shard : kStateAxes;
+  const Axes adds = in_groups ? kShardAxes : kStateAxes;
   if (sends_factors(job, place, kind))
     power_sgd(program, job, place);
   else if (keeps)

@@ -46,10 +46,12 @@ std::span<const Ends> links_of(PipelineSchedule schedule) {
 // Returns the groups that have a channel.
 std::vector<Axes> groups_of(const Place& place) {
   std::vector<Axes> groups{kStateAxes};
-  if (place.factored()) groups.insert(groups.end(), {Axis::shard, Axis::replica});
+  if (place.factored()) groups.insert(groups.end(), {kShardAxes, Axis::replica});
   if (place.ranks_in(Axis::sequence) > 1) groups.emplace_back(Axis::sequence);
   if (place.ranks_in(Axis::tensor) > 1)
     groups.insert(groups.end(), {Axis::tensor, kStateAxes | Axis::tensor});
+  if (place.ranks_in(Axis::tensor) > 1 && place.factored())
+    groups.push_back(kShardAxes | Axis::tensor);
   return groups;
 }
 
@@ -61,19 +63,20 @@ Axes divided(const Place& place, Axes group) {
   return axes;
 }
 
-// Returns how many consecutive ranks of each data-parallel group are on one host; 0 if hosts differ in that.
-int ranks_of_each_host(std::span<const int> hosts, int stages) {
+// Returns how many consecutive ranks of each data-parallel group are on one host; 0 if hosts differ in that, or divide
+// the `layer_ranks` ranks that have the same samples.
+int ranks_of_each_host(std::span<const int> hosts, int stages, int layer_ranks) {
   const auto ranks = hosts.size() / static_cast<size_t>(stages);
   const auto first = hosts.first(ranks);
   const auto size = static_cast<size_t>(
       std::ranges::find_if(first, [&](int h) { return h != first[0]; }) - first.begin());
-  if (ranks % size != 0) return 0;
+  if (ranks % size != 0 || size % static_cast<size_t>(layer_ranks) != 0) return 0;
   for (size_t r = 0; r < hosts.size(); ++r) {
     const size_t number = r % ranks;
     const bool begins = number % size == 0;
     if (number > 0 && begins == (hosts[r] == hosts[r - 1])) return 0;
   }
-  return static_cast<int>(size);
+  return static_cast<int>(size) / layer_ranks;
 }
 
 }  // namespace
@@ -114,22 +117,23 @@ Place place_of(const Job& job, int rank) {
                rank, job.shards.parameters);
 }
 
-int host_shard_ranks(std::span<const int> hosts, int stages) {
-  const int size = ranks_of_each_host(hosts, stages);
+int host_shard_ranks(std::span<const int> hosts, int stages, int layer_ranks) {
+  const int size = ranks_of_each_host(hosts, stages, layer_ranks);
   if (size == 0)
     fail_user(
         "HYBRID_SHARD divides parameters among the ranks of a host, and the {} data-parallel ranks "
         "do not have the "
         "same number on each host: give the number, zero_optimization.mics_shard_size",
-        hosts.size() / static_cast<size_t>(stages));
+        hosts.size() / static_cast<size_t>(stages) / static_cast<size_t>(layer_ranks));
   return size;
 }
 
 void settle_host_shards(Job& job, std::span<const int> hosts) {
   if (!job.shards.by_host) return;
   job.shards.by_host = false;
+  const int stages = job.pipeline.stages, layer_ranks = job.sequence_ranks * job.tensor_ranks;
   if (job.hook.kind == HookKind::post_local_sgd) {
-    job.shards.ranks = ranks_of_each_host(hosts, job.pipeline.stages);
+    job.shards.ranks = ranks_of_each_host(hosts, stages, layer_ranks);
     if (job.shards.ranks == 0)
       fail_user(
           "dstrain.comm_hook: post_localSGD adds gradients among the ranks of a host, and the {} "
@@ -138,8 +142,8 @@ void settle_host_shards(Job& job, std::span<const int> hosts) {
           job.data_ranks());
     return;
   }
-  job.shards.ranks = job.shards.parameters ? host_shard_ranks(hosts, job.pipeline.stages)
-                                           : ranks_of_each_host(hosts, job.pipeline.stages);
+  job.shards.ranks = job.shards.parameters ? host_shard_ranks(hosts, stages, layer_ranks)
+                                           : ranks_of_each_host(hosts, stages, layer_ranks);
 }
 
 std::vector<Channel> channels_of(const Place& place, PipelineSchedule schedule) {

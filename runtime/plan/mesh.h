@@ -14,6 +14,16 @@
 
 namespace dstrain {
 
+// Ranks of a replica that have the same parameters: a shard group.
+inline constexpr Axes kShardAxes = Axis::shard | Axis::sequence;
+// Returns the axes of the shard groups of what ranks divide along `axes`: all but `replica`.
+constexpr Axes within_replica(Axes axes) {
+  Axes within;
+  for (const Axis axis : {Axis::pipe, Axis::shard, Axis::sequence, Axis::tensor})
+    if (axes.has(axis)) within = within | axis;
+  return within;
+}
+
 using AxisSizes = std::array<int, kAxes>;  // by axis
 
 // The point of the mesh at which the rank is that a program is made for.
@@ -36,8 +46,8 @@ class Place {
   // Return the rank's number among those that have the same parameters, and how many these are.
   int rank() const { return rank_in(kStateAxes); }
   int ranks() const { return ranks_in(kStateAxes); }
-  int shard_rank() const { return rank_in(Axis::shard); }
-  int shard_size() const { return ranks_in(Axis::shard); }
+  int shard_rank() const { return rank_in(kShardAxes); }
+  int shard_size() const { return ranks_in(kShardAxes); }
   int replica() const { return rank_in(Axis::replica); }
   int replicas() const { return ranks_in(Axis::replica); }
   bool replicas_hold() const { return replicas_hold_; }
@@ -64,8 +74,9 @@ inline int world_rank(const Place& place, int stage, int rank) {
 }
 
 // Returns how many consecutive ranks of each data-parallel group are on one host. `hosts`: of every rank of the world.
-// Throws UserError if the hosts do not divide the groups into equal shard groups.
-int host_shard_ranks(std::span<const int> hosts, int stages);
+// `layer_ranks`: how many ranks follow one another that have the same samples, which no host divides. Throws UserError if
+// the hosts do not divide the groups into equal shard groups.
+int host_shard_ranks(std::span<const int> hosts, int stages, int layer_ranks = 1);
 
 // Settles a job whose shard groups are to be those of the hosts, if it is such a job. Where groups only add gradients
 // and the hosts do not divide the ranks evenly, all ranks are one group.

@@ -34,7 +34,7 @@ Residency residency_of(const Job& job, const Place& place) {
 
 int divisor(Held held, const Place& place, Axes slices) {
   return held == Held::whole   ? 1
-         : held == Held::shard ? place.shard_size()
+         : held == Held::shard ? place.ranks_in(within_replica(slices))
                                : place.ranks_in(slices);
 }
 
@@ -62,7 +62,9 @@ Range elements_of(const Parameter& parameter) {
 }
 
 UnitBuffer unit_buffer(BufferId id, Held held, Axes slices) {
-  const Axes divided = held == Held::whole ? Axes() : held == Held::shard ? Axis::shard : slices;
+  const Axes divided = held == Held::whole   ? Axes()
+                       : held == Held::shard ? within_replica(slices)
+                                             : slices;
   return {.id = id, .held = held, .divided = divided};
 }
 

@@ -100,8 +100,24 @@ TEST_CASE("a group has a channel if it is one of the mesh's, whatever its axes o
   CHECK_THROWS_AS(channel_of(replicas, Axis::shard), InternalError);
   const std::vector<Channel> channels = channels_of(factored, {});
   CHECK(channels.size() == 3);
-  for (const Axes group : {kStateAxes, Axes(Axis::shard), Axes(Axis::replica)})
+  for (const Axes group : {kStateAxes, kShardAxes, Axes(Axis::replica)})
     CHECK(channels[static_cast<size_t>(channel_of(factored, group))].group == group);
+}
+
+TEST_CASE("a shard group has the sequence ranks, and for what tensor ranks share these too") {
+  const Place place({1, 2, 2, 2, 2}, 13);  // replica 1, shard 1, sequence 0, tensor 1
+  CHECK(place.shard_size() == 4);
+  CHECK(place.shard_rank() == 2);
+  CHECK(place.ranks_in(kShardAxes | Axis::tensor) == 8);
+  CHECK(place.rank_in(kShardAxes | Axis::tensor) == 5);
+  CHECK(place.factored());
+  const std::vector<Channel> channels = channels_of(place, {});
+  for (const Axes group : {kStateAxes, kShardAxes, Axes(Axis::replica), kShardAxes | Axis::tensor,
+                           kStateAxes | Axis::tensor})
+    CHECK(channels[static_cast<size_t>(channel_of(place, group))].group == group);
+  const Place lone({1, 2, 1, 2, 1});  // shard groups of one data-parallel rank
+  CHECK(lone.factored());
+  CHECK_FALSE(Place({1, 2, 1, 1, 2}).factored());
 }
 
 TEST_CASE("a pipeline has its links behind its groups, and what one end sends the other receives") {

@@ -38,7 +38,7 @@ TEST_CASE("a slice is divided along the axes that it names") {
   CHECK(range_of(of_shard, unit, place).size() == 48);
   CHECK(position_of(of_shard, unit, place, 50) == 2);
   CHECK(unit_buffer(0, Held::whole).divided == Axes());
-  CHECK(unit_buffer(0, Held::shard).divided == Axes(Axis::shard));
+  CHECK(unit_buffer(0, Held::shard).divided == kShardAxes);
 }
 
 TEST_CASE("state that leaves parameters out has the rest one behind the other") {

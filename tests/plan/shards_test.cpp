@@ -46,6 +46,10 @@ TEST_CASE("the ranks of a host are a shard group, if every host has as many") {
   for (const std::vector<int>& hosts :
        {std::vector{0, 0, 0, 1}, {0, 1, 1, 1}, {0, 0, 1, 2}, {0, 0, 1, 1, 1, 1}, {0, 1, 0, 0}})
     CHECK_THROWS_AS(host_shard_ranks(hosts, 1), UserError);
+  CHECK(host_shard_ranks(std::vector{0, 0, 0, 0, 1, 1, 1, 1}, 1, 2) == 2);
+  CHECK(host_shard_ranks(std::vector{0, 0, 0, 0, 1, 1, 1, 1}, 1, 4) == 1);
+  CHECK(host_shard_ranks(std::vector{0, 0, 0, 0, 1, 1, 1, 1}, 2, 2) == 2);
+  CHECK_THROWS_AS(host_shard_ranks(std::vector{0, 0, 1, 1}, 1, 4), UserError);  // divides samples
   Job job = shards_job(4, 0);
   job.shards.by_host = true;
   settle_host_shards(job, std::vector{0, 0, 1, 1});

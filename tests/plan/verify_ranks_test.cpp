@@ -133,7 +133,7 @@ TEST_CASE("ranks fit together: a run that starts compares the checksums of every
   const std::vector<RankPlan> ranks = ranks_of(job);
   CHECK_NOTHROW(compare_training(ranks, job.pipeline.schedule));
   // Rank 6 (number 2 of the second stage) takes a collective of its shard or replica group, or a message, for another.
-  for (const Channel channel : {Channel{.group = Axis::shard}, Channel{.group = Axis::replica},
+  for (const Channel channel : {Channel{.group = kShardAxes}, Channel{.group = Axis::replica},
                                 Channel{.link = Link::from_previous}}) {
     std::vector<RankPlan> others = ranks;
     Plan& plan = others[6].train;

@@ -299,6 +299,7 @@ void ModelState::append_sharded(const CodecState& state, StateRegister& list) co
 
 void ModelState::append_codec_state(StateRegister& list) const {
   const Place& place = plan_.place;
+  constexpr Axes of_stage = kStateAxes | Axis::tensor;
   for (const CodecState& state : plan_.program.codec_state) {
     if (state.sharded) {
       append_sharded(state, list);
@@ -307,17 +308,16 @@ void ModelState::append_codec_state(StateRegister& list) const {
     Tensor values = arenas_.tensor(plan_, state.values);
     const int64_t n = values.elements();
     values.shape = {n};
-    list.push_back(
-        {.name = state.name,
-         .slot = std::string(kCodecSlots) + state.slot,
-         .global_shape = state.per_rank ? Shape{place.ranks(), n} : Shape{n},
-         .dtype = values.dtype,
-         .begin = state.per_rank ? place.rank() * n : 0,
-         .local = values,
-         .per_rank = state.per_rank,
-         .mean = state.mean,
-         .owner = place.rank_in(Axis::tensor) == 0 && (state.per_rank || place.rank() == 0),
-         .device = arenas_.owner_of(plan_, state.values)});
+    list.push_back({.name = state.name,
+                    .slot = std::string(kCodecSlots) + state.slot,
+                    .global_shape = state.per_rank ? Shape{place.ranks_in(of_stage), n} : Shape{n},
+                    .dtype = values.dtype,
+                    .begin = state.per_rank ? place.rank_in(of_stage) * n : 0,
+                    .local = values,
+                    .per_rank = state.per_rank,
+                    .mean = state.mean,
+                    .owner = state.per_rank || place.rank_in(of_stage) == 0,
+                    .device = arenas_.owner_of(plan_, state.values)});
   }
 }
 

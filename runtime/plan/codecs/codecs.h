@@ -80,6 +80,10 @@ inline constexpr std::string_view kCodecClasses[] = {"weights",    "gradients", 
                                                      kFactorClass, kSignClass,  kSignSumClass};
 std::string codec_error_name(std::string_view of);
 
+// Returns for each buffer that has parameters or gradients of a unit, gathered ones too, the axes along which ranks divide
+// the unit.
+std::unordered_map<BufferId, Axes> axes_of_state(const Program& program);
+
 // Returns the buffers that packed parameters are unpacked to, by the buffers that they are gathered in.
 std::unordered_map<BufferId, BufferId> unpacked_gathers(const Program& program);
 // Returns the buffer that has the parameters of a unit gathered, as they are computed with, from this instruction on;

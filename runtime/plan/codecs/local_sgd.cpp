@@ -30,7 +30,7 @@ class WeightsAverage {
     const BufferId mine = program_.view(sums, place_.shard_rank() * slice, slice);
     emit(OpKind::all_reduce, {mine}, {mine}).channel = channel_of(place_, Axis::replica);
     if (place_.shard_size() > 1)
-      emit(OpKind::all_gather, {mine}, {sums}).channel = channel_of(place_, Axis::shard);
+      emit(OpKind::all_gather, {mine}, {sums}).channel = channel_of(place_, kShardAxes);
   }
   // The mean takes the place of the weights of the unit that has been sent first.
   void commit(const Unit& unit) {

@@ -13,7 +13,8 @@ namespace {
 
 class MeasureCodecs {
  public:
-  MeasureCodecs(Program& program, Place place) : program_(program), place_(place) {}
+  MeasureCodecs(Program& program, Place place)
+      : program_(program), place_(place), axes_(axes_of_state(program)) {}
 
   void run() {
     const std::vector<Instruction> old = std::exchange(program_.instructions, {});
@@ -73,8 +74,9 @@ class MeasureCodecs {
         program_.at(root(mine)).name;  // "params:U", or "brought:U" from the host
     if (!measured_.insert(name.substr(name.find(':'))).second) return;
     const int64_t n = program_.at(mine).shape.elements();
+    const int64_t rank = place_.rank_in(axes_.at(root(op.writes[0])));
     program_.instructions.push_back(
-        compare(op, mine, program_.view(op.writes[0], place_.rank() * n, n), "weights"));
+        compare(op, mine, program_.view(op.writes[0], rank * n, n), "weights"));
   }
 
   // Appends the unpacking of a part, of K senders in order, to `list`. Returns its buffer.
@@ -96,11 +98,12 @@ class MeasureCodecs {
   // The rank's own gradients of the part that it owns.
   std::vector<Instruction> gradients(const Instruction& op) {
     const auto attrs = std::get<Int4Attrs>(op.attrs);
-    const int64_t place =
-        place_.rank() % attrs.group * (place_.ranks() / attrs.group) + place_.rank() / attrs.group;
+    const Axes axes = axes_.at(root(op.reads[0]));
+    const int64_t rank = place_.rank_in(axes), ranks = place_.ranks_in(axes);
+    const int64_t place = rank % attrs.group * (ranks / attrs.group) + rank / attrs.group;
     std::vector<Instruction> list;
     const BufferId back = unpack(op, op.writes[0], place, list);
-    const BufferId exact = program_.view(op.reads[0], place_.rank() * attrs.part, attrs.part);
+    const BufferId exact = program_.view(op.reads[0], rank * attrs.part, attrs.part);
     list.push_back(compare(op, exact, back, "gradients"));
     return list;
   }
@@ -116,6 +119,7 @@ class MeasureCodecs {
 
   Program& program_;
   const Place place_;
+  const std::unordered_map<BufferId, Axes> axes_;  // of what is measured
   std::unordered_map<BufferId, BufferId> source_;  // what packed parameters were made of
   std::unordered_set<std::string> measured_;       // units
   std::unordered_map<BufferId, int64_t> used_;     // of the sums of a class

@@ -18,6 +18,7 @@ namespace {
 // A unit's gradients on their way.
 struct Sum {
   Instruction like;           // the reduce-scatter
+  Axes axes;                  // along which ranks add
   BufferId received = kNone;  // packed
   bool forwarded = false;     // the last hop has begun
   bool in_place = false;      // nothing adds the result to other gradients
@@ -30,6 +31,7 @@ class QuantizeSums {
         place_(place),
         most_in_flight_(job.overlap_comm ? kMostUnits : 0),
         quantize_(job.quantize),
+        axes_(axes_of_state(program)),
         keeps_padding_(residency.gradients == Held::whole && residency.grad_dtype == DType::f32) {}
 
   void run() {
@@ -41,7 +43,7 @@ class QuantizeSums {
         finish_in_place(0);
       if (op.op == OpKind::cast && sent_.contains(op.writes[0]))
         continue;  // int4 is made of what it reads
-      if (op.op == OpKind::reduce_scatter)
+      if (adds_gradients(op))
         begin(op);
       else if (op.op == OpKind::accumulate && on_its_way(op))
         finish(op);
@@ -55,10 +57,13 @@ class QuantizeSums {
   static constexpr size_t kMostUnits = 2;
 
   BufferId root(BufferId id) const { return program_.root(id); }
+  bool adds_gradients(const Instruction& op) const {  // else rows of a tensor group
+    return op.op == OpKind::reduce_scatter && axes_.contains(root(op.reads[0]));
+  }
 
   void find_casts(const std::vector<Instruction>& list) {
     for (const Instruction& op : list) {
-      if (op.op == OpKind::reduce_scatter) sent_.insert(op.reads[0]);
+      if (adds_gradients(op)) sent_.insert(op.reads[0]);
       if (op.op == OpKind::accumulate) added_.insert(root(op.reads[0]));
     }
     for (const Instruction& op : list)
@@ -124,17 +129,18 @@ class QuantizeSums {
   }
 
   void begin(const Instruction& op) {
-    Sum sum{.like = op, .in_place = !added_.contains(root(op.reads[0]))};
+    const Axes axes = axes_.at(root(op.reads[0])), within = within_replica(axes);
+    Sum sum{.like = op, .axes = axes, .in_place = !added_.contains(root(op.reads[0]))};
     const auto cast = source_.find(op.reads[0]);
     const BufferId gradients = cast == source_.end() ? op.reads[0] : cast->second;
     const int64_t part = program_.at(op.writes[0]).shape.elements();
-    const BufferId packed = add_packed(sum, "packed_grads", {place_.ranks(), int4_bytes(part)});
-    const int64_t group = place_.factored() ? place_.shard_size() : 1;
+    const BufferId packed =
+        add_packed(sum, "packed_grads", {place_.ranks_in(axes), int4_bytes(part)});
+    const int64_t group = place_.factored() ? place_.ranks_in(within) : 1;
     Instruction& pack = emit(sum, OpKind::quantize_int4, gradients, packed);
     pack.attrs = Int4Attrs{.part = part, .group = group};
     feed_back(sum, pack, "send_error");
-    sum.received =
-        exchange(sum, packed, "received_grads", place_.factored() ? Axis::shard : kStateAxes);
+    sum.received = exchange(sum, packed, "received_grads", place_.factored() ? within : axes);
     sum.forwarded = !place_.factored();
     for (Sum& before : sums_) forward(before);
     sums_.push_back(std::move(sum));
@@ -207,6 +213,7 @@ class QuantizeSums {
   const Place place_;
   const size_t most_in_flight_;
   const QuantizeConfig quantize_;
+  const std::unordered_map<BufferId, Axes> axes_;  // of gradients, and of what is sent of them
   const bool keeps_padding_;                       // of the step's gradients, from step to step
   std::unordered_set<BufferId> sent_;              // what reduce-scatters read
   std::unordered_set<BufferId> added_;             // what is added to the step's gradients

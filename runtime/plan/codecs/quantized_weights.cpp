@@ -18,7 +18,8 @@ class QuantizeGathers {
   QuantizeGathers(Program& program, Place place)
       : program_(program),
         place_(place),
-        replicas_(place.replicas_hold() && place.replicas() > 1) {}
+        replicas_(place.replicas_hold() && place.replicas() > 1),
+        axes_(axes_of_state(program)) {}
 
   void run() {
     if (replicas_) take_transfers();
@@ -91,8 +92,10 @@ class QuantizeGathers {
 
   bool gathers_parameters(const Instruction& op) const {
     if (op.op != OpKind::all_gather || op.when == When::step_end) return false;
-    const Buffer& gathered = program_.at(program_.root(op.writes[0]));
-    return gathered.lifetime != Lifetime::persistent && gathered.dtype != DType::u8;
+    const BufferId root = program_.root(op.writes[0]);
+    const Buffer& gathered = program_.at(root);
+    return axes_.contains(root) && gathered.lifetime != Lifetime::persistent &&
+           gathered.dtype != DType::u8;
   }
 
   // Finds where each gathered buffer is read first, and the end of the step's start.
@@ -118,26 +121,28 @@ class QuantizeGathers {
   void replace(const Instruction& gather, std::vector<Instruction>& list,
                std::vector<std::vector<Instruction>>& before) {
     const BufferId gathered = gather.writes[0];
+    const Axes axes = axes_.at(program_.root(gathered)), within = within_replica(axes);
+    const int64_t ranks = place_.ranks_in(axes), shard_ranks = place_.ranks_in(within);
     const std::string name = program_.at(gathered).name.substr(sizeof("gathered:") - 1);
     const int64_t bytes = quantized_bytes(program_.at(gather.reads[0]).shape.elements());
     Instruction op = gather;
     BufferId packed = kNone;
-    if (replicas_ && place_.shard_size() == 1)
+    if (replicas_ && shard_ranks == 1)
       packed = shard_of(gather, bytes);  // it has all slices
     else
-      packed = add_packed("quantized:" + name, place_.ranks(), bytes, MemoryClass::communication,
+      packed = add_packed("quantized:" + name, ranks, bytes, MemoryClass::communication,
                           Lifetime::micro);
-    if (replicas_ && place_.shard_size() > 1) {
+    if (replicas_ && shard_ranks > 1) {
       const BufferId shard = shard_of(gather, bytes);
-      const int64_t block = place_.shard_size() * bytes;
-      op.channel = channel_of(place_, Axis::shard);
+      const int64_t block = shard_ranks * bytes;
+      op.channel = channel_of(place_, within);
       for (int64_t b = 0; b < place_.replicas(); ++b) {
         op.reads = {program_.view(shard, b * bytes, bytes)};
         op.writes = {program_.view(packed, b * block, block)};
         list.push_back(op);
       }
     } else if (!replicas_) {
-      const BufferId mine = program_.view(packed, place_.rank() * bytes, bytes);
+      const BufferId mine = program_.view(packed, place_.rank_in(axes) * bytes, bytes);
       op.op = OpKind::quantize;
       op.writes = {mine};
       list.push_back(op);
@@ -190,9 +195,10 @@ class QuantizeGathers {
 
   Program& program_;
   const Place place_;
-  const bool replicas_;             // each replica has all parameters, packed
-  std::vector<size_t> first_read_;  // of each buffer, in the list as it was
-  size_t end_of_start_ = 0;         // the first instruction that is not of the step's start
+  const bool replicas_;                            // each replica has all parameters, packed
+  const std::unordered_map<BufferId, Axes> axes_;  // of parameters and gathered ones
+  std::vector<size_t> first_read_;                 // of each buffer, in the list as it was
+  size_t end_of_start_ = 0;  // the first instruction that is not of the step's start
   std::unordered_map<BufferId, std::vector<Instruction>> hops_;  // by the slice that they bring
   std::vector<Exchange> exchanges_;
 };
@@ -202,6 +208,21 @@ class QuantizeGathers {
 void quantize_gathers(Program& program, const Job& job, Place place, const Residency& residency) {
   if (job.quantize.weights && residency.parameters != Held::whole)
     QuantizeGathers(program, place).run();
+}
+
+std::unordered_map<BufferId, Axes> axes_of_state(const Program& program) {
+  std::unordered_map<BufferId, Axes> axes;
+  for (const Unit& unit : program.units) {
+    const UnitBuffers& b = unit.buffers;
+    for (const BufferId id : {b.values.id, b.gradients.id, b.micro_gradients.id, b.wire.id})
+      if (id != kNone) axes[id] = unit.axes;
+  }
+  for (const Buffer& b : program.buffers) {
+    if (b.parameter < 0 || b.parent == kNone) continue;
+    const Parameter& p = program.parameters[static_cast<size_t>(b.parameter)];
+    axes[program.root(b.parent)] = program.units[static_cast<size_t>(p.unit)].axes;
+  }
+  return axes;
 }
 
 std::unordered_map<BufferId, BufferId> unpacked_gathers(const Program& program) {
@@ -226,8 +247,10 @@ BufferId gathered_from(const Program& program, const Instruction& op,
     if (const auto packed = unpacked.find(gathered); packed != unpacked.end())
       gathered = packed->second;
   }
-  return gathered == kNone || program.at(gathered).lifetime == Lifetime::persistent ? kNone
-                                                                                    : gathered;
+  if (gathered == kNone) return kNone;
+  const Buffer& buffer = program.at(gathered);  // else rows of a tensor group
+  const bool of_state = buffer.memory == MemoryClass::communication;
+  return of_state && buffer.lifetime != Lifetime::persistent ? gathered : kNone;
 }
 
 }  // namespace dstrain

@@ -258,7 +258,8 @@ class GatherPass {
                    .group = program_.instructions[first].group,
                    .phase = program_.instructions[first].phase,
                    .chunk = program_.instructions[first].chunk,
-                   .channel = channel_of(place_, held_ == Held::shard ? Axis::shard : unit.axes)};
+                   .channel = channel_of(
+                       place_, held_ == Held::shard ? within_replica(unit.axes) : unit.axes)};
     std::vector<std::vector<Instruction>> parts;
     if (program_.at(held).space != Space::device) {
       // What a rank holds alone is brought to where it is used, else to where its peers read it.

@@ -23,8 +23,9 @@ std::vector<std::vector<int>> groups_here(const Place& place, Axes axes,
                                           std::span<const int> hosts) {
   const auto host_of = [&](const Place& at) { return hosts[static_cast<size_t>(world_rank(at))]; };
   std::vector<std::vector<int>> groups;
-  for (int r = 0; r < place.ranks(); ++r) {
-    const Place first = place.moved(kStateAxes, r);
+  constexpr Axes stage = kStateAxes | Axis::tensor;
+  for (int r = 0; r < place.ranks_in(stage); ++r) {
+    const Place first = place.moved(stage, r);
     if (first.rank_in(axes) != 0) continue;
     std::vector<int> group;
     for (int i = 0; i < place.ranks_in(axes); ++i) group.push_back(host_of(first.moved(axes, i)));

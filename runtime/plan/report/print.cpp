@@ -87,15 +87,19 @@ std::string groups_text(const Place& place) {
   std::vector<int> replicas;
   for (int r = 0; r < place.replicas(); ++r)
     replicas.push_back(world_rank(place.moved(Axis::replica, r)));
-  const int first = world_rank(place.moved(Axis::shard, 0));
+  std::vector<int> shard;
+  for (int r = 0; r < place.shard_size(); ++r)
+    shard.push_back(world_rank(place.moved(kShardAxes, r)));
+  const bool in_a_row = place.ranks_in(Axis::tensor) == 1;
   return fmt::format(
-      "{} data-parallel ranks are {} {} of {}: rank {} is number {} of {} {}, shard group {} to "
-      "{}, "
+      "{} data-parallel ranks are {} {} of {}: rank {} is number {} of {} {}, shard group {}, "
       "replica group {}\n",
       place.ranks(), place.replicas(), place.replicas_hold() ? "replicas" : "groups",
       place.shard_size(), world_rank(place), place.shard_rank(),
-      place.replicas_hold() ? "replica" : "group", place.replica(), first,
-      first + place.shard_size() - 1, fmt::join(replicas, ", "));
+      place.replicas_hold() ? "replica" : "group", place.replica(),
+      in_a_row ? fmt::format("{} to {}", shard.front(), shard.back())
+               : fmt::format("{}", fmt::join(shard, ", ")),
+      fmt::join(replicas, ", "));
 }
 
 // Returns which sum over ranks the run uses; empty for one rank.
@@ -124,11 +128,11 @@ std::string stage_text(const Plan& plan) {
 std::string_view where_text(const Plan& plan, const Instruction& op) {
   if (!is_collective(op.op)) return "";  // no communicator has the channels of copies and drives
   const Axes group = plan.comm_channel(op).group;
-  return group == Axis::shard      ? " in shard group"
-         : group == Axis::replica  ? " in replica group"
-         : group == Axis::sequence ? " in sequence group"
-         : group == Axis::tensor   ? " in tensor group"
-                                   : "";
+  return group == kShardAxes || group == (kShardAxes | Axis::tensor) ? " in shard group"
+         : group == Axis::replica                                    ? " in replica group"
+         : group == Axis::sequence                                   ? " in sequence group"
+         : group == Axis::tensor                                     ? " in tensor group"
+                                                                     : "";
 }
 
 }  // namespace

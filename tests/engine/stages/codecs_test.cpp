@@ -1,9 +1,7 @@
 // Parameters and gradients that travel quantized: what ranks compute with and add, bytes, and what changes no bit.
 // mpirun starts this program on 2 to 4 ranks.
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "launcher/implementations.h"
@@ -11,6 +9,7 @@
 #include "runtime/comm/world.h"
 #include "runtime/engine/run/trainer.h"
 #include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/engine/stages/rounded_weights.h"
 #include "tests/ir/int4_definition.h"
 #include "tests/support/sample.h"
 #include "tests/support/skip.h"
@@ -36,27 +35,6 @@ std::vector<int> shard_sizes(int ranks) {
   for (int size = 1; size < ranks; ++size)
     if (ranks % size == 0) sizes.push_back(size);
   return sizes;
-}
-
-// Rounds values to those that travel, by the definition.
-template <class T, class Narrow>
-void round_to_int8(T* x, int64_t n, const Narrow& narrow) {
-  for (int64_t first = 0; first < n; first += kQuantizedBlock) {
-    const int64_t end = std::min(n, first + kQuantizedBlock);
-    float largest = 0;
-    for (int64_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(to_float(x[i])));
-    float scale = largest / 127.0f;
-    if (scale < std::numeric_limits<float>::min()) scale = 0;
-    for (int64_t i = first; i < end; ++i)
-      x[i] = narrow(scale > 0 ? std::nearbyint(to_float(x[i]) * (1.0f / scale)) * scale : 0.0f);
-  }
-}
-
-void round_to_int8(const Tensor& slice) {
-  if (slice.dtype == DType::bf16)
-    round_to_int8(slice.as<bf16>(), slice.elements(), [](float x) { return to_bf16(x); });
-  else
-    round_to_int8(slice.as<float>(), slice.elements(), [](float x) { return x; });
 }
 
 // Rounds the values of a part to those that int4 stands for, by the definition.
@@ -119,24 +97,6 @@ std::vector<float> sum_of_parts(const std::vector<float>& all, int ranks, int gr
     add(sum, of_group);
   }
   return sum;
-}
-
-// Runs the first step. `rounded`: of parameters that were rounded before, else of those that the job quantizes.
-std::pair<double, float> first_step(const Job& job, const Dataset& data, Communicator& world,
-                                    bool rounded) {
-  RunContext context{implementations()};
-  context.comm = &world;
-  Trainer trainer(job, data, context, make_backend(implementations(), job.device));
-  trainer.load();
-  if (rounded) {
-    const Program& program = trainer.plan().program;
-    for (const Unit& unit : program.units)
-      round_to_int8(trainer.arenas().tensor(trainer.plan(), program.find("params:" + unit.name)));
-    std::vector<double> all(static_cast<size_t>(world.size()));
-    world.gather_values(std::vector{0.0}, all);  // peers read the slices
-  }
-  trainer.step();
-  return {trainer.state().loss_sum, trainer.state().grad_norm};
 }
 
 }  // namespace
