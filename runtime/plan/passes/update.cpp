@@ -1,10 +1,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rules.h"
+#include "runtime/plan/parallel/divided_matrix.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
@@ -47,7 +49,8 @@ std::vector<Segment> segments(const Program& program, const Unit& unit, const Jo
     const bool joins = !list.empty() && !list.back().matrix;
     if (joins && !p.as_matrix && list.back().settings == settings) continue;
     if (joins) list.back().range.end = p.offset;
-    const int64_t end = p.as_matrix ? p.offset + p.shape.elements() : unit.elements;
+    const int64_t end =
+        p.as_matrix ? p.offset + held_shape(p.part, p.shape).elements() : unit.elements;
     list.push_back({{p.offset, end}, settings, p.as_matrix ? &p : nullptr});
   }
   return list;
@@ -214,24 +217,34 @@ class UnitUpdate {
     }
     zero_until(updated_.end);
     Instruction& op = emit(OpKind::all_gather);
+    op.channel = channel_of(place_, adds_);
     op.reads = {mine};
     op.writes = {direction().id};
   }
 
-  // Each rank that updates a part of a matrix transforms the whole direction: no result has to be sent.
+  // Each rank that updates a part of a matrix transforms the whole direction: no result has to be sent. Ranks of a tensor
+  // group, which update the same range of their parts, gather these first.
   void update_matrix(const Segment& s) {
     const Parameter& p = *s.matrix;
-    const BufferId whole = program_.add_buffer({.name = "direction:" + p.name,
-                                                .shape = p.shape,
-                                                .memory = MemoryClass::optimizer,
-                                                .lifetime = Lifetime::step,
-                                                .parent = direction().id,
-                                                .parent_offset = p.offset});
+    const bool divided = p.part.by != TensorPart::By::nothing;
+    const BufferId mine = program_.add_buffer({.name = "direction:" + p.name,
+                                               .shape = held_shape(p.part, p.shape),
+                                               .memory = MemoryClass::optimizer,
+                                               .lifetime = Lifetime::step,
+                                               .parent = direction().id,
+                                               .parent_offset = p.offset});
+    std::optional<DividedMatrix> parts;
+    if (divided)
+      parts.emplace(program_, place_, p, Instruction{.when = When::step_end, .group = group_});
+    const BufferId whole = divided ? parts->gather(mine) : mine;
     Instruction& transform =
         emit(rule_.matrices->whole_op, rule_.matrices->whole_attrs(job_.optimizer));
     transform.reads = transform.writes = {whole};
     const Range range = common(updated_, s.range);
-    std::vector<BufferId> reads{part(direction(), range)};
+    const BufferId moved =
+        divided ? program_.view(parts->pick(whole), range.begin - p.offset, range.size())
+                : part(direction(), range);
+    std::vector<BufferId> reads{moved};
     std::vector<BufferId> writes{part(master(), range), part(copy_, range)};
     Instruction& op = emit(rule_.matrices->step_op,
                            rule_.matrices->step_attrs(job_.optimizer, s.settings, p.shape));
@@ -245,10 +258,11 @@ class UnitUpdate {
 
   // Appends the square sums of the weights and of the direction of every parameter. As for the gradient's norm each
   // rank adds the slice that it owns, whatever it updates, so that all stages give the same bits. Returns the pairs of
-  // all ranks.
+  // all ranks, those of a tensor group too, which have parts of the parameters or slices of them.
   BufferId square_sums() {
     const auto pairs = 2 * static_cast<int64_t>(unit_.parameters.size());
-    const int64_t rank = place_.rank_in(adds_), ranks = place_.ranks_in(adds_);
+    const Axes along = adds_ | Axis::tensor;
+    const int64_t rank = place_.rank_in(along), ranks = place_.ranks_in(along);
     const BufferId all = program_.add_buffer({.name = "trust:" + unit_.name,
                                               .shape = {ranks * pairs},
                                               .dtype = DType::f64,
@@ -270,7 +284,7 @@ class UnitUpdate {
       }
     if (ranks > 1) {
       Instruction& op = emit(OpKind::all_gather);
-      op.channel = channel_of(place_, adds_);
+      op.channel = channel_of(place_, along);
       op.reads = {mine};
       op.writes = {all};
     }
@@ -380,21 +394,6 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer) {
   const MatrixRule* rule = optimizer_rule(optimizer.kind).matrices;
   for (Parameter& p : program.parameters)
     p.as_matrix = rule && !p.frozen && rule->takes(p.name, p.shape);
-}
-
-void begin_step(Program& program) {
-  const int32_t group = program.add_group("step");
-  std::vector<Instruction> list;
-  Instruction load{.op = OpKind::load_batch, .when = When::step_begin, .group = group};
-  for (const ProgramInput& input : program.inputs) load.writes.push_back(input.buffer);
-  list.push_back(std::move(load));
-  const bool training = program.instructions.back().when == When::step_end;
-  if (training)
-    list.push_back({.op = OpKind::reduce_counts,
-                    .when = When::step_begin,
-                    .reads = {program.input(InputRole::labels)},
-                    .group = group});
-  program.instructions.insert(program.instructions.begin(), list.begin(), list.end());
 }
 
 }  // namespace dstrain
