@@ -74,6 +74,22 @@ TEST_CASE("cross_entropy_part reads the sums of all parts, and may overwrite the
   CHECK(t.refusal(op) == "");
 }
 
+TEST_CASE("cross_entropy_part writes a loss for each row, or adds those of other rows") {
+  OneOp t;
+  Instruction op{.op = OpKind::cross_entropy_part,
+                 .attrs = CrossEntropyAttrs{.by_row = true},
+                 .reads = {t.run({10, 7}), t.buffer({10}, DType::i32), t.buffer({2, 10, 3})},
+                 .writes = {t.buffer({10}, DType::f64)}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, CrossEntropyAttrs{})), Contains("1 elements of f64"));
+  op.reads.push_back(t.buffer({4}, DType::f64));
+  CHECK_THAT(t.refusal(op), Contains("losses of rows are not added to others"));
+  op.attrs = CrossEntropyAttrs{};
+  op.writes[0] = t.buffer({1}, DType::f64);
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 3, t.buffer({4}))), Contains("4 elements of f64"));
+}
+
 TEST_CASE("cross_entropy_part has its gradient already") {
   OneOp t;
   const BufferId logits = t.parameter({10, 7});

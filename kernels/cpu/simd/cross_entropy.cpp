@@ -253,6 +253,7 @@ std::unique_ptr<Kernel> make_class_sums(const KernelSpec& spec) {
 }
 
 int64_t cross_entropy_part_workspace(const KernelSpec& spec) {
+  if (attrs_as<CrossEntropyAttrs>(spec.attrs).by_row) return 0;
   return rows(spec.in[0]) * size_of(DType::f64);
 }
 
@@ -260,16 +261,20 @@ std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec) {
   return kernel_of(
       [threads = spec.threads, shape = class_logits(spec),
        parts = elements(spec.in[2]) / (rows(spec.in[0]) * kRowSums),
+       by_row = attrs_as<CrossEntropyAttrs>(spec.attrs).by_row,
+       earlier = present(spec.in, 3) ? elements(spec.in[3]) : 0,
        weight = attrs_as<CrossEntropyAttrs>(spec.attrs).weight](const KernelCall& call) {
         const ClassLogits c = of_call(shape, call);
-        auto* losses = workspace<double>(call, c.rows);
+        auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, c.rows);
         void* d_logits = data(call.out, 1);
         const float d_loss = d_logits ? call.state->d_loss * weight : 0.0f;
         parallel_ranges(threads, c.rows, row_grain(8 * c.classes), [&](int64_t begin, int64_t end) {
           DSTRAIN_BEST(cross_entropy_part_rows)
           (c, data<const float>(call.in, 2), parts, d_loss, losses, d_logits, begin, end);
         });
-        sum_losses(nullptr, 0, losses, c.rows, call.accumulate, data<double>(call.out, 0));
+        if (by_row) return;
+        sum_losses(data<const double>(call.in, 3), earlier, losses, c.rows, call.accumulate,
+                   data<double>(call.out, 0));
       });
 }
 

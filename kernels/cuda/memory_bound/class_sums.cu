@@ -100,6 +100,7 @@ std::unique_ptr<Kernel> make_class_sums(const KernelSpec& spec, const LaunchCont
 }
 
 int64_t cross_entropy_part_workspace(const KernelSpec& spec) {
+  if (attrs_as<CrossEntropyAttrs>(spec.attrs).by_row) return 0;
   return rows(spec.in[0]) * size_of(DType::f64);
 }
 
@@ -107,9 +108,12 @@ std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec,
                                                 const LaunchContext& context) {
   const ClassRows shape = class_rows(spec);
   const int64_t parts = elements(spec.in[2]) / std::max<int64_t>(1, shape.rows * kSums);
-  return kernel_of([context, shape, parts, weight = attrs_as<CrossEntropyAttrs>(spec.attrs).weight,
+  const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
+  const int64_t earlier = present(spec.in, 3) ? elements(spec.in[3]) : 0;
+  return kernel_of([context, shape, parts, earlier, by_row = attrs.by_row, weight = attrs.weight,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* const losses = workspace<double>(call, shape.rows);
+    auto* const losses =
+        by_row ? data<double>(call.out, 0) : workspace<double>(call, shape.rows);
     ClassRows classes = shape;
     classes.targets = data<const int32_t>(call.in, 1);
     with_type(dtype, [&](auto t) {
@@ -124,8 +128,9 @@ std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec,
                data<const float>(call.in, 2), parts, call.state, weight, losses, d_logits);
       });
     });
-    add_row_losses(context, nullptr, 0, losses, shape.rows, data<double>(call.out, 0),
-                   call.accumulate);
+    if (by_row) return;
+    add_row_losses(context, data<const double>(call.in, 3), earlier, losses, shape.rows,
+                   data<double>(call.out, 0), call.accumulate);
   });
 }
 

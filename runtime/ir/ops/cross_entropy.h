@@ -7,6 +7,13 @@
 
 namespace dstrain::ops {
 
+// Checks operand `i`, the losses of rows that are added before those of these rows.
+inline void expect_losses_before(const Operands& o, size_t i, bool by_row) {
+  if (!o.has_in(i)) return;
+  o.expect(o.in(i), o.in(i).shape.elements(), DType::f64);
+  o.expect(!by_row, "losses of rows are not added to others");
+}
+
 inline constexpr OpRule cross_entropy{
     .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
@@ -22,10 +29,7 @@ inline constexpr OpRule cross_entropy{
           o.expect(o.in(1), r, DType::i32);
           const bool by_row = attrs_as<CrossEntropyAttrs>(op.attrs).by_row;
           o.expect(o.out(0), by_row ? r : 1, DType::f64);
-          if (o.has_in(2)) {
-            o.expect(o.in(2), o.in(2).shape.elements(), DType::f64);
-            o.expect(!by_row, "losses of rows are not added to others");
-          }
+          expect_losses_before(o, 2, by_row);
           if (o.has_out(1)) o.expect(o.out(1), r * v, t);
           o.no_alias(0, 1);
         },
@@ -68,13 +72,14 @@ inline constexpr OpRule cross_entropy_part{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(3, 3, 1, 2);
-          expect_classes(o, attrs_as<CrossEntropyAttrs>(op.attrs));
-          o.expect(!attrs_as<CrossEntropyAttrs>(op.attrs).by_row, "losses are added over rows");
+          o.count(3, 4, 1, 2);
+          const auto attrs = attrs_as<CrossEntropyAttrs>(op.attrs);
+          expect_classes(o, attrs);
           const int64_t r = rows(o.in(0));
           o.expect(o.in(2).dtype == DType::f32 && o.in(2).shape.elements() % (r * kClassSums) == 0,
                    "each part of the classes has three sums a row");
-          o.expect(o.out(0), 1, DType::f64);
+          o.expect(o.out(0), attrs.by_row ? r : 1, DType::f64);
+          expect_losses_before(o, 3, attrs.by_row);
           if (o.has_out(1)) o.expect(o.out(1), o.in(0).shape.elements(), o.values(o.in(0)));
           o.no_alias(0, 1);
         },

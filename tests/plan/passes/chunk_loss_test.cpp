@@ -97,6 +97,34 @@ TEST_CASE("only the last piece writes the loss, and later pieces add to the weig
   }
 }
 
+TEST_CASE("ranks that have some classes each gather the sums of a piece's rows") {
+  Job job = long_job(4);
+  job.batch = {.train_batch = 6, .micro_batch = 2, .accumulation = 3};
+  job.tensor_ranks = 2;
+  Job plain = job;
+  plain.loss_chunks = 1;
+  const RankPlan whole = plan_of(plain), four = plan_of(job);
+  CHECK(wire_bytes(four.train) == wire_bytes(whole.train));
+  CHECK(four.memory.total() < whole.memory.total());
+  for (const Plan* plan : {&four.train, &four.validate}) {
+    const Program& p = plan->program;
+    std::vector<const Instruction*> losses, sums;
+    for (const Instruction& op : p.instructions) {
+      if (op.op == OpKind::cross_entropy_part) losses.push_back(&op);
+      if (op.op == OpKind::class_sums) sums.push_back(&op);
+    }
+    REQUIRE((losses.size() == 4 && sums.size() == 4));
+    for (size_t i = 0; i < 4; ++i) {
+      const bool last = i == 3;
+      CHECK(p.at(sums[i]->writes[0]).shape == Shape{1, 50, 3});
+      CHECK(p.at(losses[i]->reads[2]).shape == Shape{2, 50, 3});
+      CHECK(attrs_as<CrossEntropyAttrs>(losses[i]->attrs).by_row == !last);
+      CHECK((losses[i]->writes[0] == p.last_loss()) == last);
+      CHECK(losses[i]->reads.size() == (last ? 4 : 3));
+    }
+  }
+}
+
 TEST_CASE("pieces consist of whole parts of the weight gradient's sums") {
   Job job = long_job(4);
   CHECK(pieces_of(plan_with(job, 10).train) == Rows{50, 50, 50, 50});

@@ -162,6 +162,33 @@ TEST_CASE("cross_entropy_part adds to the loss when it accumulates") {
   CHECK(sum[0].values()[0] == 10 + loss[0].values()[0]);
 }
 
+TEST_CASE("losses of rows, added to those of earlier rows, have the bits of all rows at once") {
+  const ClassParts c(37, {5, 6}, 1, DType::f32);
+  const LogitValues sums = c.sums().values;
+  const Operand whole = c.part(1);
+  const auto piece = [&](int64_t first, int64_t rows) {
+    const auto cut = [&](const LogitValues& all, int64_t width) {
+      return LogitValues(all.begin() + first * width, all.begin() + (first + rows) * width);
+    };
+    LogitValues of_rows = cut(sums, 3);
+    const LogitValues second = cut(LogitValues(sums.begin() + c.rows * 3, sums.end()), 3);
+    of_rows.insert(of_rows.end(), second.begin(), second.end());
+    return std::vector<Operand>{{Shape{rows, c.width(1)}, c.dtype, cut(whole.values, c.width(1))},
+                                {Shape{rows}, DType::i32, cut(c.targets, 1)},
+                                {Shape{2, rows, 3}, DType::f32, of_rows}};
+  };
+  Call call{.op = OpKind::cross_entropy_part, .attrs = c.attrs(1)};
+  const Operand loss{Shape{1}, DType::f64};
+  const auto expected = run_at_offset(call, piece(0, c.rows), {loss, absent()}, 0);
+  CrossEntropyAttrs by_row = c.attrs(1);
+  by_row.by_row = true;
+  const auto rows = run_at_offset({.op = OpKind::cross_entropy_part, .attrs = by_row}, piece(0, 20),
+                                  {{Shape{20}, DType::f64}, absent()}, 0);
+  std::vector<Operand> last = piece(20, c.rows - 20);
+  last.push_back({Shape{20}, DType::f64, rows[0].values()});
+  require_same_bits("loss", run_at_offset(call, last, {loss, absent()}, 0)[0], expected[0]);
+}
+
 TEST_CASE(
     "a part whose logits are all -infinity adds nothing, and a NaN in one part is in the loss") {
   const auto loss_of = [](const LogitValues& logits) {
