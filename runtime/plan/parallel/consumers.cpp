@@ -1,13 +1,27 @@
 #include "runtime/plan/parallel/consumers.h"
 
+#include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/ops/attention.h"
 
 namespace dstrain {
 
+bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end) {
+  if (op.op != OpKind::linear) return false;
+  const int index = program.at(op.reads[1]).parameter;
+  return index >= 0 && program.parameters[static_cast<size_t>(index)].name.ends_with(end);
+}
+
 Consumers::Consumers(const Program& program, int ranks) : program_(program), ranks_(ranks) {
-  for (size_t i = 0; i < program.instructions.size(); ++i)
-    for (const BufferId id : program.instructions[i].reads)
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& op = program.instructions[i];
+    for (const BufferId id : op.reads)
       if (id != kNone) readers_[id].push_back(i);
+    if (is_adapter_product(program, op, kLoraB)) adapters_.insert(op.writes[0]);
+  }
+}
+
+bool Consumers::adds_adapter(const Instruction& op, BufferId value) const {
+  return op.op == OpKind::add_dropout && op.reads[0] == value && adapters_.contains(op.reads[1]);
 }
 
 std::optional<ColumnUse> Consumers::columns(BufferId value) const {
@@ -28,6 +42,9 @@ std::optional<ColumnUse> Consumers::use(const Instruction& op, BufferId value) c
     case OpKind::gated:
     case OpKind::scale:
     case OpKind::rotary:
+      return columns(op.writes[0]);
+    case OpKind::add_dropout:
+      if (!adds_adapter(op, value)) return std::nullopt;
       return columns(op.writes[0]);
     case OpKind::rms_norm:  // of heads
       if (program_.at(op.reads[1]).shape.elements() == program_.at(value).shape[-1])

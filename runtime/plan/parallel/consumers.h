@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/ir/program.h"
@@ -16,6 +17,9 @@ struct ColumnUse {
   bool vocabulary = false;  // the columns are classes of a loss
 };
 
+// Returns whether a product's weight is a matrix of a low-rank adapter whose name ends so (kLoraA, kLoraB).
+bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end);
+
 // The readers of every value of a forward pass.
 class Consumers {
  public:
@@ -23,16 +27,20 @@ class Consumers {
   Consumers(const Program& program, int ranks);
 
   // Returns how the columns of `value` can be divided: only operations on single columns, or on whole heads, lie between
-  // it and what ends the division, which is attention, the input of another product, or a loss. nullopt: they cannot, as
-  // where attention has fewer heads of keys than there are ranks.
+  // it and what ends the division, which is attention, the input of another product, or a loss; and the sum with what the
+  // product's adapter makes, which is divided in the same way. nullopt: they cannot, as where attention has fewer heads of
+  // keys than there are ranks.
   std::optional<ColumnUse> columns(BufferId value) const;
 
  private:
+  // Returns whether an instruction adds what an adapter makes to the result of its product, `value`.
+  bool adds_adapter(const Instruction& op, BufferId value) const;
   std::optional<ColumnUse> use(const Instruction& op, BufferId value) const;
 
   const Program& program_;
   int ranks_;
   std::unordered_map<BufferId, std::vector<size_t>> readers_;  // indices of instructions
+  std::unordered_set<BufferId> adapters_;                      // what adapters make
 };
 
 }  // namespace dstrain

@@ -1,10 +1,13 @@
 #include "runtime/plan/parallel/split_layers.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/ops/attention.h"
 #include "runtime/ir/ops/cross_entropy.h"
 #include "runtime/plan/parallel/consumers.h"
@@ -48,9 +51,11 @@ class SplitPass : RankForward {
       case OpKind::dropout_grad: {
         Instruction mine = op;
         auto attrs = attrs_as<DropoutAttrs>(op.attrs);
-        attrs.part = own_part();
+        const bool columns = has_columns(op.reads[0]);
+        check(!columns || attrs.dropout == 0, "dropout of some columns");
+        attrs.part = columns ? sequence_part() : own_part();
         mine.attrs = attrs;
-        return on_rows(std::move(mine));
+        return columns ? on_columns(mine) : on_rows(std::move(mine));
       }
       case OpKind::accumulate:  // of a registered buffer, which has no rows
         return keep(op);
@@ -111,8 +116,12 @@ class SplitPass : RankForward {
   void linear(const Instruction& op) {
     const BufferId x = op.reads[0], y = op.writes[0];
     if (has_columns(x)) return second_product(op);
-    const auto use = tensor_.alone() ? std::nullopt : consumers_.columns(y);
-    if (!use || program_.at(op.reads[1]).parameter < 0) return on_rows(op);
+    if (tensor_.alone() || program_.at(op.reads[1]).parameter < 0) return on_rows(op);
+    const auto use = is_adapter_product(program_, op, kLoraA)   ? std::nullopt
+                     : is_adapter_product(program_, op, kLoraB) ? use_of_base(op.reads[1])
+                                                                : consumers_.columns(y);
+    if (!use) return on_rows(op);
+    if (use->vocabulary) vocabulary_.insert(op.reads[1]);
     Instruction mine = op;
     mine.reads[0] = gathered(x);
     divide(op.reads[1], By::rows, use->sections, use->vocabulary);
@@ -121,6 +130,18 @@ class SplitPass : RankForward {
     program_.at(y).shape = {sequence_rows(), program_.at(op.reads[1]).shape[0]};
     spread_[y] = Spread::columns;
     keep(mine);
+  }
+
+  // Returns how the product is divided whose adapter's second matrix is given: what an adapter makes is divided likewise.
+  // Its first matrix is whole where its input is rows, as ranks can gather the few columns that it makes.
+  std::optional<ColumnUse> use_of_base(BufferId adapter) const {
+    std::string base = parameter(adapter).name;
+    base.replace(base.size() - kLoraB.size(), kLoraB.size(), ".weight");
+    const BufferId weight = program_.find("param:" + base);
+    check(weight != kNone, "{} is the adapter of no weight", parameter(adapter).name);
+    const TensorPart& part = parameter(weight).part;
+    if (part.by != By::rows) return std::nullopt;
+    return ColumnUse{.sections = part.sections, .vocabulary = vocabulary_.contains(weight)};
   }
 
   // The product of some columns of x: a part of a sum, to which the bias and the activation come afterwards.
@@ -243,12 +264,16 @@ class SplitPass : RankForward {
   }
   // Returns the classes of logits of which this rank has a part.
   int64_t classes_of(BufferId logits) const {
-    for (const Instruction& op : list_)
+    for (const Instruction& op : list_) {
       if (op.op == OpKind::linear && op.writes[0] == logits) return parameter(op.reads[1]).shape[0];
+      if (op.op == OpKind::add_dropout && op.writes[0] == logits)  // with those of an adapter
+        return classes_of(op.reads[0]);
+    }
     throw InternalError(fmt::format("{} is not the result of a product", name_of(logits)));
   }
 
   const Consumers consumers_;
+  std::unordered_set<BufferId> vocabulary_;  // weights with a row for each class of the loss
 };
 
 }  // namespace

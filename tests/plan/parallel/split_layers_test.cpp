@@ -72,6 +72,35 @@ TEST_CASE(
   CHECK(parameter(p, "lm_head.weight").part.part == 1);
 }
 
+TEST_CASE("of an adapter the matrix is divided that has the divided side of its product") {
+  Job job = layers_job(1, 2);
+  FineTuning tuning;
+  tuning.lora = LoraConfig{.r = 3, .targets = {"qkv", "out_proj", "fc", "proj", "lm_head"}};
+  job.model.set_fine_tuning(tuning);
+  const Program p = plan_of(job, 1).train.program;
+  const auto adapter = [&](const std::string& module, bool rows) {
+    INFO(module);
+    const TensorPart &a = parameter(p, module + ".lora_A.weight").part,
+                     &b = parameter(p, module + ".lora_B.weight").part;
+    CHECK(a.by == (rows ? TensorPart::By::nothing : TensorPart::By::columns));
+    CHECK(b.by == (rows ? TensorPart::By::rows : TensorPart::By::nothing));
+    if (rows) CHECK(b == parameter(p, module + ".weight").part);
+  };
+  adapter("blocks.0.attn.qkv", true);
+  adapter("blocks.0.attn.out_proj", false);
+  adapter("blocks.1.mlp.fc", true);
+  adapter("blocks.1.mlp.proj", false);
+  adapter("lm_head", true);
+  CHECK(held(p, "blocks.0.attn.qkv.lora_B.weight") == Shape{24, 3});
+  CHECK(held(p, "blocks.0.attn.out_proj.lora_A.weight") == Shape{3, 8});
+  CHECK(held(p, "lm_head.lora_B.weight") == Shape{7, 3});
+  for (const Unit& unit : p.units)
+    for (const int index : unit.parameters) {
+      const Parameter& one = p.parameters[static_cast<size_t>(index)];
+      CHECK(unit.axes.has(Axis::tensor) == (one.part.by == TensorPart::By::nothing));
+    }
+}
+
 TEST_CASE("widths that ranks do not divide evenly are padded") {
   const Program p = plan_of(llama_job(1, 2), 0).train.program;
   CHECK(held(p, "model.layers.0.mlp.gate_proj.weight") == Shape{11, 24});
