@@ -64,36 +64,27 @@ struct AxisLimit {
   std::string_view key;
   bool used = false;                      // by the job
   bool sequence = false, tensor = false;  // the axes
-  std::string_view what;                  // in messages, with its verb: "Muon does"
+  std::string_view what;                  // in messages, with its verb: "1-bit optimizers do"
   std::string_view advice;
 };
 
 // Returns the limits: a line for each.
-std::vector<AxisLimit> axis_limits(const Job& job, const Values& values) {
-  const OptimizerKind optimizer = job.optimizer.kind;
-  const ShardConfig& shards = job.shards;
-  const bool groups = shards.parameters && (shards.ranks > 0 || shards.by_host);
-  const bool lora = job.model.fine_tuning().lora.has_value();
-  constexpr std::string_view type = "optimizer.type", adamw = "use AdamW";
+std::vector<AxisLimit> axis_limits(const Job& job) {
+  const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
   return {
-      {type, is_one_bit(optimizer), true, true, "1-bit optimizers do", adamw},
-      {type, optimizer == OptimizerKind::muon, false, true, "Muon does", adamw},
-      {type, optimizer == OptimizerKind::lamb, false, true, "Lamb does", adamw},
+      {"optimizer.type", is_one_bit(job.optimizer.kind), true, true, "1-bit optimizers do",
+       "use AdamW"},
       {"dstrain.comm_hook.type", job.hook.kind != HookKind::none, true, true,
        "powerSGD and post_localSGD do", "use noop, fp16_compress or bf16_compress"},
-      {shards_key(job, values), groups, true, true, "groups of ranks that divide parameters do",
-       "remove it, so that all ranks divide them"},
-      {"zero_optimization.zero_quantized_weights", job.quantize.weights, false, true,
-       "quantized parameters do", "use false"},
-      {"zero_optimization.zero_quantized_gradients", job.quantize.gradients, true, true,
-       "quantized gradients do", "use false"},
-      {"dstrain.loss_chunks", job.loss_chunks > 1, false, true, "pieces of the loss do", "use 1"},
-      {"dstrain.lora", lora, false, true, "adapters do", "remove the section"},
+      {"dstrain.lora.base", lora && lora->base != BlockFormat::none, false, true,
+       "weights in packed blocks do", "remove it"},
+      {"dstrain.lora.dropout", lora && lora->dropout > 0, false, true, "dropout of adapters does",
+       "use 0"},
   };
 }
 
-void report_limits(const Job& job, const Values& values, Diagnostics& diagnostics) {
-  for (const AxisLimit& limit : axis_limits(job, values)) {
+void report_limits(const Job& job, Diagnostics& diagnostics) {
+  for (const AxisLimit& limit : axis_limits(job)) {
     const bool sequence = limit.sequence && job.sequence_ranks > 1;
     const bool tensor = limit.tensor && job.tensor_ranks > 1;
     if (!limit.used || (!sequence && !tensor)) continue;
@@ -130,9 +121,9 @@ std::string data_ranks_origin(const Job& job, const std::string& ranks_origin) {
   return text;
 }
 
-void check_axes(const Job& job, const Values& values, Diagnostics& diagnostics) {
+void check_axes(const Job& job, Diagnostics& diagnostics) {
   if (job.sequence_ranks == 1 && job.tensor_ranks == 1) return;
-  report_limits(job, values, diagnostics);
+  report_limits(job, diagnostics);
   const ModelFamily& family = job.model.family();
   const DividedSizes sizes = divided_sizes(job.model, job.batch.micro_batch);
   const DividingRanks ranks{job.sequence_ranks, job.tensor_ranks};

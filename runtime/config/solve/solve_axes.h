@@ -23,6 +23,6 @@ std::string data_ranks_origin(const Job& job, const std::string& ranks_origin);
 
 // Reports what of a complete job does not run on sequence or tensor ranks, and numbers of them among which its model does
 // not divide.
-void check_axes(const Job& job, const Values& values, Diagnostics& diagnostics);
+void check_axes(const Job& job, Diagnostics& diagnostics);
 
 }  // namespace dstrain

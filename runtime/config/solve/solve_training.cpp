@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/config/axes_text.h"
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/keys/table/optimizer_types.h"
@@ -209,6 +210,14 @@ void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
                          deepspeed_name(job.grad_dtype), deepspeed_name(job.wire_dtype)));
 }
 
+// Returns the key that says among how many ranks the job's shards are.
+std::string_view shards_key(const Job& job, const Values& values) {
+  if (job.shards.by_host) return "dstrain.sharding";
+  const Member* member = values.given(kMicsShardSize);
+  return member != nullptr && to_integer(member->value) == job.shards.ranks ? kMicsShardSize
+                                                                            : kHpzPartitionSize;
+}
+
 }  // namespace
 
 void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts) {
@@ -240,23 +249,17 @@ void judge_lone_rank(const Job& job, Diagnostics& diagnostics) {
   if (job.hook.kind != HookKind::none) diagnostics.no_effect("dstrain.comm_hook.type", gradients);
 }
 
-std::string_view shards_key(const Job& job, const Values& values) {
-  if (job.shards.by_host) return "dstrain.sharding";
-  const Member* member = values.given(kMicsShardSize);
-  return member != nullptr && to_integer(member->value) == job.shards.ranks ? kMicsShardSize
-                                                                            : kHpzPartitionSize;
-}
-
 void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,
                   int64_t data_ranks, const std::string& ranks_origin) {
   const int ranks = job.shards.ranks;
   if (ranks == 0 || data_ranks % ranks == 0) return;
   const std::string_view key = shards_key(job, values);
   diagnostics.error(
-      key, fmt::format("{}{} does not divide the {} ({}): expected a divisor",
-                       key == kMicsShardSize ? "removed from DeepSpeed (0.19.8); here " : "", ranks,
-                       counted(data_ranks, job.pipeline.stages > 1 ? "data-parallel rank" : "rank"),
-                       ranks_origin));
+      key, fmt::format(
+               "{}{} does not divide the {} ({}): expected a divisor",
+               key == kMicsShardSize ? "removed from DeepSpeed (0.19.8); here " : "", ranks,
+               counted(data_ranks, has_model_axes(axis_ranks(job)) ? "data-parallel rank" : "rank"),
+               ranks_origin));
 }
 
 }  // namespace dstrain

@@ -15,9 +15,6 @@ namespace dstrain {
 // Reports what has no effect because there is one data-parallel rank, which has no peers to send to.
 void judge_lone_rank(const Job& job, Diagnostics& diagnostics);
 
-// Returns the key that says among how many ranks the job's shards are.
-std::string_view shards_key(const Job& job, const Values& values);
-
 // Reports shards that do not divide the data-parallel ranks evenly.
 void check_shards(const Job& job, const Values& values, Diagnostics& diagnostics,
                   int64_t data_ranks, const std::string& ranks_origin);

@@ -126,30 +126,16 @@ TEST_CASE("axes: what does not run on them yet is refused by name") {
   const Refused cases[] = {
       {R"("optimizer": {"type": "OneBitAdam"})", "optimizer.type: 1-bit optimizers do not run",
        true},
-      {R"("optimizer": {"type": "Muon"})", "optimizer.type: Muon does not run", false},
-      {R"("optimizer": {"type": "Lamb"})", "optimizer.type: Lamb does not run", false},
       {R"("dstrain": {"comm_hook": {"type": "powerSGD"}})",
        "dstrain.comm_hook.type: powerSGD and post_localSGD do not run", true},
       {R"("dstrain": {"comm_hook": {"type": "batched_powerSGD"}})",
        "dstrain.comm_hook.type: powerSGD and post_localSGD do not run", true},
       {R"("dstrain": {"comm_hook": {"type": "post_localSGD"}})",
        "dstrain.comm_hook.type: powerSGD and post_localSGD do not run", true},
-      {R"("zero_optimization": {"stage": 3, "mics_shard_size": 2})",
-       "zero_optimization.mics_shard_size: groups of ranks that divide parameters do not run",
-       true},
-      {R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2})",
-       "zero_optimization.zero_hpz_partition_size: groups of ranks that divide parameters do not "
-       "run",
-       true},
-      {R"("dstrain": {"sharding": "HYBRID_SHARD"})",
-       "dstrain.sharding: groups of ranks that divide parameters do not run", true},
-      {R"("zero_optimization": {"stage": 3, "zero_quantized_weights": true})",
-       "zero_optimization.zero_quantized_weights: quantized parameters do not run", false},
-      {R"("zero_optimization": {"stage": 3, "zero_quantized_gradients": true})",
-       "zero_optimization.zero_quantized_gradients: quantized gradients do not run", true},
-      {R"("dstrain": {"loss_chunks": 2})", "dstrain.loss_chunks: pieces of the loss do not run",
-       false},
-      {R"("dstrain": {"lora": {"r": 4}})", "dstrain.lora: adapters do not run", false},
+      {R"("dstrain": {"lora": {"r": 4, "base": "nf4"}})",
+       "dstrain.lora.base: weights in packed blocks do not run", false},
+      {R"("dstrain": {"lora": {"r": 4, "dropout": 0.1}})",
+       "dstrain.lora.dropout: dropout of adapters does not run", false},
   };
   for (const Refused& c : cases) {
     INFO(c.members);
@@ -166,6 +152,24 @@ TEST_CASE("axes: what does not run on them yet is refused by name") {
              Catch::Contains("do not run with sequence_parallel_size and "
                              "tensor_parallel.autotp_size above 1 yet: use AdamW"));
   CHECK(error_of(2, 2, R"("dstrain": {"comm_hook": {"type": "fp16_compress"}})", 8) == "no error");
+}
+
+TEST_CASE("axes: optimizers, codecs, shards, a loss in pieces and adapters run on them") {
+  for (const char* members :
+       {R"("optimizer": {"type": "Muon"})", R"("optimizer": {"type": "Lamb"})",
+        R"("zero_optimization": {"stage": 3, "mics_shard_size": 2})",
+        R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2})",
+        R"("dstrain": {"sharding": "HYBRID_SHARD"})",
+        R"("zero_optimization": {"stage": 3, "zero_quantized_weights": true})",
+        R"("zero_optimization": {"stage": 3, "zero_quantized_gradients": true})",
+        R"("dstrain": {"loss_chunks": 2})", R"("dstrain": {"lora": {"r": 4}})"}) {
+    INFO(members);
+    CHECK(error_of(2, 1, members, 8) == "no error");
+    CHECK(error_of(1, 2, members, 8) == "no error");
+    CHECK(error_of(2, 2, members, 8) == "no error");
+  }
+  CHECK_THAT(error_of(2, 2, R"("zero_optimization": {"stage": 3, "mics_shard_size": 4})", 8),
+             Catch::Contains("4 does not divide the 2 data-parallel ranks"));
 }
 
 TEST_CASE("axes: sparse gradients travel as tables") {

@@ -1,0 +1,140 @@
+// Runs whose ranks have parts of the same layers and samples, which one rank is compared with.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/self_comm.h"
+#include "tests/engine/stages/run_steps.h"
+#include "tests/support/decoders.h"
+#include "tests/support/models.h"
+
+namespace dstrain {
+
+inline constexpr int kLayerSteps = 10;
+
+// How the ranks of a run are divided.
+struct Layout {
+  int stages = 1, data = 1, sequence = 1, tensor = 1;
+
+  int ranks() const { return stages * data * sequence * tensor; }
+};
+
+inline std::string describe(const Layout& layout) {
+  return fmt::format("{} stages x {} data x {} sequence x {} tensor ranks", layout.stages,
+                     layout.data, layout.sequence, layout.tensor);
+}
+
+// Returns the layouts of as many ranks that divide layers or samples among at most 4 ranks.
+inline std::vector<Layout> layouts_of(int ranks) {
+  std::vector<Layout> list;
+  for (const int stages : {1, 2})
+    for (const int data : {1, 2})
+      for (const int sequence : {1, 2, 4})
+        for (const int tensor : {1, 2, 3, 4}) {
+          const Layout layout{stages, data, sequence, tensor};
+          if (layout.ranks() == ranks && sequence * tensor > 1 && sequence * tensor <= 4)
+            list.push_back(layout);
+        }
+  return list;
+}
+
+// Each with 4 heads of queries, or 6 for 3 tensor ranks, and with widths that few numbers of ranks divide.
+inline std::vector<ModelConfig> models_of(const Layout& layout) {
+  const int64_t heads = layout.tensor == 3 ? 6 : 4;
+  ModelConfig gpt2(*model_registry().find("gpt2"));
+  for (const auto& [name, size] :
+       std::initializer_list<std::pair<const char*, int64_t>>{{"n_layer", 2},
+                                                              {"n_embd", 24},
+                                                              {"n_head", heads},
+                                                              {"n_positions", 12},
+                                                              {"n_inner", 37},
+                                                              {"vocab_size", 13}})
+    gpt2.set(name, size);
+  gpt2.set("initializer_range", 0.2);
+  std::vector<ModelConfig> models{GptLite{.n_layer = 2,
+                                          .n_embd = 24,
+                                          .n_head = heads,
+                                          .block_size = 12,
+                                          .gelu = true,
+                                          .vocab_size = 13},
+                                  GptLite{.n_layer = 2,
+                                          .n_embd = 24,
+                                          .n_head = heads,
+                                          .block_size = 12,
+                                          .qkv_bias = true,
+                                          .tied_head = true,
+                                          .vocab_size = 14},
+                                  gpt2};
+  const int64_t kv_heads = layout.tensor == 3 ? 1 : 2;  // fewer than 4 ranks of either group
+  models.push_back(decoder("llama", {{"num_hidden_layers", int64_t{2}},
+                                     {"num_attention_heads", heads},
+                                     {"num_key_value_heads", kv_heads},
+                                     {"attention_bias", true},
+                                     {"mlp_bias", true},
+                                     {"max_position_embeddings", int64_t{12}}}));
+  models.push_back(decoder("qwen3", {{"num_hidden_layers", int64_t{2}},
+                                     {"num_attention_heads", heads},
+                                     {"num_key_value_heads", kv_heads},
+                                     {"head_dim", int64_t{6}},
+                                     {"tie_word_embeddings", true},
+                                     {"max_position_embeddings", int64_t{12}}}));
+  return models;
+}
+
+inline Job layers_job(const ModelConfig& model, const Layout& layout, DType dtype = DType::f32) {
+  Job job;
+  job.model = model;
+  job.ranks = layout.ranks();
+  job.pipeline.stages = layout.stages;
+  job.sequence_ranks = layout.sequence;
+  job.tensor_ranks = layout.tensor;
+  job.batch = {8, 2, 4 / layout.data};
+  job.dtype = job.wire_dtype = dtype;
+  job.optimizer.weight_decay = 0.1;
+  job.weight_decay_exclude = {"*norm*", "*.bias"};
+  return job;
+}
+
+// Checks that losses and norms are within a relative tolerance, and weights within what ten steps make of it.
+inline void check_near(const RunResult& expected, const RunResult& result, double tolerance,
+                       double of_weights) {
+  REQUIRE(result.loss.size() == expected.loss.size());
+  for (size_t i = 0; i < expected.loss.size(); ++i) {
+    CHECK(result.loss[i] == Approx(expected.loss[i]).epsilon(tolerance));
+    CHECK(result.norm[i] == Approx(expected.norm[i]).epsilon(tolerance));
+  }
+  if (result.weights.empty()) return;
+  REQUIRE(result.weights.size() == expected.weights.size());
+  double largest = 0;
+  for (size_t i = 0; i < result.weights.size(); ++i)
+    largest = std::max(largest, std::abs(static_cast<double>(result.weights[i]) -
+                                         static_cast<double>(expected.weights[i])));
+  CHECK(largest < of_weights);
+}
+
+// Returns how far weights may be apart after ten steps of Adam. The exact gradient of a key's bias is 0, and Adam makes steps of
+// what rounding leaves of it.
+inline double distance_of(const ModelConfig& model) {
+  return model.family().type == "gpt2" ? 1e-2 : 2e-4;
+}
+
+// Runs a job on this rank alone, with the samples of all ranks.
+inline RunResult alone(Job job, const Dataset& data) {
+  SelfComm self;
+  job.batch.accumulation *= job.data_ranks();
+  job.ranks = job.sequence_ranks = job.tensor_ranks = 1;
+  job.pipeline = {};
+  job.shards = {};
+  job.quantize = {};
+  job.zero_stage = 0;
+  job.reduce = ReduceMode::boundary;
+  return run_steps(job, data, self, kLayerSteps);
+}
+
+}  // namespace dstrain
