@@ -111,6 +111,11 @@ int64_t held_elements(const TensorPart& part, const Shape& whole) {
                                 : (runs.count - 1) * runs.held_stride + runs.length;
 }
 
+int64_t own_elements(const TensorPart& part, const Shape& whole) {
+  const Runs runs = runs_of(part, whole);
+  return runs.count * runs.length;
+}
+
 void for_runs(const TensorPart& part, const Shape& whole, int64_t begin, int64_t count,
               const std::function<void(const PartRun&)>& take) {
   const Runs runs = joined_runs_of(part, whole);
@@ -119,6 +124,12 @@ void for_runs(const TensorPart& part, const Shape& whole, int64_t begin, int64_t
           .whole = runs.first + i * runs.whole_stride + at,
           .count = n});
   });
+}
+
+int64_t whole_element(const TensorPart& part, const Shape& whole, int64_t held) {
+  int64_t element = -1;
+  for_runs(part, whole, held, 1, [&element](const PartRun& run) { element = run.whole; });
+  return element;
 }
 
 void for_runs_within(const TensorPart& part, const Shape& whole, int64_t begin, int64_t count,

@@ -42,6 +42,12 @@ Shape held_shape(const TensorPart& part, const Shape& whole);
 // that are not counted, padding columns are, those of the last row too.
 int64_t held_elements(const TensorPart& part, const Shape& whole);
 
+// Returns how many elements of the whole tensor the part has.
+int64_t own_elements(const TensorPart& part, const Shape& whole);
+
+// Returns which element of the whole tensor element `held` of the part's memory is; -1: it is padding.
+int64_t whole_element(const TensorPart& part, const Shape& whole, int64_t held);
+
 // Calls `take` for the elements [begin, begin + count) of a part's memory that are elements of the whole tensor, in
 // ascending order, in runs that are as long as can be.
 void for_runs(const TensorPart& part, const Shape& whole, int64_t begin, int64_t count,

@@ -47,7 +47,7 @@ void Executor::report_non_finite(const StepState& s) {
     if (gradients.id == kNone) continue;
     const Range owned = owned_slice(unit, plan_.place, adds_of(unit, plan_.adds));
     const int64_t begin = std::max(owned.begin, p.offset);
-    const int64_t end = std::min(owned.end, p.offset + p.shape.elements());
+    const int64_t end = std::min(owned.end, p.offset + held_elements(p.part, p.shape));
     if (begin >= end) continue;
     Tensor part = arenas_.tensor(plan_, gradients.id);
     part.data = part.as<std::byte>() +
@@ -58,7 +58,9 @@ void Executor::report_non_finite(const StepState& s) {
               for (int64_t e = 0; e < values.elements() && mine[0] == count; ++e)
                 if (const float v = value_at(values, e); !std::isfinite(v))
                   mine = {static_cast<double>(p.index),
-                          static_cast<double>(begin + at + e - p.offset), v};
+                          static_cast<double>(
+                              whole_element(p.part, p.shape, begin + at + e - p.offset)),
+                          v};
             });
   }
   mesh_.world().gather_values(mine, gathered_);

@@ -102,10 +102,16 @@ TEST_CASE("the parts of a tensor have each of its elements once, at their rows a
       const Shape held = held_shape(part, division.whole);
       Called called;
       for_runs(part, division.whole, 0, held.elements(), called.take());
-      for (const PartRun& run : called.runs)
+      int64_t own = 0;
+      for (const PartRun& run : called.runs) {
+        own += run.count;
         for (int64_t i = 0; i < run.count; ++i) ++times[static_cast<size_t>(run.whole + i)];
-      CHECK(same(called.runs, runs_in(elements_in(part, division.whole),
-                                      [](int64_t, int64_t) { return true; })));
+      }
+      CHECK(own_elements(part, division.whole) == own);
+      const std::vector<int64_t> list = elements_in(part, division.whole);
+      CHECK(same(called.runs, runs_in(list, [](int64_t, int64_t) { return true; })));
+      for (size_t i = 0; i < list.size(); ++i)
+        CHECK(whole_element(part, division.whole, static_cast<int64_t>(i)) == list[i]);
     }
     CHECK(times == std::vector<int>(times.size(), 1));
   }
