@@ -121,24 +121,35 @@ class ModuleSearch {
   std::map<Key, Path> written_, read_;
 };
 
-// Returns the rows of a product's weight, without those of a vocabulary's padding.
-double features_of(const Program& program, const Instruction& op,
-                   const ParameterModules& parameters) {
+// The sizes of a product's weight, without what fills up a vocabulary or the parts of a tensor group.
+struct WeightSizes {
+  double elements = 0, features = 0;  // features: rows
+};
+
+WeightSizes weight_sizes(const Program& program, const Instruction& op,
+                         const ParameterModules& parameters) {
   const Parameter* const weight = parameters.of(op, op.reads[1]).parameter;
-  return static_cast<double>(weight ? weight->shape[0] : program.at(op.reads[1]).shape[0]);
+  if (!weight) {
+    const Shape& shape = program.at(op.reads[1]).shape;
+    return {static_cast<double>(shape.elements()), static_cast<double>(shape[0])};
+  }
+  const auto elements = static_cast<double>(own_elements(weight->part, weight->shape));
+  const auto whole = static_cast<double>(weight->shape.elements());
+  const auto rows = static_cast<double>(weight->shape[0]);
+  return {elements, weight->part.by == TensorPart::By::rows ? rows * elements / whole : rows};
 }
 
 void count_work(const Program& program, const Instruction& op, const ParameterModules& parameters,
                 ForwardWork& work) {
   switch (op.op) {
     case OpKind::linear: {
-      const double features = features_of(program, op, parameters);
-      work.macs = buffer_elements(program, op.reads[0]) * features;
+      const WeightSizes weight = weight_sizes(program, op, parameters);
+      const Shape& x = program.at(op.reads[0]).shape;
+      const double rows = static_cast<double>(x.elements()) / static_cast<double>(x[-1]);
+      work.macs = rows * weight.elements;
       work.flops = 2 * work.macs;
-      if (attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none) {
-        const Shape& x = program.at(op.reads[0]).shape;
-        work.flops += static_cast<double>(x.elements()) / static_cast<double>(x[-1]) * features;
-      }
+      if (attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none)
+        work.flops += rows * weight.features;
       break;
     }
     case OpKind::attention: {

@@ -61,7 +61,7 @@ void add_up(ModuleNode& node) {
 // Names the kinds of the modules whose parameters an instruction reads, and counts tied ones.
 void add_parameters(ModuleNode& root, const Program& program) {
   for (const Parameter& p : program.parameters)
-    node_at(root, module_of(p.name)).parameters += p.shape.elements();
+    node_at(root, module_of(p.name)).parameters += own_elements(p.part, p.shape);
   const ParameterModules parameters(program);
   std::set<std::string>
       tied;  // weights that are counted; a loss in pieces reads them several times
@@ -73,7 +73,7 @@ void add_parameters(ModuleNode& root, const Program& program) {
       ModuleNode& node = node_at(root, found.module);
       node.kind = kind_of(op.op);
       if (found.tied && tied.insert(found.module + ":" + found.parameter->name).second)
-        node.tied += found.parameter->shape.elements();
+        node.tied += own_elements(found.parameter->part, found.parameter->shape);
     }
   }
 }

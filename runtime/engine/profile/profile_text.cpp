@@ -60,10 +60,11 @@ std::string sizes_summary(const StepProfile& p) {
   if (p.held_parameters)
     text += summary_line("params held per GPU by ZeRO stage 3",
                          parameters_text(static_cast<double>(*p.held_parameters)));
-  // A stage of a pipeline has its own part, which times a number of ranks is not the model.
-  const auto of_model = [pipeline](const std::string& what) {
-    return pipeline ? what + " of model"
-                    : fmt::format("{0} of model = {0} per GPU * mp_size", what);
+  // A rank's own part of a model times a number of ranks is not the model: parts differ, and all tensor ranks have some
+  // parameters alike.
+  const bool divided = pipeline || p.tensor_ranks > 1 || p.sequence_ranks > 1;
+  const auto of_model = [divided](const std::string& what) {
+    return divided ? what + " of model" : fmt::format("{0} of model = {0} per GPU * mp_size", what);
   };
   return text +
          summary_line(of_model("params"),

@@ -42,8 +42,8 @@ void make_profile_directory(const FlopsProfilerConfig& options) {
 void report_profile(const Job& job, const StepTrace& trace, const StepPhases& phases,
                     Communicator& comm) {
   StepProfile profile = profile_of(job, trace, phases);
-  // A micro-batch passes one rank of each stage.
-  const double mine = trace.plan->place.rank() == 0 ? profile.model.flops : 0;
+  // The ranks that have parts of the same samples share the forward pass of a micro-batch.
+  const double mine = trace.plan->place.rank_in(kSampleAxes) == 0 ? profile.model.flops : 0;
   std::vector<double> all(static_cast<size_t>(comm.size()));
   comm.gather_values({&mine, 1}, all);
   if (comm.rank() != 0) return;

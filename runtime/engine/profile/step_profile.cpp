@@ -1,5 +1,6 @@
 #include "runtime/engine/profile/step_profile.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,20 @@ int64_t parameter_elements(const std::vector<Parameter>& parameters) {
   int64_t elements = 0;
   for (const Parameter& p : parameters) elements += p.shape.elements();
   return elements;
+}
+
+// Returns the elements of parameters that the rank holds between their uses, of those of its modules.
+int64_t held_between_uses(const Program& program, const Place& place) {
+  double held = 0;
+  for (const Unit& unit : program.units) {
+    int64_t elements = 0;
+    for (const int index : unit.parameters) {
+      const Parameter& p = program.parameters[static_cast<size_t>(index)];
+      elements += own_elements(p.part, p.shape);
+    }
+    held += static_cast<double>(elements) / place.ranks_in(unit.buffers.values.divided);
+  }
+  return static_cast<int64_t>(std::ceil(held));
 }
 
 // The seconds of a micro-batch's forward pass: of each instruction, and of what is none's.
@@ -80,9 +95,9 @@ StepProfile profile_of(const Job& job, const StepTrace& trace, const StepPhases&
   const ForwardSeconds forward = forward_seconds(trace);
   profile.model = module_tree(std::string(job.model.family().type), program, forward_work(program),
                               forward.instructions, forward.rest);
-  if (job.zero_stage == 3 && plan.place.shard_size() > 1)
-    profile.held_parameters =
-        (profile.model.parameters + plan.place.shard_size() - 1) / plan.place.shard_size();
+  if (const int64_t held = held_between_uses(program, plan.place);
+      job.zero_stage == 3 && held < profile.model.parameters)
+    profile.held_parameters = held;
   profile.model_parameters = parameter_elements(program.model_parameters());
   profile.model_flops = profile.model.flops;
   const PhaseTimes all = phases.all();

@@ -26,7 +26,7 @@ struct StepProfile {
   std::optional<int64_t> held_parameters{};
   int64_t model_parameters = 0;  // of all stages of a pipeline
   double model_flops = 0;        // of a micro-batch's forward pass through all of them
-  ModuleNode model{};            // of the rank's stage
+  ModuleNode model{};            // of the rank's stage, and there of its part of each layer
   StepSeconds measured{}, estimated{};
 };
 
@@ -36,7 +36,7 @@ StepSeconds estimated_seconds(const Plan& plan, const std::string& device);
 
 // Returns the profile of a step whose trace is complete. A module's time is that of its instructions; waiting, reading the
 // batch and what belongs to no module count in the whole model's. `model_flops` is set to the rank's own: the caller adds
-// those of other stages.
+// those of the ranks that have other parts of the micro-batch's forward pass.
 StepProfile profile_of(const Job& job, const StepTrace& trace, const StepPhases& phases);
 
 }  // namespace dstrain

@@ -175,5 +175,34 @@ TEST_CASE("work: the stages of a pipeline have the model's work and parameters b
   }
 }
 
+TEST_CASE("work: ranks that divide layers and samples have the model's work between them") {
+  const bool tied = GENERATE(false, true);
+  Job job = profiled_job(tied);
+  job.sequence_ranks = GENERATE(1, 2);
+  job.tensor_ranks = job.sequence_ranks == 1 ? 2 : GENERATE(1, 2);
+  if (job.sequence_ranks * job.tensor_ranks == 4) job.model.set("n_head", 4);
+  job.ranks = job.sequence_ranks * job.tensor_ranks;
+  CAPTURE(tied, job.sequence_ranks, job.tensor_ranks);
+  const ModuleNode alone = tree_of(profiled_job(tied));
+  double macs = 0, flops = 0;
+  int64_t classes = 0, weights = 0;
+  for (int rank = 0; rank < job.ranks; ++rank) {
+    const ModuleNode tree = tree_of(job, rank);
+    macs += tree.macs;
+    flops += tree.flops;
+    const ModuleNode& head = child_of(tree, tied ? "head" : "lm_head");
+    classes += tied ? head.tied : head.parameters;
+    const ModuleNode& block = child_of(child_of(tree, "blocks"), "0");
+    weights += child_of(child_of(block, "attn"), "qkv").parameters;
+    CHECK(child_of(tree, "ln").parameters == child_of(alone, "ln").parameters);
+    CHECK(names_in(tree) == names_in(alone));
+  }
+  CHECK(macs == alone.macs);
+  CHECK(flops == alone.flops);
+  // 11 classes do not divide evenly: the parts are filled up with rows of zeros, which count nowhere.
+  CHECK(classes == job.sequence_ranks * kWords * kWidth);
+  CHECK(weights == job.sequence_ranks * 3 * kWidth * kWidth);
+}
+
 }  // namespace
 }  // namespace dstrain

@@ -131,6 +131,19 @@ TEST_CASE("profile: several micro-batches, stages and shards have lines of their
   CHECK(value_of(text, "samples/second") == "120");
 }
 
+TEST_CASE("profile: a rank's part of each layer times the ranks is not called the model") {
+  StepProfile p = made_up_profile();
+  p.data_ranks = 2;
+  (GENERATE(false, true) ? p.tensor_ranks : p.sequence_ranks) = 2;
+  p.model_parameters = 7'900'000;
+  p.model_flops = 32e9;
+  const std::string text = profile_text(p, {});
+  CHECK(value_of(text, "model parallel size") == std::to_string(p.tensor_ranks));
+  CHECK(value_of(text, "sequence parallel size") == (p.sequence_ranks > 1 ? "2" : ""));
+  CHECK(value_of(text, "params of model") == "7.9 M");
+  CHECK(value_of(text, "fwd flops of model") == "32 G");
+}
+
 TEST_CASE("profile: the largest modules of each depth, as many as are asked for") {
   const std::string text = profile_text(made_up_profile(), {.top_modules = 2});
   CHECK(text.find(R"(

@@ -2,6 +2,8 @@
 #include "runtime/engine/profile/utilization.h"
 
 #include <catch2/catch.hpp>
+#include <tuple>
+#include <utility>
 
 #include "tests/engine/test_rank.h"
 #include "tests/support/models.h"
@@ -16,9 +18,9 @@ Job decoder_job() {
   return job;
 }
 
-double flops_of(const Job& job) {
+double flops_of(const Job& job, int rank = 0) {
   const PlanInputs inputs{make_planning_library(implementations(), job.device), 1};
-  return model_flops(make_rank_plan(job, place_of(job, 0), inputs).train);
+  return model_flops(make_rank_plan(job, place_of(job, rank), inputs).train);
 }
 
 TEST_CASE("a model needs three times the FLOPs of its forward products, and none twice") {
@@ -34,6 +36,19 @@ TEST_CASE("a model needs three times the FLOPs of its forward products, and none
   CHECK(flops_of(job) == Approx(step));
   job.recompute = {RecomputeMode::interval, 1};
   CHECK(flops_of(job) == Approx(step));
+}
+
+TEST_CASE("ranks that divide layers and samples need the model's FLOPs between them") {
+  const double alone = flops_of(decoder_job());
+  Job job = decoder_job();
+  job.ranks = 4;
+  std::tie(job.sequence_ranks, job.tensor_ranks) =
+      GENERATE(std::pair{1, 4}, std::pair{2, 2}, std::pair{4, 1});
+  job.model.set("n_head", 4);
+  double sum = 0;
+  for (int rank = 0; rank < job.ranks; ++rank) sum += flops_of(job, rank);
+  // 58 classes are 15 of each of 4 tensor ranks, filled up.
+  CHECK(sum == Approx(alone).epsilon(job.tensor_ranks == 4 ? 0.01 : 1e-6));
 }
 
 TEST_CASE("the rate of a product is measured where its memory can be had") {

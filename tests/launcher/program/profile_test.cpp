@@ -102,6 +102,23 @@ TEST_CASE("flops_profiler: the model's work does not depend on stages of ZeRO an
   CHECK(part < number_of(alone.at(flops)));
 }
 
+TEST_CASE("flops_profiler: ranks that divide layers and samples have the model's work together") {
+  const RunFolder one;
+  const Summary alone = summary_of(log_of(one, std::string("--num_gpus 1") + kOn));
+  for (const char* layout :
+       {"--num_gpus 2 --tensor_parallel_size 2", "--num_gpus 2 --sequence_parallel_size 2"}) {
+    const RunFolder divided;
+    const std::string text = log_of(divided, layout + std::string(kOn));
+    CAPTURE(text);
+    const Summary summary = summary_of(text);
+    CHECK(summary.at("fwd flops of model") ==
+          alone.at("fwd flops of model = fwd flops per GPU * mp_size"));
+    CHECK(summary.at("params of model") == alone.at("params of model = params per GPU * mp_size"));
+    CHECK(2 * number_of(summary.at("fwd flops per GPU")) ==
+          Approx(number_of(summary.at("fwd flops of model"))).epsilon(0.05));
+  }
+}
+
 TEST_CASE("flops_profiler writes its report to a file, and says where no step is profiled") {
   const RunFolder folder;
   const std::string text = log_of(
