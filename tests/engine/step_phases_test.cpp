@@ -138,6 +138,30 @@ TEST_CASE("phases: waiting for gathered parameters belongs to who waits") {
   CHECK(phases.all().backward_allreduce >= 1000);
 }
 
+TEST_CASE("phases: what ranks of a tensor group add of activations belongs to the passes") {
+  Job job = job_of(0, 2);
+  job.tensor_ranks = 2;
+  job.batch = {6, 2, 3};
+  const Plan plan = plan_of(job);
+  const auto adds = [&plan](const Instruction& op, bool activations) {
+    const Program& program = plan.program;
+    return (op.op == OpKind::all_reduce || op.op == OpKind::reduce_scatter) &&
+           (program.at(program.root(op.reads[0])).memory == MemoryClass::activations) ==
+               activations;
+  };
+  REQUIRE(count(plan, [&](const Instruction& op) { return adds(op, true); }) > 0);
+  // The gradients of norms and biases, which both ranks have: once a step, and each is waited for at most once.
+  const double sums = count(
+      plan, [&](const Instruction& op) { return op.when != When::step_end && adds(op, false); });
+  REQUIRE(sums > 0);
+  const StepPhases phases = phases_of(even_trace(plan));
+  CHECK(phases.all().backward_allreduce >= sums);
+  CHECK(phases.all().backward_allreduce <= sums * 1001);
+  CHECK(phases.micro_batches[0].backward_allreduce == 0);
+  // A forward pass waits for rows of other ranks.
+  CHECK(phases.micro_batches[0].forward > 1000);
+}
+
 TEST_CASE("phases: a stage of a pipeline has the times of its messages") {
   const Plan plan = plan_of(job_of(0, 2, 2));
   const StepTrace trace = even_trace(plan);

@@ -11,7 +11,8 @@ double milliseconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-6;
 }
 
-// Which collectives of a step add gradients over ranks: those that sum before the gradients are finished.
+// Which collectives of a step add gradients over ranks: those that sum before the gradients are finished. Sums of
+// activations, of the ranks that divide layers, are parts of the passes that compute them.
 class GradientSums {
  public:
   explicit GradientSums(const Plan& plan)
@@ -21,7 +22,7 @@ class GradientSums {
     for (const Issue& issue : plan.order) {
       const Instruction& op = instruction_of(issue);
       finished = finished || op.op == OpKind::finish_gradients;
-      sums_.push_back(!finished && makes_sums_over_ranks(op.op));
+      sums_.push_back(!finished && makes_sums_over_ranks(op.op) && !adds_activations(op));
       if (is_posted(op.op)) posted_[static_cast<size_t>(op.channel)].push_back(sums_.back());
     }
   }
@@ -44,6 +45,11 @@ class GradientSums {
   }
 
  private:
+  bool adds_activations(const Instruction& op) const {
+    const Program& program = plan_.program;
+    return program.at(program.root(op.reads[0])).memory == MemoryClass::activations;
+  }
+
   const Plan& plan_;
   size_t channels_;
   std::vector<bool> sums_;                 // by issue
