@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "runtime/config/model/family.h"
@@ -89,14 +90,14 @@ class Search {
     while (!certainly_exceeds(model_of(too_large))) too_large *= 2;
     LargestModel best{.settings = std::move(settings)};
     while (too_large - fits > 1) {
-      const int64_t heads = (fits + too_large) / 2;
-      const ModelConfig model = model_of(heads);
+      const int64_t size = (fits + too_large) / 2;
+      const ModelConfig model = model_of(size);
       PlannedMemory memory;
       if (certainly_exceeds(model) || !exceeded(memory = planned(model)).empty()) {
-        too_large = heads;
+        too_large = size;
         continue;
       }
-      fits = heads;
+      fits = size;
       best.model = model;
       best.parameters = static_cast<int64_t>(model.measures().matrix_elements);
       best.memory = memory;
@@ -106,9 +107,13 @@ class Search {
   }
 
  private:
-  ModelConfig model_of(int64_t heads) const {
+  // Returns a model with `size` times the fewest heads that divide among the ranks and the configured heads of keys.
+  ModelConfig model_of(int64_t size) const {
     ModelConfig model = job_.model;
     const ModelFamily& family = model.family();
+    const int64_t ranks = int64_t{job_.tensor_ranks} * job_.sequence_ranks;
+    const int64_t keys = family.kv_heads_key.empty() ? 0 : model.integer(family.kv_heads_key);
+    const int64_t heads = size * std::lcm(ranks, std::max<int64_t>(keys, 1));
     const int64_t width = heads * kHeadSize;
     model.set(family.width_key, width);
     model.set(family.heads_key, heads);

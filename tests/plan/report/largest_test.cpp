@@ -6,6 +6,7 @@
 
 #include "runtime/core/error.h"
 #include "tests/plan/plans.h"
+#include "tests/support/decoders.h"
 
 using namespace dstrain;
 
@@ -50,6 +51,37 @@ TEST_CASE("less on the device means larger models, and what is found fits") {
     CHECK(models[1].memory.host == 0);
     CHECK(models[2].memory.host > 0);
     CHECK(models[5].memory.disk > models[4].memory.disk);
+  }
+}
+
+TEST_CASE("the heads of what is found divide among tensor and sequence ranks") {
+  Job job = searched_job(4);
+  job.sequence_ranks = job.tensor_ranks = 2;
+  job.model.set("block_size", 8);
+  job.batch = {1, 1, 1};
+  const MachineMemory machine{48 * kMega, 1000 * kMega, 0};
+  const std::vector<LargestModel> models = largest_models(job, machine, fake_inputs());
+  REQUIRE(models.size() == 4);
+  for (const LargestModel& m : models) {
+    CAPTURE(m.settings);
+    REQUIRE(m.parameters > 0);
+    CHECK(m.model.integer("n_head") % 4 == 0);
+    CHECK(m.model.integer("n_embd") == 128 * m.model.integer("n_head"));
+    CHECK(fits(m.memory, machine, 4));
+  }
+}
+
+TEST_CASE("heads of keys that are fewer divide the heads of what is found") {
+  Job job = searched_job(1);
+  job.model = decoder("llama", {{"num_attention_heads", int64_t{8}},
+                                {"num_key_value_heads", int64_t{2}},
+                                {"hidden_size", int64_t{64}},
+                                {"num_hidden_layers", int64_t{1}}});
+  for (const LargestModel& m : largest_models(job, {100 * kMega, 1000 * kMega, 0}, fake_inputs())) {
+    CAPTURE(m.settings);
+    REQUIRE(m.parameters > 0);
+    CHECK(m.model.integer("num_attention_heads") % 2 == 0);
+    CHECK(m.model.integer("num_key_value_heads") == 2);
   }
 }
 
