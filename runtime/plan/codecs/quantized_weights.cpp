@@ -238,11 +238,15 @@ BufferId gathered_from(const Program& program, const Instruction& op,
     const Buffer& buffer = program.at(program.root(id));
     return buffer.memory == MemoryClass::parameters && buffer.lifetime == Lifetime::step;
   };
+  // A tensor group gathers rows of activations.
+  const auto is_activation = [&](BufferId id) {
+    return program.at(program.root(id)).memory == MemoryClass::activations;
+  };
   BufferId gathered = kNone;
   if (op.op == OpKind::dequantize) {
     if (is_packed_shard(op.reads[0])) gathered = program.root(op.writes[0]);
   } else if (op.op == OpKind::all_gather && op.when != When::step_end &&
-             !is_packed_shard(op.writes[0])) {
+             !is_packed_shard(op.writes[0]) && !is_activation(op.writes[0])) {
     gathered = program.root(op.writes[0]);
     if (const auto packed = unpacked.find(gathered); packed != unpacked.end())
       gathered = packed->second;

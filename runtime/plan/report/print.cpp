@@ -102,9 +102,14 @@ std::string groups_text(const Place& place) {
       fmt::join(replicas, ", "));
 }
 
-// Returns which sum over ranks the run uses; empty for one rank.
+// Returns whether ranks add anything: gradients, or activations of layers that they divide.
+bool adds_over_ranks(const Place& place) {
+  return place.ranks() > 1 || place.ranks_in(Axis::tensor) > 1;
+}
+
+// Returns which sum over ranks the run uses; empty where ranks add nothing.
 std::string sums_text(const Plan& plan) {
-  if (plan.place.ranks() == 1) return {};
+  if (!adds_over_ranks(plan.place)) return {};
   return plan.rank_order_sums ? "sums over ranks: in rank order in f32, rounded once\n"
                               : "sums over ranks: NCCL's own, in its order and with its rounding, "
                                 "where every rank has a GPU\n";
@@ -225,7 +230,7 @@ std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
   object["memory"] = memory_of(Space::device);
   object["host"] = memory_of(Space::host);
   object["disk"] = memory_of(Space::disk);
-  if (place.ranks() > 1) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
+  if (adds_over_ranks(place)) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
   object["comm_bytes"] = wire_bytes(plan);
   object["instructions"] = instructions_json(plan);
   for (const Plan& other : rank.other)

@@ -59,6 +59,25 @@ TEST_CASE("the printed plan names the layers of a pipeline's stage") {
   CHECK_FALSE(nlohmann::json::parse(plan_to_json(alone)).contains("layers"));
 }
 
+TEST_CASE(
+    "rows that a tensor group gathers are no parameters, and what it adds are sums over ranks") {
+  Job job = small_job();
+  job.ranks = job.tensor_ranks = 2;
+  job.model = GptLite{.n_layer = 2, .n_embd = 12, .n_head = 2, .block_size = 8, .vocab_size = 11};
+  job.batch = {6, 2, 3};
+  const auto text_of = [&job] {
+    return plan_to_text(make_rank_plan(job, place_of(job, 1), fake_inputs()), "t");
+  };
+  CHECK_THAT(text_of(), Catch::Contains(" in tensor group"));
+  CHECK_THAT(text_of(), !Catch::Contains("parameters are sharded"));
+  CHECK_THAT(text_of(), Catch::Contains("sums over ranks: in rank order in f32, rounded once"));
+  job.ranks = 4;
+  job.batch = {12, 2, 3};
+  job.zero_stage = 3;
+  job.gather = {.param_persistence = 0};
+  CHECK_THAT(text_of(), Catch::Contains("parameters are sharded: "));
+}
+
 TEST_CASE("the printed plan says which sum over ranks the run uses") {
   const auto text_of = [](const Job& job, int ranks) {
     return plan_to_text(make_rank_plan(job, data_place(0, ranks), fake_inputs()), "t");
