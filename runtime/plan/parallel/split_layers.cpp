@@ -180,9 +180,9 @@ class SplitPass : RankForward {
     const bool columns = has_columns(op.reads[0]);
     attrs.part = columns ? sequence_part() : own_part();
     mine.attrs = attrs;
-    if (mine.reads.size() > 1)
-      mine.reads[1] = columns ? sequence_rows_of(mine.reads[1]) : own(mine.reads[1]);
-    return columns ? on_columns(mine) : on_rows(std::move(mine));
+    if (!columns) return on_rows(std::move(mine));
+    if (mine.reads.size() > 1) mine.reads[1] = sequence_rows_of(mine.reads[1]);
+    return on_columns(mine);
   }
 
   void attention(const Instruction& op) {

@@ -25,6 +25,22 @@ TEST_CASE("ranks that divide layers and samples learn what one rank learns") {
     }
 }
 
+TEST_CASE("ranks that divide layers and samples learn what one rank learns of packed documents") {
+  const RandomDataset data(13, 0.1);
+  const auto world = make_communicator();
+  Sample sample(3);
+  for (const Layout& layout : layouts_of(world->size()))
+    for (const ModelConfig& model : models_of(layout)) {
+      if (!sample.takes()) continue;
+      Job job = layers_job(model, layout), alone = layers_job(model, {});
+      job.data.packing = alone.data.packing = Packing::pack;
+      INFO(describe(layout) << ": " << describe(job));
+      SelfComm self;
+      check_near(run_steps(alone, data, self, kLayerSteps),
+                 run_steps(job, data, *world, kLayerSteps), 2e-6, distance_of(model));
+    }
+}
+
 TEST_CASE(
     "ranks that divide layers and samples have the same bits at every stage, again and offloaded") {
   const RandomDataset data(13, 0.1);

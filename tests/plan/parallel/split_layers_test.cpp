@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "runtime/ir/ops/attention.h"
 #include "runtime/plan/proof/verify_ranks.h"
 #include "tests/plan/plans.h"
 #include "tests/support/decoders.h"
@@ -151,6 +152,25 @@ TEST_CASE("a sequence group deals out heads for attention") {
     // Queries, keys and values in one message and the result in another, and the same backwards.
     CHECK(count(p, OpKind::all_to_all) == 2 * 2 * 2);
     CHECK(count(p, OpKind::split_columns) == 2 * 2);
+  }
+}
+
+TEST_CASE(
+    "rotations of packed documents read the documents of a rank's rows, attention those of all") {
+  for (const auto& [sequence, tensor] : {std::pair{2, 1}, {2, 2}, {1, 2}}) {
+    Job job = llama_job(sequence, tensor);
+    job.data.packing = Packing::pack;
+    CAPTURE(sequence, tensor);
+    const Program p = plan_of(job, sequence * tensor - 1).train.program;
+    const int64_t rows = 4 * 8 / sequence;
+    for (const Instruction* op : all_of(p, OpKind::rotary)) {
+      REQUIRE(op->reads.size() > 1);
+      CHECK(p.at(op->reads[1]).shape.elements() == rows);
+      CHECK(p.at(op->reads[1]).parent_offset == (sequence - 1) * rows);
+      CHECK(attrs_as<RotaryAttrs>(op->attrs).part == RowsPart{(sequence - 1) * rows, 32});
+    }
+    for (const Instruction* op : all_of(p, OpKind::attention))
+      CHECK(p.at(op->reads[ops::AttentionInputs(*op).documents()]).shape.elements() == 4 * 8);
   }
 }
 
