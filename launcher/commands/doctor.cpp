@@ -102,8 +102,8 @@ MachineLines look_at_run(ConfigRequest request, MachineQuestions& questions) {
   std::optional<RunInput> input;
   look("run's input", [&]() -> MachineLines {
     input.emplace(read_input(request));
-    settle_batch(request, input->loaded,
-                 RankMemory{available_memory().bytes, questions.ranks, local_ranks(input->job())});
+    settle_to_fit(request, input->loaded,
+                  RankMemory{available_memory().bytes, questions.ranks, local_ranks(input->job())});
     return {{.subject = "run's input",
              .text = fmt::format("{} and the files that it names can be read", request.path)}};
   });

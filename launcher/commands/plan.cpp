@@ -13,6 +13,7 @@
 #include "runtime/plan/pipeline/timeline.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/gather_line.h"
 #include "runtime/plan/report/largest.h"
 #include "runtime/plan/report/offload_cost.h"
 #include "runtime/plan/report/print.h"
@@ -92,8 +93,8 @@ int run_plan(const PlanArguments& arguments) {
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
   check_name_patterns(loaded);
   const std::optional<AssumedVocabulary> assumed = settle_planned_vocabulary(loaded.job);
-  settle_batch(request, loaded,
-               RankMemory{available_memory().bytes, loaded.job.ranks, local_ranks(loaded.job)});
+  settle_to_fit(request, loaded,
+                RankMemory{available_memory().bytes, loaded.job.ranks, local_ranks(loaded.job)});
   for (const std::string& line : default_lines(request.path, loaded)) log::warn("{}", line);
   if (arguments.largest) {
     print_largest(arguments, loaded.job, assumed);
@@ -122,6 +123,8 @@ int run_plan(const PlanArguments& arguments) {
             codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);
         !line.empty())
       text += line + "\n\n";
+    if (const std::string line = gather_line(loaded.job, rank, inputs); !line.empty())
+      text += line + "\n";
     if (const std::string kinds = step_kinds_text(loaded.job, plan); !kinds.empty())
       text += kinds + "\n";
     if (const std::string lines = offload_lines(loaded.job, plan.train, inputs.rates);

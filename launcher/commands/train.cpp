@@ -95,10 +95,10 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
   if (nodes != nullptr) nodes->set_silence(input.job().silence_s);
   const size_t own_sets = request.sets.size();
-  settle_batch(request, input.loaded,
-               several ? std::nullopt
-                       : std::optional(RankMemory{available_memory().bytes, ranks,
-                                                  local_ranks(input.job())}));
+  settle_to_fit(request, input.loaded,
+                several ? std::nullopt
+                        : std::optional(RankMemory{available_memory().bytes, ranks,
+                                                   local_ranks(input.job())}));
   settle_steps(request, input.loaded, *input.dataset);
   const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)

@@ -69,6 +69,15 @@ void agree_on_batch(Communicator& comm, LoadedConfig& loaded) {
     apply_micro_batch(loaded, static_cast<int64_t>(least), "what fits on every host");
 }
 
+// Lets all ranks gather rows again if those of one host must, and the file leaves it open. Collective.
+void agree_on_gathers(Communicator& comm, LoadedConfig& loaded) {
+  const double mine = loaded.job.gather_again == GatherAgain::on ? 1 : 0;
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&mine, 1}, all);
+  if (*std::ranges::max_element(all) > mine && loaded.job.gather_again == GatherAgain::automatic)
+    apply_gathers(loaded);
+}
+
 // Reports that this rank, a task of srun, could not read its input. Slurm does not end the other tasks, so all ranks
 // exchange whether they failed: one reports the error, and all end. Collective.
 int fail_with_peers(const Failure& failure, int rank) {
@@ -103,7 +112,8 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
         bind_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     if (rank_on_this_host_from_environment() == 0) check_process_limits(ranks_here);
     RunInput input = read_input(request);
-    settle_batch(request, input.loaded, RankMemory{available_memory().bytes, ranks_here});
+    const GatherAgain gathers = input.job().gather_again;
+    settle_to_fit(request, input.loaded, RankMemory{available_memory().bytes, ranks_here});
     std::optional<OutputLock> lock;
     if (rank == 0) {
       log::info("inside {}: {}, {} of them on this machine", starter, counted(ranks, "rank"),
@@ -128,12 +138,16 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       comm->finish();
       return 1;
     }
+    agree_on_gathers(*comm, input.loaded);
     if (input.loaded.default_batch) {
       agree_on_batch(*comm, input.loaded);
       settle_steps(request, input.loaded, *input.dataset);
-      if (ranks > 1) input.facts = input_facts(input.job(), *input.dataset);
       if (rank == 0) log::info("{}", batch_line(request.path, input.loaded));
     }
+    const bool gathers_settled = input.job().gather_again != gathers;
+    if (rank == 0 && gathers_settled) log::info("{}", gathers_line(request.path, input.loaded));
+    if (ranks > 1 && (input.loaded.default_batch || gathers_settled))
+      input.facts = input_facts(input.job(), *input.dataset);
     if (const std::string other = difference_of_input(*comm, input.facts); !other.empty()) {
       if (rank == 0) print_error(other);
       comm->finish();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "launcher/input/fit_to_memory.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
@@ -79,8 +80,8 @@ std::string update_line(const std::string& path, const LoadedConfig& loaded) {
 
 std::vector<std::string> default_lines(const std::string& path, const LoadedConfig& loaded) {
   std::vector<std::string> lines;
-  for (std::string line :
-       {model_line(path, loaded), batch_line(path, loaded), update_line(path, loaded)})
+  for (std::string line : {model_line(path, loaded), batch_line(path, loaded),
+                           gathers_line(path, loaded), update_line(path, loaded)})
     if (!line.empty()) lines.push_back(std::move(line));
   return lines;
 }

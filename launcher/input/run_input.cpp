@@ -30,7 +30,6 @@
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/run/resume.h"
-#include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
@@ -55,19 +54,11 @@ void set_micro_batch(Job& job, int64_t micro_batch) {
 
 // Halves the micro-batch until the plan fits. A model that cannot fit with any micro-batch keeps its own.
 void halve_to_fit(Job& job, const RankMemory& offered) {
-  const auto all = static_cast<double>(offered.bytes);
-  if (least_state_bytes(job).memory() * offered.ranks > all) return;
-  const PlanInputs inputs = plan_inputs(job, offered.ranks);
-  const auto fits = [&] {
-    const PlannedMemory plan = planned_memory(job, inputs);
-    return memory_need(job, plan, inputs, offered.ranks, offered.processes).total() <= all &&
-           (job.device_memory == 0 || plan.device <= job.device_memory);
-  };
   const int64_t own = job.batch.micro_batch;
-  bool fitting = fits();
+  bool fitting = fits(job, offered);
   while (!fitting && job.batch.micro_batch > 1) {
     set_micro_batch(job, job.batch.micro_batch / 2);
-    fitting = divides_among_ranks(job) && fits();
+    fitting = divides_among_ranks(job) && fits(job, offered);
   }
   if (!fitting) set_micro_batch(job, own);
 }
@@ -226,6 +217,13 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
   if (job.batch.micro_batch == loaded.job.batch.micro_batch) return;
   apply_micro_batch(loaded, job.batch.micro_batch, why);
   request.sets.push_back(fmt::format("{}={}", kMicroBatchKey, job.batch.micro_batch));
+}
+
+void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded,
+                   std::optional<RankMemory> offered) {
+  settle_gathers(request, loaded, offered);
+  settle_batch(request, loaded, offered);
+  settle_gathers(request, loaded, offered);
 }
 
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/input/fit_to_memory.h"
 #include "launcher/input/input_facts.h"
 #include "launcher/input/memory_check.h"
 #include "launcher/tokens/token_cache.h"
@@ -34,17 +35,14 @@ void settle_device(Job& job, RunsWhere where = RunsWhere::here);
 // Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.
 void settle_ranks(ConfigRequest& request);
 
-// A machine's memory that its ranks may have.
-struct RankMemory {
-  int64_t bytes = 0;
-  int ranks = 1;
-  RankProcesses processes = RankProcesses::programs;
-};
-
 // Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until
 // the ranks fit into what is `offered`. Without `offered`, and on GPUs, memory is not checked. Adds the value to `request`
 // too, so that reading it again gives the same. The vocabulary's size must be known.
 void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
+
+// Settles the batch with settle_batch(), and whether the ranks of a tensor group gather rows again with settle_gathers():
+// that comes first, so that a default micro-batch is halved only where it does not suffice.
+void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
 
 // Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);

@@ -291,6 +291,10 @@ struct AdapterFiles {
 // Whether a GPU replays the step as one CUDA graph instead of launching its kernels one by one.
 enum class GraphMode { automatic, on, off };
 
+// Whether rows that a tensor group gathers for a product are gathered again in the backward pass, instead of kept. The
+// numbers of a step are the same. A plan keeps them with `automatic`: whoever knows the memory turns it to `on`.
+enum class GatherAgain { automatic, on, off };
+
 // The largest number of data-parallel ranks whose GPUs add in rank order by default. Each of N ranks sends N - 1
 // messages for a sum, which is as fast as a ring among the GPUs of one machine; among more NCCL's own sum is faster.
 inline constexpr int kRankOrderRanks = 8;
@@ -316,8 +320,7 @@ struct Job {
   double gradient_clipping = 1.0;  // 0: off
   ReduceMode reduce = ReduceMode::boundary;
   RecomputeConfig recompute;
-  // With a tensor group: rows that are gathered for a product are gathered again in the backward pass, instead of kept.
-  bool gather_again = false;
+  GatherAgain gather_again = GatherAgain::automatic;
   int64_t loss_chunks = 1;  // pieces of rows in which logits and losses are computed
   PipelineConfig pipeline;
   int zero_stage = 0;

@@ -84,3 +84,29 @@ TEST_CASE("a capacity limits every device, the CPU too, and offload is among the
   check_device_memory(job, offloaded.memory, *make_cpu_device(), 1, self, inputs);
   CHECK(planned_memory(job, inputs).host == offloaded.memory.total(Space::host));
 }
+
+TEST_CASE("rows of a tensor group are gathered again where the devices have the memory only so") {
+  Job job = some_job();
+  job.ranks = job.tensor_ranks = 2;
+  job.batch = {8, 8, 1};
+  SelfComm self;
+  const PlanInputs inputs = plan_inputs(job);
+  const auto bytes = [&](GatherAgain gathers) {
+    Job one = job;
+    one.gather_again = gathers;
+    return make_rank_plan(one, place_of(one, 0), inputs).memory.total();
+  };
+  const int64_t kept = bytes(GatherAgain::off), again = bytes(GatherAgain::on);
+  REQUIRE(again < kept);
+  const auto planned = [&](int64_t free) {
+    return plan_that_fits(job, SmallDevice(free), 1, self, inputs).memory.total();
+  };
+  CHECK(planned(kept) == kept);
+  CHECK(planned(kept - 1) == again);
+  CHECK(planned(again) == again);
+  CHECK_THROWS_AS(planned(again - 1), UserError);
+  job.gather_again = GatherAgain::off;
+  CHECK_THROWS_AS(planned(kept - 1), UserError);
+  job.gather_again = GatherAgain::on;
+  CHECK(planned(kept) == again);
+}

@@ -176,6 +176,12 @@ RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
 }
 
 // Returns the pieces in which the model's loss is computed: one where it cannot be divided.
+GatherAgain solve_gathers(Values& v) {
+  constexpr std::string_view key = "dstrain.gather_again";
+  const bool again = v.flag(key, false, "kept, unless the memory suffices for nothing else");
+  return !v.given(key) ? GatherAgain::automatic : again ? GatherAgain::on : GatherAgain::off;
+}
+
 int64_t solve_loss_chunks(const ModelConfig& model, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.loss_chunks";
   const int64_t chunks = v.integer(key);
@@ -309,6 +315,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   solve_fine_tuning(job, values, diagnostics);
   solve_data(job, values, diagnostics, request);
   job.recompute = solve_recompute(values, diagnostics);
+  job.gather_again = solve_gathers(values);
   job.loss_chunks = solve_loss_chunks(job.model, values, diagnostics);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);

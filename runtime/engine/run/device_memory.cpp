@@ -6,6 +6,7 @@
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/report/fit.h"
 
@@ -37,20 +38,37 @@ int64_t reserve_of(const Job& job, const Device& device, int sharing, int rank) 
   return kCudaReserveBytes + groups * kNcclGroupBytes;
 }
 
+// What this rank's device lacks, and which ranks' devices lack memory at all.
+struct Lack {
+  DeviceBytes has{};
+  int64_t reserve = 0, needed = 0;
+  bool over_limit = false;      // of job.device_memory
+  std::vector<double> ranks{};  // 1: the rank's device lacks memory
+};
+
+Lack find_lack(const Job& job, const MemoryTable& memory, const Device& device, int sharing,
+               Communicator& host) {
+  Lack lack{.has = device.memory(), .reserve = reserve_of(job, device, sharing, host.rank())};
+  lack.needed = memory.total() + lack.reserve;
+  lack.over_limit = job.device_memory > 0 && memory.total() > job.device_memory;
+  const bool lacks =
+      lack.over_limit || (lack.has.total > 0 && lack.needed > lack.has.free / sharing);
+  lack.ranks.resize(static_cast<size_t>(host.size()));
+  host.gather_values(std::array<double, 1>{lacks ? 1.0 : 0}, lack.ranks);
+  return lack;
+}
+
+bool suffices(const Lack& lack) {
+  return std::ranges::all_of(lack.ranks, [](double lacks) { return lacks == 0; });
+}
+
 }  // namespace
 
 void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
                          int sharing, Communicator& host, const PlanInputs& inputs) {
-  const DeviceBytes has = device.memory();
-  const int64_t reserve = reserve_of(job, device, sharing, host.rank());
-  const int64_t needed = memory.total() + reserve;
-  const bool over = job.device_memory > 0 && memory.total() > job.device_memory;
-  const std::array<double, 1> lacks{over || (has.total > 0 && needed > has.free / sharing) ? 1.0
-                                                                                           : 0};
-  std::vector<double> all(static_cast<size_t>(host.size()));
-  host.gather_values(lacks, all);
+  const auto [has, reserve, needed, over, all] = find_lack(job, memory, device, sharing, host);
   if (over) fail_user("{}", lack_of_device_memory(job, inputs));
-  if (lacks[0] != 0)
+  if (all[static_cast<size_t>(host.rank())] != 0)
     fail_user(
         "the run needs {} on each GPU ({} x {}), and {} are free of {}'s {}: {}; "
         "'dstrain plan' shows what takes the memory",
@@ -61,6 +79,27 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
   for (size_t r = 0; r < all.size(); ++r)
     if (all[r] != 0)
       fail_user("rank {}'s device has too little free memory; see the message of that rank", r);
+}
+
+RankPlan plan_that_fits(const Job& job, const Device& device, int sharing, Communicator& host,
+                        const PlanInputs& inputs) {
+  const Place place = place_of(job, host.rank());
+  RankPlan plan = make_rank_plan(job, place, inputs);
+  if (job.gather_again == GatherAgain::automatic && can_gather_again(job) &&
+      !suffices(find_lack(job, plan.memory, device, sharing, host))) {
+    Job again = job;
+    again.gather_again = GatherAgain::on;
+    RankPlan smaller = make_rank_plan(again, place, inputs);
+    if (suffices(find_lack(again, smaller.memory, device, sharing, host))) {
+      if (host.rank() == 0)
+        log::info(
+            "dstrain.gather_again true: the devices' memory does not suffice to keep what tensor "
+            "ranks gather");
+      return smaller;
+    }
+  }
+  check_device_memory(job, plan.memory, device, sharing, host, inputs);
+  return plan;
 }
 
 }  // namespace dstrain

@@ -296,6 +296,7 @@ void add_layout(FactList& list, const Job& job) {
                   g.max_reuse_distance));
   add("dstrain.reduce", job.reduce == ReduceMode::boundary ? "boundary" : "micro_batch");
   add("sparse_gradients", job.sparse_gradients);
+  add("dstrain.gather_again", static_cast<int>(job.gather_again));
   add("dstrain.recompute",
       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
   add("dstrain.loss_chunks", job.loss_chunks);

@@ -75,13 +75,9 @@ PlanInputs plan_inputs_of(const Job& job, const Backend& backend, const RunConte
   return {backend.library, ctx.threads, backend.host_library, rates_of(job.device)};
 }
 
-RankPlan plan_that_fits(const Job& job, const Backend& backend, const RunContext& ctx) {
-  const PlanInputs inputs = plan_inputs_of(job, backend, ctx);
-  Communicator& host = *ctx.comm;
-  RankPlan plans = make_rank_plan(job, place_of(job, host.rank()), inputs);
-  check_device_memory(job, plans.memory, *backend.device, ranks_on_device(host, *backend.device),
-                      host, inputs);
-  return plans;
+RankPlan plan_of_rank(const Job& job, const Backend& backend, const RunContext& ctx) {
+  return plan_that_fits(job, *backend.device, ranks_on_device(*ctx.comm, *backend.device),
+                        *ctx.comm, plan_inputs_of(job, backend, ctx));
 }
 
 }  // namespace
@@ -100,7 +96,7 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       comm_(device_comm_ ? *device_comm_ : *ctx.comm),
       place_(place_of(job, ctx.comm->rank())),
       mesh_(comm_, *ctx.comm, place_, job.pipeline.schedule),
-      plans_(plan_that_fits(job, backend_, ctx)),
+      plans_(plan_of_rank(job, backend_, ctx)),
       full_rate_s_(full_rate_seconds(plans_.train, backend_, job_, ctx.threads, *ctx.comm)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads, job.offload.pin_memory),
       model_(plans_.train, arenas_, mesh_, ctx.threads),

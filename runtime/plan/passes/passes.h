@@ -40,7 +40,7 @@ void chunk_loss(Program& program, int64_t chunks, const KernelLibrary& library, 
 // Activation checkpointing (job.recompute), after fuse() and keep_stage(): clones forward instructions in front of the
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
 // under groups "re:GROUP" and write buffers "re:NAME". Only ops that `rule` calls repeatable are cloned; the results of
-// others are kept. With job.gather_again rows that a tensor group gathers are gathered again, too. The numbers of a step do
+// others are kept. With GatherAgain::on rows that a tensor group gathers are gathered again, too. The numbers of a step do
 // not change.
 void recompute(Program& program, const Job& job, RuleOf rule = rule_of);
 

@@ -238,9 +238,9 @@ void recompute(Program& program, const Job& job, RuleOf rule) {
   switch (job.recompute.mode) {
     case RecomputeMode::none:
     case RecomputeMode::selective:
-      if (cheap || job.gather_again)
-        program = with_clones(
-            program, selective(program, {.cheap = cheap, .gathers = job.gather_again}, rule));
+      if (const bool gathers = job.gather_again == GatherAgain::on; cheap || gathers)
+        program =
+            with_clones(program, selective(program, {.cheap = cheap, .gathers = gathers}, rule));
       return;
     case RecomputeMode::interval: {
       const int64_t interval = job.recompute.interval;

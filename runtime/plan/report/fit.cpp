@@ -51,6 +51,11 @@ Choices recomputes(const Job& job) {
   return choices;
 }
 
+Choices gathers(const Job& job) {
+  if (!can_gather_again(job)) return {};
+  return {{"--set dstrain.gather_again=true", [](Job& j) { j.gather_again = GatherAgain::on; }}};
+}
+
 Choices micro_batches(const Job& job) {
   Choices choices;
   BatchConfig batch = job.batch;
@@ -162,7 +167,8 @@ std::vector<std::vector<const Change*>> combinations(const std::vector<Choices>&
 }
 
 std::vector<Choices> axes_of(const Job& job) {
-  return {stages(job), recomputes(job), micro_batches(job), losses(job), offloads(job)};
+  return {stages(job),        recomputes(job), gathers(job),
+          micro_batches(job), losses(job),     offloads(job)};
 }
 
 // Returns which axes the changes are of.
@@ -205,6 +211,11 @@ PlannedMemory planned_memory(const std::vector<RankPlan>& stages) {
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs) {
   const PlannedMemory memory = planned_memory(job, inputs);
   return memory.device + memory.host;
+}
+
+bool can_gather_again(const Job& job) {
+  return job.tensor_ranks > 1 && job.gather_again != GatherAgain::on &&
+         job.recompute.mode != RecomputeMode::interval;
 }
 
 int highest_stage(const Job& job) {

@@ -1,6 +1,6 @@
-// Fit: the memory of a job as it is and with other settings, found by planning them: a higher ZeRO stage,
-// recompute, a smaller micro-batch with more accumulation, offload where the device's memory is what is short. None of
-// them changes what the model learns. Pure.
+// Fit: the memory of a job as it is and with other settings, found by planning them: a higher ZeRO stage, recompute, rows
+// that a tensor group gathers again, a smaller micro-batch with more accumulation, offload where the device's memory is
+// what is short. None of them changes what the model learns. Pure.
 #pragma once
 
 #include <string>
@@ -28,6 +28,8 @@ int64_t planned_bytes(const Job& job, const PlanInputs& inputs);
 // Returns whether the device's memory alone limits a run: that of a GPU, or a configured capacity. Elsewhere what is
 // offloaded takes the same memory as the rest.
 bool limits_device(const Job& job);
+// Returns whether the ranks of a tensor group keep rows in the job's plan that they could gather again.
+bool can_gather_again(const Job& job);
 // Returns the highest ZeRO stage that goes with the job's optimizer and with what its gradients travel as.
 int highest_stage(const Job& job);
 

@@ -96,6 +96,20 @@ TEST_CASE("tensor parallel: what would divide layers otherwise is refused") {
   });
 }
 
+TEST_CASE("tensor parallel: rows are gathered again where layers are divided and kept") {
+  const std::string again = R"("dstrain": {"gather_again": true})", key = "dstrain.gather_again";
+  const std::string two = R"("tensor_parallel": {"autotp_size": 2}, )";
+  check_all({
+      {again, key, "no_effect: no layer is divided among ranks"},
+      {two + again, key, "honoured"},
+      {two + R"("dstrain": {"gather_again": "auto"})", key, "honoured"},
+      {two + R"("dstrain": {"gather_again": true, "recompute": "selective"})", key, "honoured"},
+      {two + R"("dstrain": {"gather_again": true, "recompute": 1})", key,
+       "no_effect: recompute of layers gathers again in any case"},
+      {two + R"("dstrain": {"gather_again": 3})", key, "error: expected true or false, found 3"},
+  });
+}
+
 TEST_CASE("sequence parallel: the number of ranks, and the way of attention") {
   check_all({
       {R"("sequence_parallel_size": 1)", "sequence_parallel_size", "no_effect: off"},

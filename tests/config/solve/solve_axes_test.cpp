@@ -180,6 +180,18 @@ TEST_CASE("axes: sparse gradients travel as tables") {
         "a table");
 }
 
+TEST_CASE("axes: a file may leave open whether rows are gathered again") {
+  const auto asked = [](const std::string& value) {
+    const std::string members =
+        value.empty() ? "" : R"("dstrain": {"gather_again": )" + value + "}";
+    return ask(with_axes(1, 2, members), {}, 2).job().gather_again;
+  };
+  CHECK(asked("") == GatherAgain::automatic);
+  CHECK(asked("\"auto\"") == GatherAgain::automatic);
+  CHECK(asked("true") == GatherAgain::on);
+  CHECK(asked("false") == GatherAgain::off);
+}
+
 TEST_CASE("axes: the ranks that add gradients are those of both axes of samples") {
   const auto sums = [](int64_t sequence, int64_t tensor, int64_t ranks) {
     return ask(with_axes(sequence, tensor), {}, ranks).job().rank_order_sums;

@@ -87,6 +87,51 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("rows of a tensor group are gathered again where the memory suffices only so") {
+  std::string folder = (fs::temp_directory_path() / "dstrain_gathers_XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/c.json")
+      << R"({"tensor_parallel": {"autotp_size": 2}, "dstrain": {"model":
+      {"n_layer": 4, "n_embd": 64, "n_head": 2, "block_size": 256, "vocab_size": 11}}})";
+  ConfigRequest request;
+  request.models = &model_registry();
+  request.path = folder + "/c.json";
+  request.ranks = 2;
+  const auto settled = [&](int64_t each, std::vector<std::string> sets = {}) {
+    request.sets = std::move(sets);
+    LoadedConfig loaded = load_config(request);
+    loaded.job.device = "cpu";
+    settle_to_fit(request, loaded, RankMemory{each * 2, 2, RankProcesses::programs});
+    return loaded;
+  };
+  const std::string batch = "train_micro_batch_size_per_gpu=8", again = "dstrain.gather_again=true";
+  const Job kept = settled(int64_t{1} << 40, {batch}).job;
+  CHECK(kept.gather_again == GatherAgain::automatic);
+  CHECK(request.sets == std::vector<std::string>{batch});
+  Job gathering = kept;
+  gathering.gather_again = GatherAgain::on;
+  const int64_t most = bytes_of_rank(kept), least = bytes_of_rank(gathering);
+  REQUIRE(least < most);
+  CHECK(settled(most, {batch}).job.gather_again == GatherAgain::automatic);
+  const LoadedConfig made_to_fit = settled(most - 1, {batch});
+  CHECK(made_to_fit.job.gather_again == GatherAgain::on);
+  CHECK(request.sets == std::vector<std::string>{batch, again});
+  CHECK(
+      gathers_line("c.json", made_to_fit) ==
+      "c.json leaves dstrain.gather_again open: true, as the memory does not suffice to keep what "
+      "tensor ranks gather");
+  CHECK(gathers_line("c.json", settled(least, {batch, again})).empty());
+  CHECK(job_from_resolved(resolved_config_json(made_to_fit), model_registry()).gather_again ==
+        GatherAgain::on);
+  CHECK(settled(least - 1, {batch}).job.gather_again ==
+        GatherAgain::automatic);  // it would not help
+  CHECK(settled(least, {batch, "dstrain.gather_again=false"}).job.gather_again == GatherAgain::off);
+  // A default micro-batch is halved only where that does not suffice.
+  CHECK(settled(least).job.batch.micro_batch == 8);
+  CHECK(settled(least - 1).job.batch.micro_batch == 4);
+  fs::remove_all(folder);
+}
+
 TEST_CASE("a bucket size without effect on the plan is not called honoured") {
   std::string folder = (fs::temp_directory_path() / "dstrain_bucket_XXXXXX").string();
   REQUIRE(::mkdtemp(folder.data()) != nullptr);

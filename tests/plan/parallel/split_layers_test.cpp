@@ -236,7 +236,7 @@ TEST_CASE(
   Job job = layers_job(1, 2);
   job.model = GptLite{.n_layer = 4, .n_embd = 64, .n_head = 4, .block_size = 8, .vocab_size = 13};
   const RankPlan kept = plan_of(job, 1);
-  job.gather_again = true;
+  job.gather_again = GatherAgain::on;
   const RankPlan again = plan_of(job, 1);
   // Once for each first product of a layer and of the head.
   const int64_t gathers = 2 * 4 + 1, rows = 4 * 8, columns = 64, f32 = 4;

@@ -59,6 +59,29 @@ TEST_CASE("a loss in pieces is a way to fit where logits are large") {
   CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
 }
 
+TEST_CASE("rows that a tensor group gathers again are a way to fit, where it keeps them") {
+  Job job = some_job();
+  const std::string again = "--set dstrain.gather_again=true";
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), again));
+  job.tensor_ranks = 2;
+  job.batch.train_batch = 16;
+  const int64_t kept = planned_bytes(job, plan_inputs(job));
+  const std::vector<Variant> variants = single_changes(job, plan_inputs(job));
+  REQUIRE(offers(variants, again));
+  for (const Variant& v : variants)
+    if (v.settings == again) {
+      CHECK(v.bytes < kept);
+      CHECK(v.slowdown > 1);
+    }
+  // Recompute of layers gathers again in any case.
+  job.recompute = {RecomputeMode::interval, 1};
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), again));
+  job.recompute = {};
+  job.gather_again = GatherAgain::on;
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), again));
+  CHECK(planned_bytes(job, plan_inputs(job)) < kept);
+}
+
 TEST_CASE("offload is a way to fit where the device's memory is what is short") {
   Job job = some_job();
   const std::string offload = "--set zero_optimization.offload_optimizer.device=cpu";

@@ -4,6 +4,7 @@
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/text.h"
 
 namespace dstrain::keys {
 namespace {
@@ -106,6 +107,16 @@ constexpr Rule kLossChunks{
       return {State::honoured, "logits are computed in pieces of rows"};
     },
     "1, or a model without tokens: no_effect; else honoured"};
+
+constexpr Rule kGatherAgain{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (facts.integer("tensor_parallel.autotp_size") <= 1)
+        return {State::no_effect, "no layer is divided among ranks"};
+      if (facts.recomputes && lower_case(facts.text("dstrain.recompute")) != "selective")
+        return {State::no_effect, "recompute of layers gathers again in any case"};
+      return {};
+    },
+    "tensor_parallel.autotp_size up to 1, or recompute of layers: no_effect; else honoured"};
 
 constexpr Rule kSequence{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
@@ -324,6 +335,11 @@ std::vector<KeySpec> dstrain() {
        .rule = &rules::kRecompute,
        .min = 0,
        .choices = "none|selective"},
+      {.key = "dstrain.gather_again",
+       .note = "the backward pass gathers the rows of tensor ranks again, instead of keeping them "
+               "from the forward pass: less memory, more traffic, the same numbers; unset: where "
+               "the memory suffices in no other way",
+       .rule = &kGatherAgain},
       {.key = "dstrain.loss_chunks",
        .type = Type::integer,
        .fallback = "1",
