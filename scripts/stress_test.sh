@@ -3,8 +3,9 @@
 # that wrap around every 15 seconds, so that a number does not tell which process is older. Needs root.
 #   scripts/stress_test.sh [--runs 5] [--cpu 4] [--no_table] [--random_faults 200] [arguments for ctest, e.g. -L dist]
 # Each run takes other samples of the long lists of cases, by a number that its line tells. Prints what failed in it or
-# was skipped. Before the busy processes start, every cell of the table of stop signals is run once (half an hour;
-# --no_table leaves it out), and random faults on three hosts are caused (three quarters of an hour; --random_faults 0).
+# was skipped. Before the busy processes start, the plans of all layouts of ranks are proved (seconds), every cell of the
+# table of stop signals is run once (half an hour; --no_table leaves it out), and random faults on three hosts are caused
+# (three quarters of an hour; --random_faults 0).
 # Tests with twelve processes in all run at a time, so that they get more of the cores than the busy processes do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -38,6 +39,7 @@ logs=$(mktemp -d)
 background=()
 trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
 status=0
+build/release/bin/test_plan "in all layouts*" || status=1 # the runs below sample them
 [[ $table == no ]] || bash tests/hosts/stop_table.sh build/release/bin/dstrain || status=1
 ((random_faults == 0)) || bash tests/hosts/random_faults.sh build/release/bin/dstrain "$random_faults" || status=1
 stress-ng --cpu "$cpu" --quiet &
