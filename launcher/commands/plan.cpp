@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/pipeline/timeline.h"
+#include "runtime/plan/report/axis_bytes.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/gather_line.h"
@@ -108,6 +109,9 @@ int run_plan(const PlanArguments& arguments) {
   const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage())];
   if (const std::string lack = lack_of_device_memory(loaded.job, planned, inputs); !lack.empty())
     log::warn("{}", lack);
+  const std::vector<int> hosts = pretended_hosts(loaded.job.ranks);
+  if (const std::string warning = tensor_hosts_warning(plan.train.place, hosts); !warning.empty())
+    log::warn("{}", warning);
   if (arguments.json) {
     print_result(plan_to_json(plan, assumptions(assumed)));
   } else {
@@ -119,9 +123,7 @@ int run_plan(const PlanArguments& arguments) {
       if (place.ranks_in(axis) > 1)
         title += fmt::format(", {} {} of {}", what, place.rank_in(axis), place.ranks_in(axis));
     std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n" + machine + "\n";
-    if (const std::string line =
-            codec_line(loaded.job, plan.train, pretended_hosts(loaded.job.ranks), inputs);
-        !line.empty())
+    if (const std::string line = codec_line(loaded.job, plan.train, hosts, inputs); !line.empty())
       text += line + "\n\n";
     if (const std::string line = gather_line(loaded.job, rank, inputs); !line.empty())
       text += line + "\n";

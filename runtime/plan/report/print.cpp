@@ -12,6 +12,7 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
+#include "runtime/plan/report/axis_bytes.h"
 #include "runtime/plan/report/text_table.h"
 
 namespace dstrain {
@@ -169,7 +170,7 @@ std::string plan_to_text(const RankPlan& rank, const std::string& title) {
                   plan.order.size(), bytes_text(static_cast<double>(rank.memory.total())),
                   bytes_text(static_cast<double>(wire_bytes(plan))));
   text += axes_line(plan.place) + stage_text(plan) + groups_text(plan.place) + sums_text(plan) +
-          memory_text(rank.memory) + gathers_text(plan) + "\n";
+          axis_bytes_text(plan) + memory_text(rank.memory) + gathers_text(plan) + "\n";
   std::vector<std::vector<std::string>> rows{
       {"queue", "when", "instruction", "group", "reads", "writes", "bytes", "GFLOP"}};
   for (const Instruction& op : p.instructions) {
@@ -202,6 +203,13 @@ nlohmann::ordered_json instructions_json(const Plan& plan) {
   return instructions;
 }
 
+nlohmann::ordered_json bytes_json(const AxisBytes& bytes) {
+  return {{"data", bytes.data},
+          {"tensor", bytes.tensor},
+          {"sequence", bytes.sequence},
+          {"pipe", bytes.pipe}};
+}
+
 }  // namespace
 
 std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
@@ -232,6 +240,7 @@ std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
   object["disk"] = memory_of(Space::disk);
   if (adds_over_ranks(place)) object["sums"] = plan.rank_order_sums ? "rank_order" : "nccl";
   object["comm_bytes"] = wire_bytes(plan);
+  object["comm_bytes_by_axis"] = bytes_json(bytes_by_axis(plan));
   object["instructions"] = instructions_json(plan);
   for (const Plan& other : rank.other)
     object["other_steps"].push_back({{"kind", name_of(other.kind)},

@@ -50,6 +50,29 @@ TEST_CASE("section comms_logger prints a line for each collective and a table at
       std::regex_search(program.text(), std::regex("\nall_gather +[0-9.]+ k?B +[0-9]+ +[0-9.]+ ")));
 }
 
+TEST_CASE("plan and a run warn of a tensor group on several hosts") {
+  const RunFolder folder;
+  const std::string warning = "the tensor group of ranks 0 to 1 is on 2 hosts";
+  const std::string options = " --config c.json --tensor_parallel_size 2 --steps 1 ";
+  for (const auto& [hosts, warns] : {std::pair{"hosts:2", true}, {"auto", false}}) {
+    CAPTURE(hosts);
+    const std::string planned = folder.output_of(
+        DSTRAIN_PROGRAM + (" plan" + options) + "--num_gpus 2 2>&1", 0, {{"DSTRAIN_COMM", hosts}});
+    CHECK((planned.find(warning) != std::string::npos) == warns);
+    CHECK(planned.find("\nsent a step among 2 tensor ranks: ") != std::string::npos);
+    RunningProgram program =
+        folder.start("mpirun --oversubscribe --bind-to none -np 2 " + std::string(DSTRAIN_PROGRAM) +
+                         options + "--output " + hosts,
+                     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                      {"OMP_NUM_THREADS", "1"},
+                      {"DSTRAIN_COMM", hosts}});
+    CHECK(program.wait() == 0);
+    CAPTURE(program.text());
+    CHECK(program.wrote(warning) == warns);
+  }
+}
+
 TEST_CASE("without --output a run is found by its configuration's name") {
   const RunFolder folder;
   RunningProgram program =
