@@ -104,14 +104,18 @@ bool within(double expected, double value, double share) {
   return std::abs(value - expected) <= share * std::abs(expected) + 1e-12;
 }
 
+constexpr std::string_view kSameLayout = "plain training on the same sequence and tensor ranks";
+
 class Comparing {
  public:
   Comparing(const Job& job, const VerifiedRuns& runs)
       : runs_(runs),
         data_ranks_(job.data_ranks()),
+        layer_ranks_(job.sequence_ranks * job.tensor_ranks),
         naive_({&runs.naive}, kGradientSlot, 1),
         gradients_(pointers(runs.configured), kGradientSlot, 1) {
     result_.promised = promises_bits(job);
+    if (layer_ranks_ > 1) result_.plain = kSameLayout;
     result_.tolerance = tolerance_of(job);
   }
 
@@ -164,11 +168,11 @@ class Comparing {
                 naive.step, mine->norm, naive.norm, t.norm);
       if (!result_.promised) continue;
       if (!same_number(plain->loss, mine->loss))
-        problem("step {}: loss {:.17g}, {:.17g} in plain data parallelism (the same bits)",
-                naive.step, mine->loss, plain->loss);
+        problem("step {}: loss {:.17g}, {:.17g} in {} (the same bits)", naive.step, mine->loss,
+                plain->loss, result_.plain);
       if (!same_number(plain->norm, mine->norm))
-        problem("step {}: gradient norm {:.9g}, {:.9g} in plain data parallelism (the same bits)",
-                naive.step, mine->norm, plain->norm);
+        problem("step {}: gradient norm {:.9g}, {:.9g} in {} (the same bits)", naive.step,
+                mine->norm, plain->norm, result_.plain);
     }
   }
 
@@ -209,8 +213,8 @@ class Comparing {
         problem("{}: its gradient differs by {:.2g} of its terms (tolerance {:.1g})", name,
                 tensor.gradient_error, result_.tolerance.gradient);
       if (result_.promised && !tensor.bitwise)
-        problem("{}: its weights after step {} have other bits than in plain data parallelism",
-                name, last);
+        problem("{}: its weights after step {} have other bits than in {}", name, last,
+                result_.plain);
       result_.tensors.push_back(std::move(tensor));
     }
     for (const std::string& name : weights.names) {  // frozen ones have no gradient
@@ -242,14 +246,14 @@ class Comparing {
   }
 
   std::optional<FirstDifference> find_first() const {
-    const ConfiguredRun run{runs_.configured, data_ranks_};
+    const ConfiguredRun run{runs_.configured, data_ranks_, layer_ranks_};
     if (result_.promised)
       if (auto found = first_difference(runs_.plain, run)) return found;
     return first_difference_of_micro_batches(runs_.naive, run);
   }
 
   const VerifiedRuns& runs_;
-  int data_ranks_;
+  int data_ranks_, layer_ranks_;
   const Tensors naive_, gradients_;  // gradients of the first step
   Comparison result_;
 };

@@ -35,6 +35,7 @@ struct ComparedStep {
 struct Comparison {
   bool equal = true;
   bool promised = true;  // the weights are to have the bits of the plain run's
+  std::string plain = "plain data parallelism";  // what the plain run is
   Tolerance tolerance;
   std::vector<ComparedTensor> tensors;  // in the order of the model
   std::vector<ComparedStep> steps;

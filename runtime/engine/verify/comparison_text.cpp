@@ -46,21 +46,19 @@ std::string comparison_text(const Comparison& c) {
                       c.tolerance.reason);
   if (!c.steps.empty() && c.steps.back().step > c.tolerance.steps)
     text += fmt::format(
-        "from step {} on gradients are approximated: what follows is compared with plain data "
-        "parallelism that approximates them too\n",
-        c.tolerance.steps + 1);
+        "from step {} on gradients are approximated: what follows is compared with {} that "
+        "approximates them too\n",
+        c.tolerance.steps + 1, c.plain);
   if (c.diverged)
     text += fmt::format(
-        "step {}: no finite loss or gradient norm, in plain data parallelism too: both diverge, "
-        "and what follows shows "
-        "nothing. --steps {} ends before it\n",
-        *c.diverged, *c.diverged - 1);
+        "step {}: no finite loss or gradient norm, in {} too: both diverge, and what follows "
+        "shows nothing. --steps {} ends before it\n",
+        *c.diverged, c.plain, *c.diverged - 1);
   for (const std::string& fault : c.faults) text += fmt::format("seeded fault: {}\n", fault);
   if (c.equal)
-    return text +
-           fmt::format("equal: {}the configuration computes what plain training would, {}\n",
-                       c.diverged ? fmt::format("before step {} ", *c.diverged) : "",
-                       c.promised ? "and has the bits of plain data parallelism" : "to rounding");
+    return text + fmt::format("equal: {}the configuration computes what plain training would, {}\n",
+                              c.diverged ? fmt::format("before step {} ", *c.diverged) : "",
+                              c.promised ? "and has the bits of " + c.plain : "to rounding");
   for (size_t i = 0; i < std::min(c.problems.size(), kMostProblems); ++i)
     text += c.problems[i] + "\n";
   if (c.problems.size() > kMostProblems)

@@ -25,9 +25,9 @@ bool holds_sum(std::string_view name) {
          name.starts_with("grads:") || name.starts_with("micro_grads:");
 }
 
-// Returns whether a buffer has a value for each unit of the program, whose numbers differ from stage to stage.
-bool is_numbered_by_unit(std::string_view name) {
-  return name.find("square_sums") != std::string_view::npos ||
+// Returns whether a buffer has a value for each unit of the program that is another unit's in a pipeline's stage.
+bool is_of_other_unit(std::string_view name, int stages) {
+  return (stages > 1 && name.find("square_sums") != std::string_view::npos) ||
          name.find("codec_error") != std::string_view::npos;
 }
 
@@ -152,9 +152,14 @@ struct Counterpart {
   std::vector<const Rank*> ranks;
   int64_t micro = 0;
 };
+// A difference, and the index of the reference's issue whose result differs.
+struct DifferentValue {
+  size_t issue = 0;
+  FirstDifference difference;
+};
 template <class FindRank, class Skip>
-std::optional<FirstDifference> compare_values(const Computed& reference, int64_t step, bool at_end,
-                                              const FindRank& find_rank, const Skip& skip) {
+std::optional<DifferentValue> compare_values(const Computed& reference, int64_t step, bool at_end,
+                                             const FindRank& find_rank, const Skip& skip) {
   const RankRecord& record = reference.record();
   for (size_t i = 0; i < record.issues.size(); ++i) {
     const RecordedIssue& issue = record.issues[i];
@@ -170,7 +175,7 @@ std::optional<FirstDifference> compare_values(const Computed& reference, int64_t
         if (other == nullptr || !comparable(*other->value, value) ||
             other->value->checksum == value.checksum)
           continue;
-        return blame(record, issue, *rank, *other);
+        return DifferentValue{i, blame(record, issue, *rank, *other)};
       }
     }
   }
@@ -206,7 +211,7 @@ class Pieces {
 bool is_right_elsewhere(const std::vector<Pieces>& configured, const ConfiguredRun& run, size_t r,
                         const std::string& name, const std::string& slot, int64_t step,
                         int64_t element, float expected) {
-  const auto ranks = static_cast<size_t>(run.data_ranks);
+  const auto ranks = static_cast<size_t>(run.stage_ranks());
   for (size_t other = r / ranks * ranks; other < (r / ranks + 1) * ranks; ++other) {
     const float* const value = configured[other].find(name, slot, step, element, 1);
     if (value != nullptr && std::memcmp(value, &expected, sizeof expected) == 0) return true;
@@ -225,9 +230,9 @@ std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
       const std::string& name = mine.name(piece.name);
       const std::string& slot = mine.name(piece.slot);
       if (piece.step != step || (slot == kGradientSlot) != gradients) continue;
-      const size_t data_rank = r % static_cast<size_t>(run.data_ranks);
+      const size_t counterpart = r % static_cast<size_t>(run.stage_ranks());
       // All ranks have the same values, but for those that are a rank's own: its counterpart's come first.
-      const float* expected = plain[data_rank].find(name, slot, step, piece.begin, piece.count);
+      const float* expected = plain[counterpart].find(name, slot, step, piece.begin, piece.count);
       for (size_t other = 0; other < plain.size() && expected == nullptr; ++other)
         expected = plain[other].find(name, slot, step, piece.begin, piece.count);
       if (expected == nullptr) continue;
@@ -262,12 +267,12 @@ int64_t last_step(const RankRecord& record) {
   return last;
 }
 
-// Returns the ranks of all stages that have a data-parallel rank's micro-batches.
-std::vector<const Rank*> with_data_of(const std::vector<Rank>& ranks, const ConfiguredRun& run,
-                                      size_t data_rank) {
+// Returns the ranks of all stages that have the same number in their stage: a rank's micro-batches, or parts of them.
+std::vector<const Rank*> in_all_stages(const std::vector<Rank>& ranks, const ConfiguredRun& run,
+                                       size_t number) {
   std::vector<const Rank*> list;
   for (int s = 0; s < run.stages(); ++s)
-    list.push_back(&ranks[static_cast<size_t>(s * run.data_ranks) + data_rank]);
+    list.push_back(&ranks[static_cast<size_t>(s * run.stage_ranks()) + number]);
   return list;
 }
 
@@ -283,20 +288,23 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
     references.emplace_back(record);
     pieces.emplace_back(record);
   }
-  // A sum over ranks differs on all of them where one has added something else: that comes first.
-  const auto values = [&](int64_t step, bool at_end) {
-    std::optional<FirstDifference> of_sum;
+  // A sum over ranks differs on all of them where one has added something else: that comes first. All ranks carry out the
+  // same instructions: of those of several ranks the earliest one is to blame, whose result others have read.
+  const auto values = [&](int64_t step, bool at_end) -> std::optional<FirstDifference> {
+    std::optional<DifferentValue> earliest, of_sum;
+    const auto skip = [&](std::string_view name) { return is_of_other_unit(name, run.stages()); };
     for (size_t r = 0; r < references.size(); ++r) {
       const auto find_rank = [&](int64_t micro) {
-        return Counterpart{with_data_of(ranks, run, r), micro};
+        return Counterpart{in_all_stages(ranks, run, r), micro};
       };
-      if (auto found =
-              compare_values(references[r], step, at_end, find_rank, is_numbered_by_unit)) {
-        if (!is_rank_sum(found->instruction)) return found;
-        if (!of_sum) of_sum = found;
+      if (auto found = compare_values(references[r], step, at_end, find_rank, skip)) {
+        auto& kept = is_rank_sum(found->difference.instruction) ? of_sum : earliest;
+        if (!kept || found->issue < kept->issue) kept = std::move(found);
       }
     }
-    return of_sum;
+    if (!earliest) earliest = std::move(of_sum);
+    if (!earliest) return std::nullopt;
+    return earliest->difference;
   };
   for (int64_t step = 1; step <= last_step(plain.front()); ++step) {
     if (auto found = values(step, false)) return found;
@@ -311,10 +319,16 @@ std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecor
                                                                  const ConfiguredRun& run) {
   const std::vector<Rank> ranks = ranks_of(run);
   const auto find_rank = [&](int64_t micro) {
-    return Counterpart{with_data_of(ranks, run, static_cast<size_t>(micro % run.data_ranks)),
-                       micro / run.data_ranks};
+    Counterpart counterpart{{}, micro / run.data_ranks};
+    for (int part = 0; part < run.layer_ranks; ++part) {
+      const auto number = static_cast<size_t>(micro % run.data_ranks * run.layer_ranks + part);
+      for (const Rank* rank : in_all_stages(ranks, run, number)) counterpart.ranks.push_back(rank);
+    }
+    return counterpart;
   };
-  return compare_values(Computed(naive), 1, false, find_rank, holds_sum);
+  const auto found = compare_values(Computed(naive), 1, false, find_rank, holds_sum);
+  if (!found) return std::nullopt;
+  return found->difference;
 }
 
 }  // namespace dstrain

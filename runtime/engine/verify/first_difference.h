@@ -21,20 +21,24 @@ struct FirstDifference {
   std::string buffer;       // what differs
 };
 
-// The ranks of the configured run and their stages: rank r of stage s of N data-parallel ranks is s * N + r.
+// The ranks of the configured run and their stages: rank r of stage s of N ranks each is s * N + r. Of a stage's ranks
+// `layer_ranks` that follow one another have parts of the same samples and layers: those of a data-parallel rank.
 struct ConfiguredRun {
   const std::vector<RankRecord>& ranks;
-  int data_ranks = 1;
-  int stages() const { return static_cast<int>(ranks.size()) / data_ranks; }
+  int data_ranks = 1, layer_ranks = 1;
+  int stage_ranks() const { return data_ranks * layer_ranks; }
+  int stages() const { return static_cast<int>(ranks.size()) / stage_ranks(); }
 };
 
-// Compares with a run that has the same micro-batches on the same data-parallel ranks (plain_job()), step by step: what
-// the micro-batches compute, the summed gradients, the updates, the state. Returns the first difference, or nothing.
+// Compares with a run that has the same micro-batches, and the same parts of them and of layers, on the ranks of its only
+// stage (plain_job()), step by step: what the micro-batches compute, the summed gradients, the updates, the state.
+// Returns the first difference, or nothing.
 std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& plain,
                                                 const ConfiguredRun& run);
 
 // Compares what the micro-batches of the first step compute, but for sums over several of them, with the run on one rank
-// that has them one after the other (naive_job()).
+// that has them one after the other (naive_job()). Where ranks have parts of samples and layers, only values that each
+// has whole are compared.
 std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecord& naive,
                                                                  const ConfiguredRun& run);
 

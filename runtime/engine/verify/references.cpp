@@ -20,6 +20,13 @@ double rounding(DType type) {
   return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
+// Returns the largest error that dividing layers and samples adds to a gradient, as a share of its terms: in each layer
+// two sums over ranks forward and two backward, of values in the run's type.
+double divided_sums(const Job& job) {
+  constexpr double kSumsOfLayer = 4;
+  return kSumsOfLayer * static_cast<double>(job.model.measures().layers) * rounding(job.dtype);
+}
+
 // Returns after how many steps a job begins to send signs, factors, or nothing to some ranks.
 int64_t exact_steps(const Job& job) {
   if (job.state_ranks() > 1 && job.hook.kind != HookKind::none) return job.hook.start;
@@ -33,9 +40,9 @@ int64_t exact_steps(const Job& job) {
 
 Job plain_job(const Job& job) {
   Job plain = job;
-  plain.ranks = job.data_ranks();
-  plain.tensor_ranks = plain.sequence_ranks = 1;
+  plain.ranks = job.state_ranks() * job.tensor_ranks;
   plain.pipeline = {};
+  plain.gather_again = false;
   plain.overlap_comm = false;
   plain.recompute = {};
   plain.loss_chunks = 1;
@@ -50,7 +57,7 @@ Job plain_job(const Job& job) {
 
 Job naive_job(const Job& job) {
   Job naive = plain_job(job);
-  naive.ranks = 1;
+  naive.ranks = naive.sequence_ranks = naive.tensor_ranks = 1;
   naive.batch.accumulation *= job.data_ranks();
   naive.zero_stage = 0;
   naive.shards = {};
@@ -94,6 +101,11 @@ Tolerance tolerance_of(const Job& job) {
     t.least =
         kOrders * micro_batches * 0x1p-25 / (job.dtype == DType::f16 ? job.loss_scale.initial : 1);
   t.first_loss = 1e-6;
+  if (job.sequence_ranks * job.tensor_ranks > 1) {
+    t.gradient += kOrders * divided_sums(job);
+    t.first_loss = std::max(t.first_loss, kOrders * rounding(job.dtype));
+    t.reason += fmt::format(", divided layers in {}", name_of(job.dtype));
+  }
   if (job.quantize.gradients) {
     // A block has one scale. Each hop loses up to a 14th of a block's largest value for each of its terms.
     t.gradient += 0.5;

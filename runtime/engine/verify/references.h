@@ -10,12 +10,13 @@ namespace dstrain {
 
 // Returns the job as plain data parallelism on as many data-parallel ranks: stage 0, no pipeline, no overlap, no
 // recompute, no offload, the loss in one piece. Where ranks add is kept, and what changes the numbers (codecs, sparse
-// gradients) at the lowest stage that has it. So the weights are those of the job, bit for bit, wherever
-// promises_bits().
+// gradients) at the lowest stage that has it; so are the sequence and tensor ranks, whose sums are in another order than
+// one rank's. So the weights are those of the job, bit for bit, wherever promises_bits().
 Job plain_job(const Job& job);
 
-// Returns the job on one rank, which takes the micro-batches of all ranks one after the other, without codecs and
-// without rounding what ranks would send: micro-batch m of rank r of N is its micro-batch m * N + r.
+// Returns the job on one rank, which has the whole model and takes the micro-batches of all data-parallel ranks one after
+// the other, without codecs and without rounding what ranks would send: micro-batch m of rank r of N is its micro-batch
+// m * N + r.
 Job naive_job(const Job& job);
 
 // Returns whether the weights of plain_job() have the same bits. They have not where a pipeline's first and last part

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/sparse_gradients.h"
@@ -15,6 +16,7 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kSteps = 4, kMicroBatch = 2, kAccumulation = 3, kStageAccumulation = 4;
+constexpr int kMostRanks = 8;
 constexpr double kLossScale = 256;      // small models have small gradients: no step overflows
 constexpr double kClip = 0.1;           // their norm is larger
 constexpr double kLearningRate = 5e-3;  // a step moves 16-bit weights
@@ -23,7 +25,7 @@ int small_degree(int degree) {
   return std::min(degree, 2);
 }
 
-// Every axis has two ranks at most.
+// Every axis has two ranks at most, and there is one data-parallel rank where the others are eight.
 void shrink_ranks(Job& job) {
   const int data = job.data_ranks();
   ShardConfig& shards = job.shards;
@@ -42,7 +44,9 @@ void shrink_ranks(Job& job) {
   pipeline.stages = small_degree(pipeline.stages);
   job.sequence_ranks = small_degree(job.sequence_ranks);
   job.tensor_ranks = small_degree(job.tensor_ranks);
-  job.ranks = ranks * pipeline.stages * job.sequence_ranks * job.tensor_ranks;
+  const int others = pipeline.stages * job.sequence_ranks * job.tensor_ranks;
+  if (job.sequence_ranks * job.tensor_ranks > 1) ranks = std::min(ranks, kMostRanks / others);
+  job.ranks = ranks * others;
 }
 
 void shrink_batch(Job& job) {
@@ -184,7 +188,14 @@ SmallJob small_job(const Job& job) {
   shrink_ranks(small);
   shrink_batch(small);
   const int64_t layers = layers_of(small);
-  small.model = small_model(job.model, layers);
+  small.model = small_model(job.model, layers, {small.sequence_ranks, small.tensor_ranks});
+  if (!divides_among_ranks(small))
+    fail_user(
+        "verify: the small model has {} and samples of {}, which do not divide among {} sequence "
+        "and {} tensor ranks: expected dstrain.data.seq_len to be a multiple of {}",
+        counted(divided_sizes(small.model, 0).heads, "attention head"),
+        counted(small.model.seq_len(), "token"), small.sequence_ranks, small.tensor_ranks,
+        small.sequence_ranks * small.tensor_ranks);
   shrink_list(small);
   shrink_limits(small, {job.model, small.model});
   if (job.sparse_gradients) keep_token_rows(small, sends_token_rows(job));

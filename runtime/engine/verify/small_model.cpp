@@ -41,6 +41,23 @@ int64_t in_proportion(int64_t size, const ModelConfig& large, const ModelConfig&
   return std::min(size, small.width());
 }
 
+// Returns `size` rounded up to a multiple of `to`.
+int64_t multiple_of(int64_t to, int64_t size) {
+  return (size + to - 1) / to * to;
+}
+
+// Returns how many heads the small model has: two of each rank, else one.
+int64_t small_heads(int64_t heads, const DividingRanks& ranks) {
+  const int64_t parts = ranks.sequence * ranks.tensor;
+  return parts > 1 && heads < kHeads * parts ? parts : std::min(heads, kHeads * parts);
+}
+
+// Returns the small model's context, which divides among the ranks.
+int64_t small_context(int64_t context, int64_t parts) {
+  const int64_t small = std::min(context, kContext);
+  return small < parts ? small : small / parts * parts;
+}
+
 // Returns the tokens of a sample of a model with a small context: those of the model in proportion, at least half of the
 // context where the model has as many; 0, all of the context, if the model has all of its own.
 int64_t small_seq_len(const ModelConfig& model, int64_t context) {
@@ -78,13 +95,15 @@ int64_t scaled(int64_t limit, double factor) {
 
 }  // namespace
 
-ModelConfig small_model(const ModelConfig& model, int64_t layers) {
+ModelConfig small_model(const ModelConfig& model, int64_t layers, const DividingRanks& ranks) {
   const ModelFamily& family = model.family();
+  const int64_t parts = ranks.sequence * ranks.tensor;
   ModelConfig small = model;
   small.set_layers(std::min(model.layers(), layers));
   if (family.reads_tokens()) {
-    small.set(family.context_key(), std::min(model.context(), kContext));
-    small.set_seq_len(small_seq_len(model, small.context()));
+    small.set(family.context_key(), small_context(model.context(), parts));
+    const int64_t tokens = multiple_of(parts, small_seq_len(model, small.context()));
+    small.set_seq_len(std::min(tokens, small.context()));
     const int64_t known = model.vocabulary();
     small.set_vocabulary(known > 0 ? std::min(known, kVocabulary) : kVocabulary);
   }
@@ -94,7 +113,7 @@ ModelConfig small_model(const ModelConfig& model, int64_t layers) {
       ModelConfig tried = small;
       int64_t width = kWidth * times;
       if (!family.heads_key.empty()) {
-        const int64_t heads = std::min(model.integer(family.heads_key), kHeads);
+        const int64_t heads = small_heads(model.integer(family.heads_key), ranks);
         tried.set(family.heads_key, heads);
         width = heads * kChannelsOfHead * times;
       }
@@ -102,7 +121,9 @@ ModelConfig small_model(const ModelConfig& model, int64_t layers) {
       if (in_proportion_too)
         for (const ModelKey& key : family.keys)
           if (is_other_size(model, key))
-            tried.set(key.name(), in_proportion(model.integer(key.name()), model, tried));
+            tried.set(key.name(),
+                      multiple_of(key.name() == family.kv_heads_key ? ranks.tensor : 1,
+                                  in_proportion(model.integer(key.name()), model, tried)));
       if (is_legal(tried)) return tried;
     }
   return small;

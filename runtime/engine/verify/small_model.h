@@ -4,13 +4,15 @@
 #include <cstdint>
 
 #include "runtime/config/job.h"
+#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/model_config.h"
 
 namespace dstrain {
 
-// Returns `model` with at most `layers` numbered layers, two heads, and a small width, context and vocabulary. Other
-// sizes shrink in proportion, and whatever is no size stays: activations, biases, ties, dropout.
-ModelConfig small_model(const ModelConfig& model, int64_t layers);
+// Returns `model` with at most `layers` numbered layers, two heads (of each rank that has some heads), and a small width,
+// context and vocabulary. Other sizes shrink in proportion, and whatever is no size stays: activations, biases, ties,
+// dropout. Heads and tokens divide among `ranks` wherever the model has as many of them.
+ModelConfig small_model(const ModelConfig& model, int64_t layers, const DividingRanks& ranks = {});
 
 // How the sizes of a small model relate to those of its model.
 struct Shrinking {

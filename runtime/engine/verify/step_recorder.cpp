@@ -160,8 +160,9 @@ void StepRecorder::add_gradient(const ObservedIssue& issue) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];
     const Range part = common(range, elements_of(p));
     if (part.size() <= 0) continue;
-    add_piece(issue.state.step, p.name, kGradientSlot, root, part.begin - p.offset,
-              {values.data() + (part.begin - range.begin), {part.size()}, DType::f32}, nullptr);
+    add_pieces(issue.state.step, p.name, kGradientSlot, root,
+               {part.begin - p.offset, p.part, p.shape},
+               {values.data() + (part.begin - range.begin), {part.size()}, DType::f32}, nullptr);
   }
 }
 
@@ -187,20 +188,29 @@ void StepRecorder::add_terms(const ObservedIssue& issue) {
   }
 }
 
-void StepRecorder::add_piece(int64_t step, const std::string& name, std::string_view slot,
-                             const std::string& root, int64_t begin, const Tensor& values,
-                             RemoteMemory* owner) {
+// Records the elements by where they are in the whole tensor, whatever part of it the rank has.
+void StepRecorder::add_pieces(int64_t step, const std::string& name, std::string_view slot,
+                              const std::string& root, const HeldElements& held,
+                              const Tensor& values, RemoteMemory* owner) {
   if (values.elements() == 0) return;
   const std::vector<float> floats = values_of(values, owner);
-  record_.pieces.push_back({.step = static_cast<int32_t>(step),
-                            .name = index_of(name),
-                            .slot = index_of(std::string(slot)),
-                            .root = index_of(root),
-                            .begin = begin,
-                            .count = static_cast<int64_t>(floats.size()),
-                            .first = static_cast<int64_t>(record_.floats.size()),
-                            .at = static_cast<int64_t>(record_.issues.size())});
-  record_.floats.insert(record_.floats.end(), floats.begin(), floats.end());
+  const auto add = [&](const PartRun& run) {
+    record_.pieces.push_back({.step = static_cast<int32_t>(step),
+                              .name = index_of(name),
+                              .slot = index_of(std::string(slot)),
+                              .root = index_of(root),
+                              .begin = run.whole,
+                              .count = run.count,
+                              .first = static_cast<int64_t>(record_.floats.size()),
+                              .at = static_cast<int64_t>(record_.issues.size())});
+    const auto first = floats.begin() + (run.held - held.begin);
+    record_.floats.insert(record_.floats.end(), first, first + run.count);
+  };
+  const auto count = static_cast<int64_t>(floats.size());
+  if (held.part.by == TensorPart::By::nothing)
+    add({held.begin, held.begin, count});
+  else
+    for_runs(held.part, held.whole, held.begin, count, add);
 }
 
 void StepRecorder::add_state(const Trainer& trainer) {
@@ -213,8 +223,8 @@ void StepRecorder::add_state(const Trainer& trainer) {
     const std::string& owner = unit == unit_of.end() ? entry.name : unit->second;
     std::string_view slot = entry.slot;
     if (slot.starts_with(kCodecSlots)) slot.remove_prefix(kCodecSlots.size());
-    add_piece(trainer.state().step, entry.name, entry.slot, root_of(program, slot, owner),
-              entry.begin, entry.local, entry.device);
+    add_pieces(trainer.state().step, entry.name, entry.slot, root_of(program, slot, owner),
+               {entry.begin, entry.part, entry.global_shape}, entry.local, entry.device);
   }
 }
 

@@ -37,8 +37,15 @@ class StepRecorder final : public StepObserver {
   void add_gradient(const ObservedIssue& issue);
   void add_terms(const ObservedIssue& issue);
   void add_state(const Trainer& trainer);
-  void add_piece(int64_t step, const std::string& name, std::string_view slot,
-                 const std::string& root, int64_t begin, const Tensor& values, RemoteMemory* owner);
+  // Elements of a tensor, or of the rank's part of it, as they lie in memory: from `begin` on.
+  struct HeldElements {
+    int64_t begin = 0;
+    TensorPart part{};
+    Shape whole{};  // the shape of the tensor that it is a part of
+  };
+  void add_pieces(int64_t step, const std::string& name, std::string_view slot,
+                  const std::string& root, const HeldElements& held, const Tensor& values,
+                  RemoteMemory* owner);
 
   int64_t observed_, last_;
   bool terms_;

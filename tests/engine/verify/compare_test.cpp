@@ -128,6 +128,15 @@ TEST_CASE(
   CHECK(first(plain, copied)->instruction == "adam u");
 }
 
+TEST_CASE("first difference: of several ranks the one with the earliest instruction") {
+  const std::vector<RankRecord> plain{chain(1, 2, 3), chain(1, 2, 3)},
+      configured{chain(1, 2, 8), chain(1, 9, 8)};
+  const auto found = first_difference(plain, {configured, 2});
+  REQUIRE(found);
+  CHECK(found->rank == 1);
+  CHECK(found->instruction == "linear one");
+}
+
 TEST_CASE("first difference: gradients and state name the last instruction that wrote them") {
   const auto rank = [](float gradient, float weight) {
     return Record()
@@ -156,6 +165,47 @@ TEST_CASE("first difference: micro-batch m of rank r is micro-batch m N + r of o
   REQUIRE(found);
   CHECK(found->rank == 1);
   CHECK(found->micro_batch == 0);
+}
+
+TEST_CASE(
+    "first difference: parts of a data-parallel rank's micro-batches are on its layer ranks") {
+  const auto one = [](uint64_t y, int micro) {
+    return Record().issue(1, "linear one", micro, {}, {{"y", "y", y}}).record;
+  };
+  RankRecord naive = one(1, 0);
+  naive.append(one(2, 1));
+  // Two data-parallel ranks of two tensor ranks each, which have y whole.
+  const std::vector<RankRecord> equal{one(1, 0), one(1, 0), one(2, 0), one(2, 0)},
+      other{one(1, 0), one(1, 0), one(2, 0), one(3, 0)};
+  CHECK_FALSE(first_difference_of_micro_batches(naive, {equal, 2, 2}));
+  CHECK(first_difference_of_micro_batches(naive, {other, 2, 2})->rank == 3);
+  CHECK_FALSE(first_difference(equal, {equal, 2, 2}));
+  CHECK(first_difference(equal, {other, 2, 2})->rank == 3);
+}
+
+TEST_CASE("comparison: parts of a tensor are compared as the whole one") {
+  const auto tensor_rank = [](int64_t begin, std::vector<float> gradient) {
+    return Record()
+        .piece(1, "w", "gradient", "grads:u", begin, gradient)
+        .piece(1, "w", "master", "params:u", begin, gradient)
+        .step(1, 2, 5)
+        .record;
+  };
+  Job job = job_of(BenchmarkModel{});
+  job.ranks = job.tensor_ranks = 2;
+  job.batch = {.train_batch = 1, .micro_batch = 1, .accumulation = 1};
+  const RankRecord naive = tensor_rank(0, {3, 4});
+  const std::vector<RankRecord> parts{tensor_rank(0, {3}), tensor_rank(1, {4})};
+  const Comparison equal = compare_runs(job, {naive, parts, parts});
+  CHECK(equal.equal);
+  CHECK_THAT(comparison_text(equal),
+             Catch::Contains("the bits of plain training on the same sequence and tensor ranks"));
+  const Comparison missing = compare_runs(job, {naive, parts, {parts[0], parts[0]}});
+  CHECK_FALSE(missing.equal);
+  const Comparison other =
+      compare_runs(job, {naive, parts, {tensor_rank(0, {3}), tensor_rank(1, {5})}});
+  CHECK_FALSE(other.equal);
+  CHECK(other.tensors[0].gradient_error == Approx(0.25));
 }
 
 TEST_CASE("comparison: equal runs, and what is not") {

@@ -1,7 +1,9 @@
 #include "runtime/engine/verify/small_job.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
@@ -78,6 +80,48 @@ TEST_CASE("small job: every axis has two ranks at most, and a pipeline layers fo
   CHECK(small.ranks == 4);
   CHECK(small.batch.accumulation == 4);
   CHECK(small.model.layers() == 5);
+}
+
+TEST_CASE("small job: sequence and tensor ranks have heads, tokens and rows to divide") {
+  Job job = large_job();
+  job.ranks = 64;
+  job.sequence_ranks = 4;
+  job.tensor_ranks = 4;
+  job.batch = {.train_batch = 4 * 3 * 4, .micro_batch = 3, .accumulation = 4};
+  Job small = small_job(job).job;
+  CHECK(small.sequence_ranks == 2);
+  CHECK(small.tensor_ranks == 2);
+  CHECK(small.ranks == 8);
+  CHECK(small.data_ranks() == 2);
+  CHECK(small.model.integer("n_head") == 8);
+  CHECK(divides_among_ranks(small));
+  job.model.set_seq_len(100);
+  small = small_job(job).job;
+  CHECK(small.model.seq_len() == 8);
+  job.model.set("n_head", int64_t{16});
+  job.pipeline.stages = 2;
+  job.ranks *= 2;
+  small = small_job(job).job;
+  CHECK(small.ranks == 8);
+  CHECK(small.data_ranks() == 1);
+  CHECK(small.batch.train_batch == small.batch.micro_batch * small.batch.accumulation);
+}
+
+TEST_CASE("small job: tensor ranks have as many heads of keys and values each") {
+  for (const int64_t kv_heads : {4, 8, 16, 32}) {
+    Job job = large_job();
+    job.model = ModelConfig(*model_registry().find("llama"));
+    job.model.set("num_attention_heads", int64_t{32});
+    job.model.set("num_key_value_heads", kv_heads);
+    job.model.set("hidden_size", int64_t{4096});
+    job.ranks = job.tensor_ranks = 4;
+    job.batch = {.train_batch = 4, .micro_batch = 1, .accumulation = 4};
+    const Job small = small_job(job).job;
+    CAPTURE(kv_heads);
+    CHECK(small.model.integer("num_attention_heads") == 4);
+    CHECK(small.model.integer("num_key_value_heads") == std::max<int64_t>(kv_heads / 8, 2));
+    CHECK(divides_among_ranks(small));
+  }
 }
 
 TEST_CASE("small job: shards keep replicas and ranks within them") {
@@ -168,6 +212,26 @@ TEST_CASE("plain job: data parallelism on as many ranks, with what changes the n
   CHECK(plain_job(job).shards == job.shards);
 }
 
+TEST_CASE("plain and naive job: layers stay divided in the plain one alone") {
+  Job job = large_job();
+  job.ranks = 32;
+  job.pipeline.stages = job.sequence_ranks = job.tensor_ranks = 2;
+  job.batch = {.train_batch = 64, .micro_batch = 4, .accumulation = 4};
+  job.zero_stage = 2;
+  job.gather_again = true;
+  const Job plain = plain_job(job), naive = naive_job(job);
+  CHECK(plain.ranks == 16);
+  CHECK(plain.sequence_ranks == 2);
+  CHECK(plain.tensor_ranks == 2);
+  CHECK(plain.data_ranks() == 4);
+  CHECK_FALSE(plain.gather_again);
+  CHECK(plain.zero_stage == 0);
+  CHECK(naive.ranks == 1);
+  CHECK(naive.sequence_ranks == 1);
+  CHECK(naive.tensor_ranks == 1);
+  CHECK(naive.batch.accumulation == 4 * 4);
+}
+
 TEST_CASE("naive job: one rank has the micro-batches of all, and no codec") {
   Job job = large_job();
   job.quantize.weights = true;
@@ -201,6 +265,13 @@ TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
   job.wire_dtype = DType::bf16;
   CHECK(tolerance_of(job).gradient == Approx(plain + 4 * 0x1p-8));
   CHECK(tolerance_of(job).reason == "256 micro-batches added in fp32, rounded to bf16 to be sent");
+  job = large_job();
+  job.tensor_ranks = 2;
+  const double layers = static_cast<double>(job.model.measures().layers);
+  const double micro_batches = 128;
+  CHECK(tolerance_of(job).gradient == Approx((4 * micro_batches + 16 * layers) * 0x1p-24));
+  CHECK(tolerance_of(job).first_loss == Approx(1e-6));
+  CHECK(tolerance_of(job).reason == "128 micro-batches added in fp32, divided layers in f32");
 }
 
 }  // namespace dstrain

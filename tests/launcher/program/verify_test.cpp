@@ -61,6 +61,23 @@ constexpr const char* kHost =
     "--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu "
     "--set zero_optimization.offload_param.device=cpu ";
 
+constexpr const char* kTensor = "--num_gpus 2 --set tensor_parallel.autotp_size=2 ";
+constexpr const char* kTensorStage1 =
+    "--num_gpus 4 --set tensor_parallel.autotp_size=2 --set zero_optimization.stage=1 ";
+constexpr const char* kTensorStage2 =
+    "--num_gpus 2 --set tensor_parallel.autotp_size=2 --set zero_optimization.stage=2 "
+    "--set bf16.enabled=true ";
+constexpr const char* kSequence = "--num_gpus 2 --set sequence_parallel_size=2 ";
+constexpr const char* kSequenceStage3 =
+    "--num_gpus 2 --set sequence_parallel_size=2 --set zero_optimization.stage=3 ";
+constexpr const char* kSequenceData =
+    "--num_gpus 4 --set sequence_parallel_size=2 --set bf16.enabled=true ";
+constexpr const char* kBoth =
+    "--num_gpus 4 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 ";
+constexpr const char* kAllAxes =
+    "--num_gpus 8 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 "
+    "--pipeline_num_stages 2 --set zero_optimization.stage=1 ";
+
 struct SeededCase {
   const char* fault;
   const char* options;
@@ -154,6 +171,20 @@ TEST_CASE("verify: configurations of every feature compute what plain training d
         "--set zero_optimization.offload_param.nvme_path=tmp "
         "--set zero_optimization.offload_optimizer.device=nvme "
         "--set zero_optimization.offload_optimizer.nvme_path=tmp",
+        kTensor,
+        kTensorStage1,
+        kTensorStage2,
+        kSequence,
+        kSequenceStage3,
+        kSequenceData,
+        kBoth,
+        kAllAxes,
+        "--num_gpus 2 --set tensor_parallel.autotp_size=2 --set dstrain.model.tied_head=true "
+        "--set fp16.enabled=true",
+        "--num_gpus 2 --set tensor_parallel.autotp_size=2 --set zero_optimization.stage=3 "
+        "--set dstrain.recompute=1 --set zero_optimization.offload_param.device=cpu "
+        "--set zero_optimization.offload_optimizer.device=cpu",
+        "--deep --num_gpus 4 --set tensor_parallel.autotp_size=2 --set zero_optimization.stage=1",
         "--deep --set zero_optimization.stage=2",
         "--deep --set bf16.enabled=true --num_gpus 1",
         "--data text.txt --set zero_optimization.stage=1"}) {
