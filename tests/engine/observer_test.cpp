@@ -92,4 +92,20 @@ TEST_CASE("an observer moves dropout masks to other samples") {
   }
 }
 
+TEST_CASE("an observer gives an instruction other attributes, for one time") {
+  const RandomDataset data(11);
+  TestRank changed(small_gpt(0), data), usual(small_gpt(0), data);
+  const double expected = step(usual, nullptr);
+  Watcher watcher;
+  watcher.change = [](const Instruction& op) -> IssueChange {
+    if (op.op == OpKind::adam) return {.skip = true};  // no weight moves
+    if (op.op != OpKind::attention) return {};
+    auto attrs = attrs_as<AttentionAttrs>(op.attrs);
+    attrs.window = 1;  // a token sees itself alone
+    return {.attrs = attrs};
+  };
+  CHECK(step(changed, &watcher) != expected);
+  CHECK(step(changed, nullptr) == expected);
+}
+
 }  // namespace dstrain

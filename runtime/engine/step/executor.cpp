@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
@@ -211,6 +212,15 @@ void Executor::report_completed(std::span<const int32_t> counts) {
   observed_->completed(counts);
 }
 
+// Returns a kernel for an instruction with other attributes.
+std::unique_ptr<Kernel> Executor::kernel_with(const OpAttrs& attrs, const Issue& issue,
+                                              const Bound& bound) const {
+  Instruction op = instruction_of(issue);
+  op.attrs = attrs;
+  const KernelLibrary& library = bound.on_host ? *backend_.host_library : *backend_.library;
+  return library.make(SpecStorage(plan_.program, op, plan_.threads).get());
+}
+
 // Runs issue `index` of the order, which has waited, and tells the observer.
 void Executor::run_observed(size_t index, StepContext& context) {
   const Issue& issue = plan_.order[index];
@@ -218,8 +228,11 @@ void Executor::run_observed(size_t index, StepContext& context) {
   const IssueChange change = observed_->before(index);
   sample_shift_ = change.sample_shift;
   const bool posted = is_posted(op_of(issue));
-  if (posted || !change.skip)
-    run_one(bound_[static_cast<size_t>(issue.instruction)], issue, context);
+  Bound& bound = bound_[static_cast<size_t>(issue.instruction)];
+  std::unique_ptr<Kernel> own;
+  if (change.attrs) own = std::exchange(bound.kernel, kernel_with(*change.attrs, issue, bound));
+  if (posted || !change.skip) run_one(bound, issue, context);
+  if (own) bound.kernel = std::move(own);
   sample_shift_ = 0;
   if (posted) return;
   backend_.compute->synchronize();

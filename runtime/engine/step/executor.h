@@ -106,6 +106,8 @@ class Executor {
   void capture(StepPiece& piece, StepContext& context);
   void move_to_graph(const StepPiece& piece, int64_t launch, const StepState& state);
   void run_one(const Bound& bound, const Issue& issue, StepContext& context);
+  std::unique_ptr<Kernel> kernel_with(const OpAttrs& attrs, const Issue& issue,
+                                      const Bound& bound) const;
   void run_observed(size_t index, StepContext& context);
   void report_completed(std::span<const int32_t> counts);
   void run_kernel(const Bound& bound, const Issue& issue, const StepContext& context) const;

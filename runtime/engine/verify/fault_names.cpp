@@ -3,13 +3,14 @@
 
 #include <array>
 
+#include "runtime/config/model/divisibility.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/seeded_fault.h"
 
 namespace dstrain {
 namespace {
 
-constexpr std::array<FaultName, 12> kFaults{{
+constexpr std::array<FaultName, 17> kFaults{{
     {Fault::dropped_gather, "dropped_gather", "a gather of parameters brings nothing"},
     {Fault::doubled_gradient, "doubled_gradient", "a weight's gradient is added twice"},
     {Fault::mask_offset, "mask_offset", "a dropout mask is that of the next sample"},
@@ -24,6 +25,16 @@ constexpr std::array<FaultName, 12> kFaults{{
     {Fault::wrong_message, "wrong_message",
      "a stage receives the activations of another micro-batch"},
     {Fault::lost_residual, "lost_residual", "what a codec has lost is forgotten"},
+    {Fault::missed_replicated_sum, "missed_replicated_sum",
+     "a gradient of parameters that tensor ranks have alike is not added over them"},
+    {Fault::wrong_heads, "wrong_heads", "a rank's attention takes other heads of its range"},
+    {Fault::norm_counted_twice, "norm_counted_twice",
+     "parameters that tensor ranks have alike count for each of them in the norm"},
+    {Fault::late_shift, "late_shift",
+     "the last target of a rank's rows is its first one, as where targets are shifted after the "
+     "sequence is cut"},
+    {Fault::mask_without_offset, "mask_without_offset",
+     "a dropout mask begins at row or head 0 instead of the rank's first one"},
 }};
 
 bool keeps_residual(const Job& job) {
@@ -32,6 +43,11 @@ bool keeps_residual(const Job& job) {
   const bool factors = hook == HookKind::power_sgd || hook == HookKind::batched_power_sgd;
   return job.quantize.feedback || (factors && job.hook.error_feedback) ||
          is_one_bit(job.optimizer.kind);
+}
+
+// Returns how many ranks have parts of the same samples and layers.
+int layer_ranks(const Job& job) {
+  return job.sequence_ranks * job.tensor_ranks;
 }
 
 // Returns what the job lacks for a fault; empty: nothing that it says.
@@ -64,6 +80,17 @@ std::string lack(Fault fault, const Job& job) {
                  ? ""
                  : "no codec of it keeps what it loses: zeropp_loco_param, powerSGD "
                    "and the 1-bit optimizers do, on two data-parallel ranks";
+    case Fault::missed_replicated_sum:
+    case Fault::norm_counted_twice:
+      return job.tensor_ranks > 1 ? "" : "it has no two tensor ranks";
+    case Fault::late_shift:
+      return job.sequence_ranks > 1 ? "" : "it has no two sequence ranks";
+    case Fault::wrong_heads:
+      return layer_ranks(job) > 1 && divided_sizes(job.model, 0).heads > layer_ranks(job)
+                 ? ""
+                 : "it has no two tensor or sequence ranks with two heads each";
+    case Fault::mask_without_offset:
+      return layer_ranks(job) > 1 ? "" : "it has no two tensor or sequence ranks";
     case Fault::doubled_gradient:
     case Fault::mask_offset:  // the model tells
     case Fault::stale_weight:

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "runtime/core/error.h"
+#include "runtime/engine/verify/layer_faults.h"
+#include "runtime/engine/verify/operand_values.h"
 #include "runtime/ir/rule.h"
 #include "runtime/optim/optimizer_rules.h"
 
@@ -31,6 +32,15 @@ bool is_optimizer_state(std::string_view name) {
   return std::ranges::any_of(all_state_slots(), [name](std::string_view slot) {
     return name.starts_with(slot) && name.substr(slot.size()).starts_with(':');
   });
+}
+
+// Returns whether the instruction gathers parameters, not activations.
+bool gathers_parameters(const ObservedIssue& issue) {
+  const Program& program = issue.plan.program;
+  const Instruction& op = issue.instruction();
+  return op.op == OpKind::all_gather &&
+         program.at(program.root(op.writes[0])).memory != MemoryClass::activations &&
+         begins(state_name(issue, op.writes[0]), {"params:", "gathered:", "shard:", "quantized:"});
 }
 
 // Returns whether the instruction moves weights.
@@ -76,25 +86,6 @@ bool has_dropout(const Instruction& op) {
 BufferId updated_weights(const Program& program, const Instruction& update) {
   const BufferId last = update.writes.back();
   return last != kNone && is_16bit(program.at(last).dtype) ? last : update.writes[0];
-}
-
-// Calls `change` with the operand's values as bytes on the host, and writes back what it makes of them if it returns
-// true. Returns what it returns.
-template <class Change>
-bool change_values(const ObservedIssue& issue, BufferId id, Change change) {
-  const Tensor tensor = issue.tensor(id);
-  std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes()));
-  RemoteMemory* const owner = issue.arenas.owner_of(issue.plan, id);
-  if (owner)
-    owner->download(bytes.data(), tensor.data, tensor.bytes());
-  else
-    std::memcpy(bytes.data(), tensor.data, bytes.size());
-  if (!change(bytes)) return false;
-  if (owner)
-    owner->upload(tensor.data, bytes.data(), tensor.bytes());
-  else
-    std::memcpy(tensor.data, bytes.data(), bytes.size());
-  return true;
 }
 
 // Replaces each value x of an operand by f(x), rounded to its type. Returns whether that changes any bit.
@@ -173,10 +164,19 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
   const Instruction& op = issue.instruction();
   switch (fault_) {
     case Fault::dropped_gather:
-      if (op.op == OpKind::all_gather &&
-          begins(state_name(issue, op.writes[0]), {"params:", "gathered:", "shard:", "quantized:"}))
-        keep(issue, op.writes[0]);
+      if (gathers_parameters(issue)) keep(issue, op.writes[0]);
       return {};
+    case Fault::missed_replicated_sum:
+      if (adds_replicated_gradient(issue)) keep(issue, op.reads[0]);
+      return {};
+    case Fault::late_shift:
+      if (shift_targets_late(issue)) note(issue, "a target that is another row's");
+      return {};
+    case Fault::mask_without_offset: {
+      std::optional<OpAttrs> attrs = without_offset(op);
+      if (attrs) note(issue, "the dropout mask of the first rows or heads");
+      return {.attrs = std::move(attrs)};
+    }
     case Fault::stale_weight:
       if (updates_weights(op)) keep(issue, updated_weights(issue.plan.program, op));
       return {};
@@ -235,6 +235,17 @@ void SeededFault::after(const ObservedIssue& issue) {
       return;
     case Fault::lost_residual:
       if (lose_residual(issue)) note(issue, "a residual that is forgotten");
+      return;
+    case Fault::missed_replicated_sum:
+      if (adds_replicated_gradient(issue) &&
+          leave_out_sum(issue, values_.at({issue.issue.instruction, issue.issue.micro})))
+        note(issue, "a gradient that is not added over the tensor group");
+      return;
+    case Fault::wrong_heads:
+      if (rotate_heads(issue)) note(issue, "each head's result that of the next");
+      return;
+    case Fault::norm_counted_twice:
+      if (count_for_each_tensor_rank(issue)) note(issue, "squares that count for each tensor rank");
       return;
     case Fault::wrong_message:
       if (mix_messages(issue)) note(issue, "the message of micro-batch 0");

@@ -29,6 +29,11 @@ enum class Fault : uint8_t {
   extra_rounding,
   wrong_message,
   lost_residual,
+  missed_replicated_sum,
+  wrong_heads,
+  norm_counted_twice,
+  late_shift,
+  mask_without_offset,
 };
 
 // A fault's name on the command line, and what it does.

@@ -74,6 +74,9 @@ constexpr const char* kSequenceData =
     "--num_gpus 4 --set sequence_parallel_size=2 --set bf16.enabled=true ";
 constexpr const char* kBoth =
     "--num_gpus 4 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 ";
+constexpr const char* kBothOfEightHeads =
+    "--num_gpus 4 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 "
+    "--set dstrain.model.n_head=8 ";
 constexpr const char* kAllAxes =
     "--num_gpus 8 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 "
     "--pipeline_num_stages 2 --set zero_optimization.stage=1 ";
@@ -84,7 +87,7 @@ struct SeededCase {
   const char* instruction;  // a part of the one that is named
 };
 
-// Three configurations that hold the feature, for each fault.
+// Three configurations that hold the feature, for each fault. Those of divided layers run on two ranks and more.
 const SeededCase kCases[] = {
     {"dropped_gather", kStage1, "all_gather"},
     {"dropped_gather", kStage2, "all_gather"},
@@ -122,6 +125,21 @@ const SeededCase kCases[] = {
     {"lost_residual", kSigns, "signs"},
     {"lost_residual", kFactors, "commit_state"},
     {"lost_residual", kInt4, "commit_state"},
+    {"missed_replicated_sum", kTensor, "all_reduce"},
+    {"missed_replicated_sum", kTensorStage1, "reduce_scatter"},
+    {"missed_replicated_sum", kTensorStage2, "reduce_scatter"},
+    {"wrong_heads", kTensor, "attention"},
+    {"wrong_heads", kSequenceStage3, "attention"},
+    {"wrong_heads", kBothOfEightHeads, "attention"},
+    {"norm_counted_twice", kTensor, "sum_squares"},
+    {"norm_counted_twice", kTensorStage1, "sum_squares"},
+    {"norm_counted_twice", kTensorStage2, "sum_squares"},
+    {"late_shift", kSequence, "cross_entropy"},
+    {"late_shift", kSequenceData, "cross_entropy"},
+    {"late_shift", kBoth, "class_sums"},
+    {"mask_without_offset", kTensor, "attention"},
+    {"mask_without_offset", kSequence, "attention"},
+    {"mask_without_offset", kAllAxes, "attention"},
 };
 
 }  // namespace
@@ -257,6 +275,7 @@ TEST_CASE("verify: what it cannot do it refuses before it trains") {
     return only_error(v.text);
   };
   CHECK(error("--seed_fault wrong_message").find("it has no pipeline") != std::string::npos);
+  CHECK(error("--seed_fault late_shift").find("it has no two sequence ranks") != std::string::npos);
   CHECK(error("--seed_fault dropped").find("expected one of dropped_gather") != std::string::npos);
   CHECK(error("--set dstrain.model.dropout=0 --seed_fault mask_offset")
             .find("has nothing that it could change") != std::string::npos);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct ObservedIssue {
 struct IssueChange {
   bool skip = false;         // it is not carried out; not for what is posted to a channel
   int64_t sample_shift = 0;  // added to the number of the first sample, from which dropout counts
+  // In the place of the instruction's own: it is carried out once by a kernel that is made for these. Not for
+  // instructions without a kernel.
+  std::optional<OpAttrs> attrs{};
 };
 
 class StepObserver {

@@ -1,0 +1,118 @@
+#include "runtime/engine/verify/layer_faults.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "runtime/engine/verify/operand_values.h"
+#include "runtime/ir/rule.h"
+
+namespace dstrain {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::string_view root_name(const ObservedIssue& issue, BufferId id) {
+  const Program& program = issue.plan.program;
+  return program.at(program.root(id)).name;
+}
+
+}  // namespace
+
+bool adds_replicated_gradient(const ObservedIssue& issue) {
+  const Instruction& op = issue.instruction();
+  if (!is_collective(op.op) || !adds_over_ranks(op.op)) return false;
+  if (!issue.plan.comm_channel(op).group.has(Axis::tensor)) return false;
+  const std::string_view name = root_name(issue, op.reads[0]);
+  return name.starts_with("grads:") || name.starts_with("micro_grads:") ||
+         name.starts_with("wire:");
+}
+
+bool leave_out_sum(const ObservedIssue& issue, const Bytes& own) {
+  const Instruction& op = issue.instruction();
+  return change_values(issue, op.writes[0], [&](Bytes& sum) {
+    const size_t rank =
+        static_cast<size_t>(issue.plan.place.rank_in(issue.plan.comm_channel(op).group));
+    const size_t begin = sum.size() < own.size() ? rank * sum.size() : 0;
+    const Bytes before = sum;
+    std::copy_n(own.begin() + static_cast<std::ptrdiff_t>(begin), sum.size(), sum.begin());
+    return sum != before;
+  });
+}
+
+bool rotate_heads(const ObservedIssue& issue) {
+  const Instruction& op = issue.instruction();
+  if (op.op != OpKind::attention || op.phase != Phase::forward) return false;
+  const auto heads = static_cast<std::ptrdiff_t>(attrs_as<AttentionAttrs>(op.attrs).heads);
+  if (heads < 2) return false;
+  const Buffer& result = issue.plan.program.at(op.writes[0]);
+  const std::ptrdiff_t row = result.shape[-1] * size_of(result.dtype);
+  return change_values(issue, op.writes[0], [&](Bytes& bytes) {
+    const Bytes before = bytes;
+    for (auto at = bytes.begin(); at != bytes.end(); at += row)
+      std::rotate(at, at + row / heads, at + row);
+    return bytes != before;
+  });
+}
+
+bool count_for_each_tensor_rank(const ObservedIssue& issue) {
+  const Program& program = issue.plan.program;
+  const Instruction& op = issue.instruction();
+  if (op.op != OpKind::sum_squares || !root_name(issue, op.writes[0]).ends_with("square_sums"))
+    return false;
+  const Buffer& sum = program.at(op.writes[0]);
+  const Unit& unit =
+      program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
+  if (!unit.axes.has(Axis::tensor)) return false;
+  return change_values(issue, op.writes[0], [&](Bytes& bytes) {
+    double value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    const double counted = value * issue.plan.place.ranks_in(Axis::tensor);
+    std::memcpy(bytes.data(), &counted, sizeof counted);
+    return counted != value;
+  });
+}
+
+bool shift_targets_late(const ObservedIssue& issue) {
+  const Program& program = issue.plan.program;
+  const Place& place = issue.plan.place;
+  const Instruction& op = issue.instruction();
+  const bool reads_targets = op.op == OpKind::cross_entropy || op.op == OpKind::class_sums;
+  if (!reads_targets || place.ranks_in(Axis::sequence) == 1) return false;
+  const Buffer& targets = program.at(op.reads[1]);
+  const int64_t all = program.at(program.root(op.reads[1])).shape.elements();
+  const int64_t end =
+      (targets.parent == kNone ? 0 : targets.parent_offset) + targets.shape.elements();
+  if (end != all / place.ranks_in(Axis::sequence) * (place.rank_in(Axis::sequence) + 1))
+    return false;
+  return change_values(issue, op.reads[1], [](Bytes& bytes) {
+    const auto last = bytes.end() - static_cast<std::ptrdiff_t>(sizeof(int32_t));
+    const Bytes before(last, bytes.end());
+    std::copy_n(bytes.begin(), sizeof(int32_t), last);
+    return !std::equal(before.begin(), before.end(), last);
+  });
+}
+
+std::optional<OpAttrs> without_offset(const Instruction& op) {
+  if (op.phase != Phase::forward) return std::nullopt;
+  if (op.op == OpKind::attention) {
+    auto attrs = attrs_as<AttentionAttrs>(op.attrs);
+    if (attrs.dropout == 0 || attrs.first_head == 0) return std::nullopt;
+    attrs.first_head = 0;
+    return attrs;
+  }
+  if (op.op == OpKind::add_dropout) {
+    auto attrs = attrs_as<DropoutAttrs>(op.attrs);
+    if (attrs.dropout == 0 || attrs.part.first == 0) return std::nullopt;
+    attrs.part.first = 0;
+    return attrs;
+  }
+  if (op.op == OpKind::add_layer_norm) {
+    auto attrs = attrs_as<AddLayerNormAttrs>(op.attrs);
+    if (attrs.add.dropout == 0 || attrs.add.part.first == 0) return std::nullopt;
+    attrs.add.part.first = 0;
+    return attrs;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dstrain
