@@ -4,8 +4,8 @@
 
 #include "runtime/comm/world.h"
 #include "tests/engine/layers/layer_layouts.h"
+#include "tests/engine/layers/rounded_weights.h"
 #include "tests/engine/stages/optimizers.h"
-#include "tests/engine/stages/rounded_weights.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/sample.h"
 #include "tests/support/skip.h"
