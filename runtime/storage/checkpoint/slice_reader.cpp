@@ -7,11 +7,6 @@
 #include "runtime/core/error.h"
 
 namespace dstrain {
-namespace {
-
-constexpr int kMostKept = 16;  // blocks
-
-}  // namespace
 
 void SliceReader::read(const CheckpointTensor& tensor, int64_t begin, int64_t count,
                        std::byte* to) {
@@ -60,24 +55,18 @@ const std::byte* SliceReader::kept_block(const CheckpointTensor& tensor,
                                          const CheckpointSlice& slice, int64_t block,
                                          int64_t bytes) {
   const int64_t at = slice.offset + block * kChecksumBlock;
-  auto kept = std::ranges::find_if(
-      kept_, [&](const Block& b) { return b.file == slice.file && b.at == at; });
-  if (kept == kept_.end()) {
-    // Ranges of the whole tensor come from each part in turn.
-    if (kept_.size() < static_cast<size_t>(std::min(slice.part.parts, kMostKept))) {
-      kept_.emplace_back();
-      kept = kept_.end() - 1;
-    } else {
-      kept = std::ranges::min_element(kept_, {}, &Block::used);
-    }
-    kept->at = -1;  // until it has been read and checked
-    kept->bytes.resize(static_cast<size_t>(bytes));
-    read_block(tensor, slice, block, bytes, kept->bytes.data());
-    kept->file = slice.file;
-    kept->at = at;
+  // Ranges of the whole tensor come from each part in turn, and from each in ascending order.
+  const auto part = static_cast<size_t>(slice.part.part);
+  if (kept_.size() <= part) kept_.resize(part + 1);
+  Block& kept = kept_[part];
+  if (kept.file != slice.file || kept.at != at) {
+    kept.at = -1;  // until it has been read and checked
+    kept.bytes.resize(static_cast<size_t>(bytes));
+    read_block(tensor, slice, block, bytes, kept.bytes.data());
+    kept.file = slice.file;
+    kept.at = at;
   }
-  kept->used = ++uses_;
-  return kept->bytes.data();
+  return kept.bytes.data();
 }
 
 void SliceReader::read_block(const CheckpointTensor& tensor, const CheckpointSlice& slice,

@@ -18,8 +18,8 @@ class SliceReader {
       : found_(found), files_(found.manifest.files.size()) {}
 
   // Reads elements [begin, begin + count) of the whole tensor to `to`, in its dtype, and verifies the checksum of each
-  // block. Blocks of which a part was asked for last are kept, so that many short ranges in ascending order read each
-  // block once. Throws UserError if they are damaged.
+  // block. The last block of each part of a tensor is kept, so that many short ranges in ascending order read each block
+  // once. Throws UserError if they are damaged.
   void read(const CheckpointTensor& tensor, int64_t begin, int64_t count, std::byte* to);
 
  private:
@@ -28,7 +28,6 @@ class SliceReader {
     int file = 0;
     int64_t at = -1;  // byte in the file
     std::vector<std::byte> bytes{};
-    int64_t used = 0;  // when it was asked for last
   };
   const InputFile& file(int index);
   // Reads bytes [from, until) of the slice.
@@ -42,8 +41,7 @@ class SliceReader {
 
   const FoundCheckpoint& found_;
   std::vector<std::optional<InputFile>> files_;
-  std::vector<Block> kept_;
-  int64_t uses_ = 0;
+  std::vector<Block> kept_;  // the last one of each part
 };
 
 }  // namespace dstrain
