@@ -181,6 +181,31 @@ std::vector<size_t> axes_of(const std::vector<const Change*>& changes,
   return list;
 }
 
+// Returns advice to divide each sample among more ranks, each with a device of its own; empty where up to 8 times as many
+// do not make it fit.
+std::string shared_samples(const Job& job, int64_t offered, const PlanInputs& inputs) {
+  if (!limits_device(job) || !job.model.family().reads_tokens() || is_one_bit(job.optimizer.kind) ||
+      job.hook.kind != HookKind::none)
+    return {};
+  for (const int times : {2, 4, 8})
+    for (const bool again : {false, true}) {
+      Job more = job;
+      more.ranks *= times;
+      more.sequence_ranks *= times;
+      if (again) more.recompute = {RecomputeMode::interval, 1};
+      if (!divides_among_ranks(more)) continue;
+      int64_t bytes = 0;
+      for (const RankPlan& stage : draft_stage_plans(more, 0, inputs))
+        bytes = std::max(bytes, limited_bytes(more, stage.memory));
+      if (bytes <= offered)
+        return fmt::format(
+            "divide each sample among ranks, --num_gpus {} --sequence_parallel_size {}{} ({}), ",
+            more.ranks, more.sequence_ranks, again ? " --set dstrain.recompute=1" : "",
+            bytes_text(static_cast<double>(bytes)));
+    }
+  return {};
+}
+
 void cheapest_first(std::vector<Variant>& variants) {
   std::stable_sort(variants.begin(), variants.end(), [](const Variant& a, const Variant& b) {
     return a.slowdown != b.slowdown ? a.slowdown < b.slowdown : a.bytes < b.bytes;
@@ -266,10 +291,11 @@ std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inp
   const std::string_view context = job.model.family().context_key();
   if (ways.empty())
     return fmt::format(
-        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: use a smaller model{}{}, "
+        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: {}use a smaller "
+        "model{}{}, "
         "or more machines",
-        limits_device(job) ? ", offload of the optimizer" : "", context.empty() ? "" : " or ",
-        context);
+        limits_device(job) ? ", offload of the optimizer" : "",
+        shared_samples(job, offered, inputs), context.empty() ? "" : " or ", context);
   return fmt::format("to fit, add {}", fmt::join(ways, ", or "));
 }
 

@@ -44,6 +44,23 @@ TEST_CASE("every setting that could help is planned, cheapest first") {
     CHECK(v.settings.find("stage") == std::string::npos);
 }
 
+TEST_CASE("a sample that fits no rank is divided among more ranks") {
+  Job job;
+  job.model =
+      GptLite{.n_layer = 1, .n_embd = 64, .n_head = 4, .block_size = 4096, .vocab_size = 100};
+  job.batch = {.train_batch = 1, .micro_batch = 1, .accumulation = 1};
+  job.recompute = {RecomputeMode::interval, 1};
+  job.offload.optimizer = OffloadTo::cpu;
+  const PlanInputs inputs = plan_inputs(job);
+  Job two = job;
+  two.ranks = two.sequence_ranks = 2;
+  job.device_memory = two.device_memory = planned_memory(two, inputs).device;
+  CHECK(lack_of_device_memory(two, inputs).empty());
+  CHECK_THAT(lack_of_device_memory(job, inputs),
+             Catch::Contains("divide each sample among ranks, --num_gpus 2 "
+                             "--sequence_parallel_size 2"));
+}
+
 TEST_CASE("a loss in pieces is a way to fit where logits are large") {
   Job job = some_job();
   const std::string pieces = "--set dstrain.loss_chunks=8";
