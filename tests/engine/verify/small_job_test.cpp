@@ -271,6 +271,10 @@ TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
   const double micro_batches = 128;
   CHECK(tolerance_of(job).gradient == Approx((4 * micro_batches + 16 * layers) * 0x1p-24));
   CHECK(tolerance_of(job).first_loss == Approx(1e-6));
+  Job rounded = job;
+  rounded.dtype = DType::f16;
+  CHECK(tolerance_of(rounded).gradient == Approx(4 * micro_batches * 0x1p-24 + 0.3));
+  CHECK(tolerance_of(rounded).first_loss == Approx(4 * 0x1p-11));
   CHECK(tolerance_of(job).reason == "128 micro-batches added in fp32, divided layers in f32");
 }
 

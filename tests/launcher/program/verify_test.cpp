@@ -127,7 +127,7 @@ const SeededCase kCases[] = {
     {"lost_residual", kInt4, "commit_state"},
     {"missed_replicated_sum", kTensor, "all_reduce"},
     {"missed_replicated_sum", kTensorStage1, "reduce_scatter"},
-    {"missed_replicated_sum", kTensorStage2, "reduce_scatter"},
+    {"missed_replicated_sum", kTensorStage2, "all_reduce"},
     {"wrong_heads", kTensor, "attention"},
     {"wrong_heads", kSequenceStage3, "attention"},
     {"wrong_heads", kBothOfEightHeads, "attention"},
