@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
 // Computes d_q (kKeys = false) or d_k and d_v (true) of one row; query_gradient.cu has the formulas. d_k and d_v are sums
 // over the heads of queries that the head of keys serves, one after the other.
 template <class T, bool kKeys, bool kDocuments>
-__global__ void __launch_bounds__(kThreads, kDocuments ? 4 : 0)
+__global__ void __launch_bounds__(kThreads, kKeys || kDocuments ? 4 : 0)
     plain_gradient_kernel(AttentionArguments a) {
   __shared__ StepWeights step;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;

@@ -110,10 +110,4 @@ std::string sequence_problem(const DividedSizes& s, const DividingRanks& r) {
       heads_text(s.kv_heads, r.tensor, "key/value head"), heads, r.sequence, use());
 }
 
-bool divides_among_ranks(const Job& job) {
-  const DividedSizes sizes = divided_sizes(job.model, job.batch.micro_batch);
-  const DividingRanks ranks{job.sequence_ranks, job.tensor_ranks};
-  return sequence_problem(sizes, ranks).empty() && tensor_problem(sizes, ranks).empty();
-}
-
 }  // namespace dstrain

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/config/job.h"
+#include "runtime/config/model/model_config.h"
 
 namespace dstrain {
 
@@ -30,8 +30,5 @@ struct DividingRanks {
 // has: keys and values of fewer heads are copied.
 std::string tensor_problem(const DividedSizes& sizes, const DividingRanks& ranks);
 std::string sequence_problem(const DividedSizes& sizes, const DividingRanks& ranks);
-
-// Returns whether the model and the micro-batch of a job divide among its ranks.
-bool divides_among_ranks(const Job& job);
 
 }  // namespace dstrain

@@ -142,4 +142,10 @@ void check_axes(const Job& job, Diagnostics& diagnostics) {
                       {kSequenceKey, heads, kv_heads, "train_micro_batch_size_per_gpu"});
 }
 
+bool divides_among_ranks(const Job& job) {
+  const DividedSizes sizes = divided_sizes(job.model, job.batch.micro_batch);
+  const DividingRanks ranks{job.sequence_ranks, job.tensor_ranks};
+  return sequence_problem(sizes, ranks).empty() && tensor_problem(sizes, ranks).empty();
+}
+
 }  // namespace dstrain

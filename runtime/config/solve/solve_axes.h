@@ -25,4 +25,7 @@ std::string data_ranks_origin(const Job& job, const std::string& ranks_origin);
 // not divide.
 void check_axes(const Job& job, Diagnostics& diagnostics);
 
+// Returns whether the model and the micro-batch of a job divide among its ranks.
+bool divides_among_ranks(const Job& job);
+
 }  // namespace dstrain

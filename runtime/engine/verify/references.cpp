@@ -44,7 +44,7 @@ Job plain_job(const Job& job) {
   Job plain = job;
   plain.ranks = job.state_ranks() * job.tensor_ranks;
   plain.pipeline = {};
-  plain.gather_again = false;
+  plain.gather_again = GatherAgain::off;
   plain.overlap_comm = false;
   plain.recompute = {};
   plain.loss_chunks = 1;

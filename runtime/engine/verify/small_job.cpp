@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
+#include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"

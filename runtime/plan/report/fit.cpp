@@ -6,8 +6,8 @@
 #include <functional>
 #include <map>
 
-#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/solve_axes.h"
 #include "runtime/core/text.h"
 #include "runtime/core/whole_pages.h"
 #include "runtime/optim/optimizer_rules.h"

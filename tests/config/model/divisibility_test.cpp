@@ -83,20 +83,3 @@ TEST_CASE("divisibility: a problem says which numbers of ranks work") {
   // What heads that do not divide leave is no further problem.
   CHECK(sequence_problem({12, 12, 1024, 0}, {8, 5}).empty());
 }
-
-TEST_CASE("divisibility: a job divides if its model and its micro-batch do") {
-  Job job;
-  job.model = model_of("gptlite");
-  job.model.set("n_head", int64_t{4});
-  job.model.set("block_size", int64_t{6});
-  job.batch.micro_batch = 2;
-  CHECK(divides_among_ranks(job));
-  job.tensor_ranks = 4;
-  CHECK(divides_among_ranks(job));
-  job.batch.micro_batch = 1;
-  CHECK_FALSE(divides_among_ranks(job));
-  job.tensor_ranks = 2;
-  CHECK(divides_among_ranks(job));
-  job.sequence_ranks = 2;
-  CHECK_FALSE(divides_among_ranks(job));
-}

@@ -206,3 +206,20 @@ TEST_CASE("axes: the ranks that add gradients are those of both axes of samples"
           .load();
   CHECK(lone.job.state_ranks() == 1);
 }
+
+TEST_CASE("axes: a job divides if its model and its micro-batch do") {
+  Job job;
+  job.model = ModelConfig(*model_registry().find("gptlite"));
+  job.model.set("n_head", int64_t{4});
+  job.model.set("block_size", int64_t{6});
+  job.batch.micro_batch = 2;
+  CHECK(divides_among_ranks(job));
+  job.tensor_ranks = 4;
+  CHECK(divides_among_ranks(job));
+  job.batch.micro_batch = 1;
+  CHECK_FALSE(divides_among_ranks(job));
+  job.tensor_ranks = 2;
+  CHECK(divides_among_ranks(job));
+  job.sequence_ranks = 2;
+  CHECK_FALSE(divides_among_ranks(job));
+}

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "runtime/config/model/divisibility.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/references.h"
@@ -218,13 +218,13 @@ TEST_CASE("plain and naive job: layers stay divided in the plain one alone") {
   job.pipeline.stages = job.sequence_ranks = job.tensor_ranks = 2;
   job.batch = {.train_batch = 64, .micro_batch = 4, .accumulation = 4};
   job.zero_stage = 2;
-  job.gather_again = true;
+  job.gather_again = GatherAgain::on;
   const Job plain = plain_job(job), naive = naive_job(job);
   CHECK(plain.ranks == 16);
   CHECK(plain.sequence_ranks == 2);
   CHECK(plain.tensor_ranks == 2);
   CHECK(plain.data_ranks() == 4);
-  CHECK_FALSE(plain.gather_again);
+  CHECK(plain.gather_again == GatherAgain::off);
   CHECK(plain.zero_stage == 0);
   CHECK(naive.ranks == 1);
   CHECK(naive.sequence_ranks == 1);
