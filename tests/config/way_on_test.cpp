@@ -77,7 +77,7 @@ TEST_CASE("way on: what the last line says trains, though one answer leads to th
       R"("pipeline": {"stages": 3}, "elasticity": {"enabled": true})",
       R"("pipeline": {"stages": 2}, "sequence_parallel_size": 3, "tensor_parallel": {"autotp_size": 5})",
       R"("sequence_parallel_size": 2, "dstrain": {"sequence_parallel": "ring"})",
-      R"("tensor_parallel": {"autotp_size": 2}, "optimizer": {"type": "Muon"})");
+      R"("tensor_parallel": {"autotp_size": 2}, "optimizer": {"type": "OneBitAdam"})");
   INFO(text);
   const Ask a = ask(trains_with(text), {}, 8);
   REQUIRE(has_errors(a.check().verdicts));

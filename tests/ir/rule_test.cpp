@@ -73,17 +73,18 @@ TEST_CASE("ops with gradients are a model's, but for those that bring its values
   }
 }
 
-TEST_CASE("what may be repeated is computed by a kernel that keeps its inputs") {
+TEST_CASE("what may be repeated is computed by a kernel or brought by other ranks") {
   int repeatable = 0;
   for (int i = 0; i < kOpKinds; ++i) {
     const OpRule& rule = rule_of(static_cast<OpKind>(i));
     CAPTURE(rule.name);
     repeatable += rule.repeatable;
-    if (rule.repeatable) CHECK(rule.done_by == DoneBy::kernel);
+    if (rule.repeatable)
+      CHECK((rule.done_by == DoneBy::kernel || rule.done_by == DoneBy::collective));
   }
   CHECK(repeatable > 0);
-  for (const OpKind op : {OpKind::recv, OpKind::load_batch, OpKind::accumulate, OpKind::adam,
-                          OpKind::commit_state, OpKind::finish_gradients})
+  for (const OpKind op : {OpKind::recv, OpKind::all_reduce, OpKind::load_batch, OpKind::accumulate,
+                          OpKind::adam, OpKind::commit_state, OpKind::finish_gradients})
     CHECK_FALSE(rule_of(op).repeatable);
 }
 

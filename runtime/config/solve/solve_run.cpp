@@ -175,13 +175,14 @@ RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
   return config;
 }
 
-// Returns the pieces in which the model's loss is computed: one where it cannot be divided.
+// Returns whether rows are gathered again. A resolved configuration has no value where the memory is to decide.
 GatherAgain solve_gathers(Values& v) {
   constexpr std::string_view key = "dstrain.gather_again";
-  const bool again = v.flag(key, false, "kept, unless the memory suffices for nothing else");
-  return !v.given(key) ? GatherAgain::automatic : again ? GatherAgain::on : GatherAgain::off;
+  if (!v.given(key)) return GatherAgain::automatic;
+  return v.flag(key) ? GatherAgain::on : GatherAgain::off;
 }
 
+// Returns the pieces in which the model's loss is computed: one where it cannot be divided.
 int64_t solve_loss_chunks(const ModelConfig& model, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.loss_chunks";
   const int64_t chunks = v.integer(key);

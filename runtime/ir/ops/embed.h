@@ -69,8 +69,8 @@ inline constexpr OpRule add_rows{
           const int64_t r = rows(o.in(0)), c = columns(o.in(0));
           o.expect(o.in(0), r * c, t);
           expect_positions(o, attrs, o.in(1), c, t);
-          o.expect(attrs.seq_len > 1 || rows(o.in(1)) == 1, "a bias has one row");
           o.expect_samples(attrs.part, r, attrs.seq_len);
+          o.expect(attrs.seq_len > 1 || rows(o.in(1)) == 1, "a bias has one row");
           o.expect_documents(2, r);
           o.expect(o.out(0), r * c, t);
           o.no_alias(0, 0);

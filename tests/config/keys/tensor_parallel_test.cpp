@@ -102,7 +102,7 @@ TEST_CASE("tensor parallel: rows are gathered again where layers are divided and
   check_all({
       {again, key, "no_effect: no layer is divided among ranks"},
       {two + again, key, "honoured"},
-      {two + R"("dstrain": {"gather_again": "auto"})", key, "honoured"},
+      {two + R"("dstrain": {"gather_again": "auto"})", key, "no_effect: unset"},
       {two + R"("dstrain": {"gather_again": true, "recompute": "selective"})", key, "honoured"},
       {two + R"("dstrain": {"gather_again": true, "recompute": 1})", key,
        "no_effect: recompute of layers gathers again in any case"},

@@ -42,7 +42,7 @@ TEST_CASE(
     return working(16, [&](int n) { return tensor_problem(sizes, {sequence, n}); });
   };
   CHECK(numbers({12, 12, 1024, 0}) == std::vector{1, 2, 3, 4, 6, 12});
-  CHECK(numbers({12, 4, 1024, 0}) == std::vector{1, 2, 4});
+  CHECK(numbers({12, 4, 1024, 0}) == std::vector{1, 2, 4, 12});
   CHECK(numbers({12, 12, 1024, 1}) == std::vector{1, 2, 4});
   CHECK(numbers({12, 12, 1024, 3}) == std::vector{1, 2, 3, 4, 6, 12});
   CHECK(numbers({12, 12, 6, 1}, 3) == std::vector{1, 2});
@@ -66,9 +66,9 @@ TEST_CASE("divisibility: a problem says which numbers of ranks work") {
   CHECK(tensor_problem({12, 12, 1024, 1}, {1, 8}) ==
         "the 12 attention heads of the model do not divide among 8 ranks: use 1, 2 or 4");
   CHECK(
-      tensor_problem({12, 2, 1024, 0}, {1, 4}) ==
-      "the 2 key/value heads of the model do not divide among 4 ranks, and ranks cannot share one "
-      "yet: use 1 or 2");
+      tensor_problem({12, 2, 1024, 0}, {1, 3}) ==
+      "the 2 key/value heads of the model can neither be divided among 3 ranks nor each be had by "
+      "as many: use 1, 2, 4, 6 or 12");
   CHECK(tensor_problem({4, 4, 6, 1}, {3, 4}) ==
         "a micro-batch of 1 sample of 6 tokens / 3 sequence ranks does not divide among 4 ranks: "
         "use 1 or 2, or another train_micro_batch_size_per_gpu");

@@ -100,7 +100,7 @@ TEST_CASE("axes: the model must divide among the ranks") {
   CHECK_THAT(error_of(1, 3, model(llama), 3),
              Catch::Contains("tensor_parallel.autotp_size: the 2 key/value heads of the model can "
                              "neither be divided among 3 ranks nor each be had by as many: use 1, "
-                             "2, 4"));
+                             "2 or 4"));
   CHECK_THAT(error_of(1, 5, model(R"("n_head": 12)"), 5),
              Catch::Contains("the 12 attention heads of the model do not divide among 5 ranks"));
   // Sequence ranks copy key/value heads.
