@@ -23,7 +23,8 @@ TEST_CASE(
             const Place place(kSizes, rank);
             CHECK(place.stage() == stage);
             CHECK(place.replica() == replica);
-            CHECK(place.shard_rank() == shard);
+            CHECK(place.rank_in(Axis::shard) == shard);
+            CHECK(place.shard_rank() == 2 * shard + sequence);
             CHECK(place.rank_in(Axis::sequence) == sequence);
             CHECK(place.rank_in(Axis::tensor) == tensor);
             CHECK(world_rank(place) == rank++);

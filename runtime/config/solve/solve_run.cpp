@@ -179,7 +179,7 @@ RecomputeConfig solve_recompute(Values& v, Diagnostics& diagnostics) {
 GatherAgain solve_gathers(Values& v) {
   constexpr std::string_view key = "dstrain.gather_again";
   if (!v.given(key)) return GatherAgain::automatic;
-  return v.flag(key) ? GatherAgain::on : GatherAgain::off;
+  return v.flag(key, false, "as given") ? GatherAgain::on : GatherAgain::off;
 }
 
 // Returns the pieces in which the model's loss is computed: one where it cannot be divided.

@@ -23,9 +23,11 @@ std::vector<ModelConfig> two_models(const Layout& layout) {
 // Calls f with each layout of the world's ranks and a stage 3 job of each of two models, where ranks divide parameters.
 template <class F>
 void for_each_sharded(const Communicator& world, DType dtype, const F& f) {
+  Sample sample(3);
   for (const Layout& layout : layouts_of(world.size())) {
     if (layout.data * layout.sequence == 1) continue;
     for (const ModelConfig& model : two_models(layout)) {
+      if (!sample.takes()) continue;
       Job job = layers_job(model, layout, dtype);
       job.zero_stage = 3;
       job.reduce = ReduceMode::micro_batch;
@@ -55,9 +57,11 @@ Job long_job(const Layout& layout, bool tied, DType dtype) {
 TEST_CASE("every optimizer learns with divided layers and samples what it learns on one rank") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
+  Sample sample(4);
   for (const Layout& layout : layouts_of(world->size()))
     for (const ModelConfig& model : two_models(layout))
       for (const OptimizerConfig& optimizer : other_optimizers(0.1)) {
+        if (!sample.takes()) continue;
         Job job = layers_job(model, layout);
         job.optimizer = optimizer;
         INFO(describe(layout) << ": " << describe(job));
@@ -70,7 +74,7 @@ TEST_CASE("every optimizer learns with divided layers and samples what it learns
 TEST_CASE("every optimizer has the same bits at each stage and offloaded with divided layers") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
-  Sample sample(3);
+  Sample sample(12);
   for (const Layout& layout : layouts_of(world->size()))
     for (const ModelConfig& model : two_models(layout))
       for (const OptimizerConfig& optimizer : other_optimizers(0.1))
@@ -170,9 +174,11 @@ TEST_CASE("shards of ranks that divide layers and samples have the bits of stage
 TEST_CASE("a loss in pieces changes no bit where ranks divide layers and samples") {
   const RandomDataset data(61, 0.2);
   const auto world = make_communicator();
+  Sample sample(6);
   for (const Layout& layout : layouts_of(world->size()))
     for (const bool tied : {false, true})
       for (const DType dtype : {DType::f32, DType::bf16}) {
+        if (!sample.takes()) continue;
         Job job = long_job(layout, tied, dtype);
         const RunResult expected = run_steps(job, data, *world, 3);
         check_near(alone(job, data), run_steps(job, data, *world, kLayerSteps),
@@ -203,9 +209,11 @@ TEST_CASE("adapters learn with divided layers and samples what they learn on one
                                       "down_proj"}}},
       {.groups = {{.match = {"*.bias", "*proj*"}, .lr_scale = 2},
                   {.match = {"*ln1*", "*norm*", "*.0.*"}, .trainable = false}}}};
+  Sample sample(12);
   for (const Layout& layout : layouts_of(world->size()))
     for (const FineTuning& tuning : tunings)
       for (ModelConfig model : models_of(layout)) {
+        if (!sample.takes()) continue;
         model.set_fine_tuning(tuning);
         Job job = layers_job(model, layout);
         job.optimizer.lr = 0.01;

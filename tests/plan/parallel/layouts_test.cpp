@@ -98,7 +98,7 @@ TEST_CASE("plans of ranks that divide layers in other ways do not fit together")
   const ModelConfig model = models().front().second;
   const Job job = job_of_layout(model, {.data = 2, .tensor = 2}, 1);
   Job other = job;
-  other.gather_again = true;
+  other.gather_again = GatherAgain::on;
   std::vector<double> checksums;
   for (int r = 0; r < job.ranks; ++r)
     for (const double checksum : channel_checksums(plan_of(r == 3 ? other : job, r).train))

@@ -101,6 +101,7 @@ TEST_CASE("ranks that have some classes each gather the sums of a piece's rows")
   Job job = long_job(4);
   job.batch = {.train_batch = 6, .micro_batch = 2, .accumulation = 3};
   job.tensor_ranks = 2;
+  job.model.set("n_head", int64_t{2});
   Job plain = job;
   plain.loss_chunks = 1;
   const RankPlan whole = plan_of(plain), four = plan_of(job);

@@ -59,7 +59,7 @@ TEST_CASE("the heads of what is found divide among tensor and sequence ranks") {
   job.sequence_ranks = job.tensor_ranks = 2;
   job.model.set("block_size", 8);
   job.batch = {1, 1, 1};
-  const MachineMemory machine{48 * kMega, 1000 * kMega, 0};
+  const MachineMemory machine{480 * kMega, 4000 * kMega, 0};
   const std::vector<LargestModel> models = largest_models(job, machine, fake_inputs());
   REQUIRE(models.size() == 4);
   for (const LargestModel& m : models) {
