@@ -61,7 +61,7 @@ TEST_CASE("a job says how many ranks there are along each axis") {
   CHECK(place_of(job, 3).rank_in(Axis::sequence) == 1);
   job.shards.ranks = 2;
   place = place_of(job, 0);
-  CHECK(place.shard_size() == 2);
+  CHECK(place.shard_size() == 4);  // with its sequence ranks
   CHECK(place.replicas() == 2);
 }
 
