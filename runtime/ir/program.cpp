@@ -18,6 +18,17 @@ std::string_view name_of(Space space) {
   return names[static_cast<int>(space)];
 }
 
+Range common(Range a, Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+Range elements_of(const Parameter& parameter) {
+  const int64_t values = held_elements(parameter.part, parameter.shape);
+  const bool packed = parameter.blocks != BlockFormat::none;
+  return {parameter.offset,
+          parameter.offset + (packed ? packed_bytes(parameter.blocks, values) : values)};
+}
+
 BufferId Program::add_buffer(Buffer buffer) {
   const auto id = static_cast<BufferId>(buffers.size());
   by_name_.try_emplace(buffer.name, id);

@@ -41,6 +41,8 @@ struct Range {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
+// Returns the elements that are in both; a range of negative size if there are none.
+Range common(Range a, Range b);
 
 // Where the memory of a buffer is. Where the device is the CPU, the host's memory is an arena of its own all the same.
 enum class Space : uint8_t {
@@ -186,6 +188,8 @@ struct Parameter {
   BufferId value = kNone;
   BufferId gradient = kNone;  // f32; set by the backward pass; none if it is frozen
 };
+// Returns the elements of its unit that a parameter is; bytes where they are packed blocks.
+Range elements_of(const Parameter& parameter);
 
 // The share of a unit that a rank holds: all of it, the slices of its replica group, or its own slice.
 enum class Held : uint8_t { whole, shard, slice };

@@ -1,7 +1,5 @@
 #include "runtime/plan/residency.h"
 
-#include <algorithm>
-
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -48,17 +46,6 @@ int64_t most_in_flight(const Program& program) {
   int64_t elements = 0;
   for (const Unit& unit : program.units) elements += unit.elements;
   return elements / kShare;
-}
-
-Range common(Range a, Range b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
-Range elements_of(const Parameter& parameter) {
-  const int64_t values = held_elements(parameter.part, parameter.shape);
-  const bool packed = parameter.blocks != BlockFormat::none;
-  return {parameter.offset,
-          parameter.offset + (packed ? packed_bytes(parameter.blocks, values) : values)};
 }
 
 UnitBuffer unit_buffer(BufferId id, Held held, Axes slices) {

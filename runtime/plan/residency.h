@@ -63,12 +63,6 @@ inline Range owned_slice(const Unit& unit, const Place& place) {
 // where it is sent.
 int64_t most_in_flight(const Program& program);
 
-// Returns the elements that are in both; a range of negative size if there are none.
-Range common(Range a, Range b);
-
-// Returns the elements of its unit that a parameter is; bytes where they are packed blocks.
-Range elements_of(const Parameter& parameter);
-
 // Returns the elements of `unit` that this rank updates in `buffer`: all of them where it holds the whole unit, else the
 // owned slice. Of partial state: those that it would update if all parameters had that state.
 Range range_of(const UnitBuffer& buffer, const Unit& unit, const Place& place);

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 
-#include "runtime/optim/optimizer_rules.h"
+#include "tests/optim/lone_unit.h"
 
 namespace dstrain {
 namespace {
@@ -28,35 +30,91 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum"});
 }
 
-TEST_CASE(
-    "an optimizer's op takes its attributes, and only the steps of Lamb and 1-bit Lamb are scaled "
-    "by norms") {
-  for (size_t i = 0; i < kOptimizerKinds; ++i) {
-    const OptimizerConfig config = of(static_cast<OptimizerKind>(i));
-    const OptimizerRule& rule = optimizer_rule(config.kind);
-    CHECK_FALSE(rule.name(config).empty());
-    CHECK(rule.attrs(config, {.weight_decay = 0.5f}).index() != 0);
-    CHECK((rule.scaled_attrs != nullptr) ==
-          (config.kind == OptimizerKind::lamb || config.kind == OptimizerKind::one_bit_lamb));
-    CHECK((rule.average_attrs != nullptr) == (config.kind == OptimizerKind::one_bit_lamb));
+// Returns the ops of a program, in order.
+std::vector<OpKind> ops(const Program& program) {
+  std::vector<OpKind> list;
+  for (const Instruction& op : program.instructions) list.push_back(op.op);
+  return list;
+}
+
+Job job_of(OptimizerKind kind) {
+  Job job;
+  job.optimizer = of(kind);
+  return job;
+}
+
+using Ops = std::vector<OpKind>;
+
+TEST_CASE("what optimizers emit for a unit") {
+  const auto of_kind = [](OptimizerKind kind) { return ops(update_of(job_of(kind))); };
+  CHECK(of_kind(OptimizerKind::adam) == Ops{OpKind::adam});
+  CHECK(of_kind(OptimizerKind::sgd) == Ops{OpKind::sgd});
+  CHECK(of_kind(OptimizerKind::adagrad) == Ops{OpKind::adagrad});
+  CHECK(of_kind(OptimizerKind::lion) == Ops{OpKind::lion});
+  CHECK(of_kind(OptimizerKind::one_bit_adam) == Ops{OpKind::adam});
+  CHECK(of_kind(OptimizerKind::zero_one_adam) == Ops{OpKind::adam});
+  CHECK(of_kind(OptimizerKind::muon) ==
+        Ops{OpKind::muon_momentum, OpKind::adam, OpKind::orthogonalize, OpKind::muon});
+  constexpr OpKind sum = OpKind::sum_squares;
+  CHECK(of_kind(OptimizerKind::lamb) ==
+        Ops{OpKind::lamb_direction, OpKind::zero, sum, sum, sum, sum, OpKind::lamb, OpKind::lamb});
+  CHECK(of_kind(OptimizerKind::one_bit_lamb) == Ops{OpKind::lamb_direction, OpKind::zero, sum, sum,
+                                                    sum, sum, OpKind::lamb_average, OpKind::lamb,
+                                                    OpKind::lamb});
+}
+
+TEST_CASE("an update reads the gradients, and writes weights, state and the copy of the weights") {
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad,
+                                   OptimizerKind::lion, OptimizerKind::one_bit_adam}) {
+    const Program program = update_of(job_of(kind));
+    const UnitBuffers& buffers = program.units[0].buffers;
+    const Instruction& op = program.instructions[0];
+    CHECK(op.when == When::step_end);
+    CHECK(op.reads == std::vector<BufferId>{buffers.gradients.id});
+    std::vector<BufferId> writes{buffers.values.id};
+    for (const UnitBuffers::Slot& slot : buffers.slots) writes.push_back(slot.values.id);
+    if (kind == OptimizerKind::sgd) writes.push_back(kNone);  // without momentum
+    writes.push_back(kNone);                                  // the weights are the masters
+    CHECK(op.writes == writes);
   }
-  const auto lamb =
-      std::get<LambAttrs>(optimizer_rule(OptimizerKind::lamb)
-                              .scaled_attrs(of(OptimizerKind::lamb), {.lr_scale = 0.25f}, 2, 5));
-  CHECK(
-      lamb ==
-      LambAttrs{
-          .min_coeff = 0.01f, .max_coeff = 10, .parameter = 2, .parameters = 5, .lr_scale = 0.25f});
+}
+
+TEST_CASE("Lamb steps along each parameter's direction, by its limits of the trust ratio") {
+  const Program program = update_of(job_of(OptimizerKind::lamb));
+  const UnitBuffers& buffers = program.units[0].buffers;
+  const Instruction& step = program.instructions.back();
+  CHECK(std::get<LambAttrs>(step.attrs) ==
+        LambAttrs{.min_coeff = 0.01f, .max_coeff = 10, .parameter = 1, .parameters = 2});
+  CHECK(program.root(step.reads[0]) == buffers.direction.id);
+  CHECK(step.reads[1] == program.find("trust:blocks.0"));
+  CHECK(program.root(step.writes[0]) == buffers.values.id);
+  CHECK(program.at(step.writes[0]).shape == Shape{4});  // without the padding
+}
+
+TEST_CASE("Lamb's ranks add the squares of the slices that they own, and gather the sums") {
+  const Job job = job_of(OptimizerKind::lamb);
+  Program program = lone_program(job.optimizer);
+  LoneUpdate update(program, job, {0, 16}, {{0, 4}, {4, 8}, {8, 12}, {12, 16}});
+  const OptimizerRule& rule = optimizer_rule(OptimizerKind::lamb);
+  rule.begin(update);
+  rule.finish(update);
+  int64_t summed = 0;
+  for (const Instruction& op : program.instructions)
+    if (op.op == OpKind::sum_squares) summed += program.at(op.reads[0]).shape.elements();
+  CHECK(summed == 2 * 4);
+  CHECK(std::ranges::count(program.instructions, OpKind::all_gather, &Instruction::op) == 1);
+  CHECK(program.at(program.find("trust:blocks.0")).shape == Shape{4 * 2 * 2});
 }
 
 TEST_CASE("1-bit Adam goes on with the constants of its first steps, without bias corrections") {
   for (size_t i = 0; i < kOptimizerKinds; ++i)
     CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).frozen_attrs != nullptr) ==
           (i >= static_cast<size_t>(OptimizerKind::one_bit_adam)));
-  OptimizerConfig config = of(OptimizerKind::one_bit_adam);
-  config.eps = 0.25;
-  const OptimizerRule& rule = optimizer_rule(config.kind);
-  const auto first = std::get<AdamAttrs>(rule.attrs(config, {.weight_decay = 0.5f}));
+  Job job = job_of(OptimizerKind::one_bit_adam);
+  job.optimizer.eps = 0.25;
+  job.optimizer.weight_decay = 0.5;
+  const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
+  const auto first = std::get<AdamAttrs>(update_of(job).instructions[0].attrs);
   CHECK(first.decoupled_decay);
   CHECK(std::get<FrozenAdamAttrs>(rule.frozen_attrs(first)) ==
         FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
@@ -64,70 +122,85 @@ TEST_CASE("1-bit Adam goes on with the constants of its first steps, without bia
 }
 
 TEST_CASE("1-bit Lamb averages trust ratios, and goes on with the constants of its first steps") {
-  OptimizerConfig config = of(OptimizerKind::one_bit_lamb);
-  config.eps = 0.25;
-  config.max_coeff = 2;
-  config.min_coeff = 0.5;
-  config.one_bit_lamb.coeff_beta = 0.75;
-  const OptimizerRule& rule = optimizer_rule(config.kind);
-  CHECK(std::get<LambAverageAttrs>(rule.average_attrs(config)) ==
+  Job job = job_of(OptimizerKind::one_bit_lamb);
+  job.optimizer.eps = 0.25;
+  job.optimizer.weight_decay = 0.5;
+  job.optimizer.max_coeff = 2;
+  job.optimizer.min_coeff = 0.5;
+  job.optimizer.one_bit_lamb.coeff_beta = 0.75;
+  const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
+  const Program program = update_of(job);
+  const Instruction& average = program.instructions[6];
+  CHECK(std::get<LambAverageAttrs>(average.attrs) ==
         LambAverageAttrs{.min_coeff = 0.5f, .max_coeff = 2, .beta = 0.75f});
-  CHECK(std::get<FrozenLambAttrs>(rule.frozen_attrs(rule.attrs(config, {.weight_decay = 0.5f}))) ==
+  CHECK(average.writes == std::vector<BufferId>{program.units[0].buffers.averages});
+  CHECK(std::get<FrozenLambAttrs>(rule.frozen_attrs(program.instructions[0].attrs)) ==
         FrozenLambAttrs{.eps = 0.25f, .weight_decay = 0.5f});
   CHECK_FALSE(rule.corrects_bias);
-  CHECK(freezes(config));
+  CHECK(freezes(job.optimizer));
 }
 
 TEST_CASE("an optimizer's ops have the weight decay and the lr_scale of a group of parameters") {
-  const GroupSettings group{.weight_decay = 0.5f, .lr_scale = 0.25f};
-  const auto attrs = [&](OptimizerKind kind) {
-    return optimizer_rule(kind).attrs(of(kind), group);
-  };
-  const auto has_settings = [](const auto& own) {
-    CHECK(own.weight_decay == 0.5f);
-    CHECK(own.lr_scale == 0.25f);
-  };
-  has_settings(std::get<AdamAttrs>(attrs(OptimizerKind::adam)));
-  has_settings(std::get<SgdAttrs>(attrs(OptimizerKind::sgd)));
-  has_settings(std::get<AdagradAttrs>(attrs(OptimizerKind::adagrad)));
-  has_settings(std::get<LionAttrs>(attrs(OptimizerKind::lion)));
-  has_settings(std::get<AdamAttrs>(attrs(OptimizerKind::muon)));
-  has_settings(
-      std::get<MuonAttrs>(optimizer_rule(OptimizerKind::muon)
-                              .matrices->step_attrs(of(OptimizerKind::muon), group, Shape{4, 4})));
-  CHECK(std::get<LambDirectionAttrs>(attrs(OptimizerKind::lamb)).weight_decay == 0.5f);
+  for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adagrad,
+                                   OptimizerKind::lion, OptimizerKind::lamb, OptimizerKind::muon}) {
+    Job job = job_of(kind);
+    job.model.set_fine_tuning(
+        {.groups = {{.match = {"*"}, .lr_scale = 0.25, .weight_decay = 0.5}}});
+    int decays = 0, scales = 0;
+    for (const Instruction& op : update_of(job).instructions)
+      std::visit(
+          [&]<class Attrs>(const Attrs& attrs) {
+            if constexpr (requires { attrs.weight_decay; }) {
+              ++decays;
+              CHECK(attrs.weight_decay == 0.5f);
+            }
+            if constexpr (requires { attrs.lr_scale; }) {
+              ++scales;
+              CHECK(attrs.lr_scale == 0.25f);
+            }
+          },
+          op.attrs);
+    CHECK(decays == (kind == OptimizerKind::muon ? 2 : 1));
+    CHECK(scales == (kind == OptimizerKind::muon || kind == OptimizerKind::lamb ? 2 : 1));
+  }
   CHECK(GroupSettings{} == GroupSettings{.weight_decay = 0, .lr_scale = 1});
 }
 
-TEST_CASE("optimizers that freeze a slot decay by the group's decay, at the rate that all have") {
-  const GroupSettings group{.weight_decay = 0.5f, .lr_scale = 0.25f}, decay{.weight_decay = 0.5f};
-  for (const OptimizerKind kind :
-       {OptimizerKind::one_bit_adam, OptimizerKind::zero_one_adam, OptimizerKind::one_bit_lamb}) {
-    const OptimizerRule& rule = optimizer_rule(kind);
-    const OptimizerConfig config = of(kind);
-    CHECK(rule.attrs(config, group) == rule.attrs(config, decay));
-    CHECK_FALSE(rule.attrs(config, group) == rule.attrs(config, {}));
-    if (rule.scaled_attrs)
-      CHECK(rule.scaled_attrs(config, group, 2, 5) == rule.scaled_attrs(config, {}, 2, 5));
-  }
+TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
+  const auto takes = optimizer_rule(OptimizerKind::muon).takes_matrix;
+  CHECK(takes("blocks.0.attn.qkv.weight", Shape{12, 4}));
+  CHECK(takes("layers.0.weight", Shape{1, 1}));
+  CHECK_FALSE(takes("blocks.0.mlp.fc.bias", Shape{12}));
+  CHECK_FALSE(takes("token_embedding_table.weight", Shape{9, 4}));
+  CHECK_FALSE(takes("Position_Embedding", Shape{9, 4}));
+  CHECK_FALSE(takes("lm_head.weight", Shape{9, 4}));
+  for (size_t i = 0; i < kOptimizerKinds; ++i)
+    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).takes_matrix != nullptr) ==
+          (static_cast<OptimizerKind>(i) == OptimizerKind::muon));
+  const Job job = job_of(OptimizerKind::muon);
+  const auto scale = [&job](const Shape& shape) {
+    Program program = lone_program(job.optimizer);
+    program.parameters[0].shape = shape;
+    LoneUpdate update(program, job);
+    optimizer_rule(OptimizerKind::muon).begin(update);
+    optimizer_rule(OptimizerKind::muon).finish(update);
+    return std::get<MuonAttrs>(program.instructions.back().attrs).scale;
+  };
+  CHECK(scale(Shape{8, 1}) == std::sqrt(8.0f));
+  CHECK(scale(Shape{4, 2}) == std::sqrt(2.0f));
+  CHECK(scale(Shape{2, 4}) == 1);
 }
 
-TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
-  const MatrixRule& rule = *optimizer_rule(OptimizerKind::muon).matrices;
-  CHECK(rule.takes("blocks.0.attn.qkv.weight", Shape{12, 4}));
-  CHECK(rule.takes("layers.0.weight", Shape{1, 1}));
-  CHECK_FALSE(rule.takes("blocks.0.mlp.fc.bias", Shape{12}));
-  CHECK_FALSE(rule.takes("token_embedding_table.weight", Shape{9, 4}));
-  CHECK_FALSE(rule.takes("Position_Embedding", Shape{9, 4}));
-  CHECK_FALSE(rule.takes("lm_head.weight", Shape{9, 4}));
-  const auto scale = [&](const Shape& shape) {
-    return std::get<MuonAttrs>(rule.step_attrs(of(OptimizerKind::muon), {}, shape)).scale;
-  };
-  CHECK(scale(Shape{16, 4}) == 2);
-  CHECK(scale(Shape{4, 16}) == 1);
-  for (size_t i = 0; i < kOptimizerKinds; ++i)
-    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).matrices != nullptr) ==
-          (static_cast<OptimizerKind>(i) == OptimizerKind::muon));
+TEST_CASE("Muon's ranks gather directions, with zeros between the matrices") {
+  const Job job = job_of(OptimizerKind::muon);
+  Program program = lone_program(job.optimizer);
+  LoneUpdate update(program, job, {4, 12}, {{4, 12}, {12, 16}});
+  optimizer_rule(OptimizerKind::muon).begin(update);
+  CHECK(ops(program) == Ops{OpKind::muon_momentum, OpKind::adam, OpKind::zero, OpKind::all_gather});
+  const BufferId zeroed = program.instructions[2].writes[0];
+  CHECK(program.at(zeroed).parent_offset == 8);
+  CHECK(program.at(zeroed).shape == Shape{4});
+  CHECK(program.instructions[3].writes[0] == program.units[0].buffers.direction.id);
 }
 
 TEST_CASE("the parameters that a resumed run compares") {

@@ -117,7 +117,7 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
 std::string slots_text(const OptimizerConfig& o) {
   const std::vector<std::string_view> slots = state_slots(o);
   if (slots.empty()) return "none";
-  const bool matrices = optimizer_rule(o.kind).matrices != nullptr;
+  const bool matrices = optimizer_rule(o.kind).takes_matrix != nullptr;
   return fmt::format("{}{}", fmt::join(slots, ", "),
                      matrices ? fmt::format(", of matrices {} alone", slots.front()) : "");
 }

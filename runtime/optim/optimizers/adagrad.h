@@ -11,12 +11,16 @@ inline constexpr OptimizerRule adagrad{
     .kind = OptimizerKind::adagrad,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Adagrad"; },
     .slots = {"sum"},
-    .op = OpKind::adagrad,
-    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
-      return AdagradAttrs{.eps = static_cast<float>(o.eps),
-                          .weight_decay = group.weight_decay,
-                          .lr_scale = group.lr_scale};
-    },
+    .begin =
+        [](UnitUpdate& update) {
+          const auto eps = static_cast<float>(update.config().eps);
+          for (const UpdateRun& run : update.runs())
+            update.emit_update(OpKind::adagrad,
+                               AdagradAttrs{.eps = eps,
+                                            .weight_decay = run.settings.weight_decay,
+                                            .lr_scale = run.settings.lr_scale},
+                               run.range, 1);
+        },
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       OptimizerParams params{{"eps", fmt::format("{}", o.eps)}};
       if (o.lr_decay > 0) params.push_back({"lr_decay", fmt::format("{}", o.lr_decay)});

@@ -13,13 +13,17 @@ inline constexpr OptimizerRule adam{
       return o.decoupled_decay ? "AdamW" : "Adam";
     },
     .slots = {"exp_avg", "exp_avg_sq"},
-    .op = OpKind::adam,
-    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
-      return AdamAttrs{.eps = static_cast<float>(o.eps),
-                       .weight_decay = group.weight_decay,
-                       .decoupled_decay = o.decoupled_decay,
-                       .lr_scale = group.lr_scale};
-    },
+    .begin =
+        [](UnitUpdate& update) {
+          const OptimizerConfig& o = update.config();
+          for (const UpdateRun& run : update.runs())
+            update.emit_update(OpKind::adam,
+                               AdamAttrs{.eps = static_cast<float>(o.eps),
+                                         .weight_decay = run.settings.weight_decay,
+                                         .decoupled_decay = o.decoupled_decay,
+                                         .lr_scale = run.settings.lr_scale},
+                               run.range, 2);
+        },
     .has_betas = true,
     .corrects_bias = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

@@ -11,10 +11,14 @@ inline constexpr OptimizerRule lion{
     .kind = OptimizerKind::lion,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lion"; },
     .slots = {"exp_avg"},
-    .op = OpKind::lion,
-    .attrs = [](const OptimizerConfig&, const GroupSettings& group) -> OpAttrs {
-      return LionAttrs{.weight_decay = group.weight_decay, .lr_scale = group.lr_scale};
-    },
+    .begin =
+        [](UnitUpdate& update) {
+          for (const UpdateRun& run : update.runs())
+            update.emit_update(OpKind::lion,
+                               LionAttrs{.weight_decay = run.settings.weight_decay,
+                                         .lr_scale = run.settings.lr_scale},
+                               run.range, 1);
+        },
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)}};

@@ -20,39 +20,68 @@ inline bool is_hidden_matrix(std::string_view name, const Shape& shape) {
          lower.find("lm_head") == std::string::npos;
 }
 
-inline constexpr MatrixRule kMuonMatrices{
-    .takes = is_hidden_matrix,
-    .direction_op = OpKind::muon_momentum,
-    .direction_attrs = [](const OptimizerConfig& o) -> OpAttrs {
-      return MuonMomentumAttrs{.momentum = o.momentum};
-    },
-    .whole_op = OpKind::orthogonalize,
-    .whole_attrs = [](const OptimizerConfig& o) -> OpAttrs {
-      return OrthogonalizeAttrs{.gram = o.gram};
-    },
-    .step_op = OpKind::muon,
-    .step_attrs = [](const OptimizerConfig&, const GroupSettings& group,
-                     const Shape& shape) -> OpAttrs {
-      const double ratio = static_cast<double>(shape[0]) / static_cast<double>(shape[1]);
-      return MuonAttrs{.weight_decay = group.weight_decay,
-                       .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio))),
-                       .lr_scale = group.lr_scale};
-    },
-};
+// Gathers the directions of the unit from the owners of its slices; between the matrices they are 0.
+inline void gather_directions(UnitUpdate& update) {
+  const BufferId mine = update.direction(update.updated());
+  int64_t at = update.updated().begin;
+  const auto zero_until = [&](int64_t end) {
+    if (at < end) update.emit(OpKind::zero, {}, {}, {update.direction({at, end})});
+  };
+  for (const UpdateRun& run : update.runs()) {
+    if (!run.matrix) continue;
+    zero_until(run.range.begin);
+    at = run.range.end;
+  }
+  zero_until(update.updated().end);
+  update.emit_gather(RankSet::slices, mine, update.buffers().direction.id);
+}
+
+// Each rank that updates a part of a matrix transforms the whole direction: no result has to be sent.
+inline void update_matrix(UnitUpdate& update, const UpdateRun& run) {
+  const Parameter& p = *run.matrix;
+  const BufferId moved = update.emit_whole(p, run.range, [&update](BufferId whole) {
+    update.emit(OpKind::orthogonalize, OrthogonalizeAttrs{.gram = update.config().gram}, {whole},
+                {whole});
+  });
+  const double ratio = static_cast<double>(p.shape[0]) / static_cast<double>(p.shape[1]);
+  update.emit(OpKind::muon,
+              MuonAttrs{.weight_decay = run.settings.weight_decay,
+                        .scale = static_cast<float>(std::sqrt(std::max(1.0, ratio))),
+                        .lr_scale = run.settings.lr_scale},
+              {moved}, {update.master(run.range), update.copy(run.range)});
+}
 
 inline constexpr OptimizerRule muon{
     .kind = OptimizerKind::muon,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Muon"; },
     .slots = {"exp_avg", "exp_avg_sq"},
-    .op = OpKind::adam,
-    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
-      return AdamAttrs{.eps = static_cast<float>(o.eps),
-                       .weight_decay = group.weight_decay,
-                       .decoupled_decay = true,
-                       .beside_muon = true,
-                       .lr_scale = group.lr_scale};
-    },
-    .matrices = &kMuonMatrices,
+    .takes_matrix = is_hidden_matrix,
+    .begin =
+        [](UnitUpdate& update) {
+          const OptimizerConfig& o = update.config();
+          if (update.has_matrices())
+            update.buffers().direction = {
+                .id = update.add_buffer("direction", update.unit().elements, Lifetime::step)};
+          for (const UpdateRun& run : update.runs())
+            if (run.matrix)
+              update.emit(OpKind::muon_momentum, MuonMomentumAttrs{.momentum = o.momentum},
+                          {update.gradients(run.range)},
+                          {update.slot(0, run.range), update.direction(run.range)});
+            else
+              update.emit_update(OpKind::adam,
+                                 AdamAttrs{.eps = static_cast<float>(o.eps),
+                                           .weight_decay = run.settings.weight_decay,
+                                           .decoupled_decay = true,
+                                           .beside_muon = true,
+                                           .lr_scale = run.settings.lr_scale},
+                                 run.range, 2);
+          if (update.has_matrices() && update.sharded()) gather_directions(update);
+        },
+    .finish =
+        [](UnitUpdate& update) {
+          for (const UpdateRun& run : update.runs())
+            if (run.matrix) update_matrix(update, run);
+        },
     .corrects_bias = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"momentum", fmt::format("{}", o.momentum)},

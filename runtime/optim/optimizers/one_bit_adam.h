@@ -12,10 +12,15 @@ inline constexpr OptimizerRule one_bit_adam{
     .kind = OptimizerKind::one_bit_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitAdam"; },
     .slots = {"exp_avg", "exp_avg_sq"},
+    .begin =
+        [](UnitUpdate& update) {
+          for (const UpdateRun& run : update.runs())
+            update.emit_update(OpKind::adam,
+                               AdamAttrs{.eps = static_cast<float>(update.config().eps),
+                                         .weight_decay = run.settings.weight_decay},
+                               run.range, 2);
+        },
     .op = OpKind::adam,
-    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
-      return AdamAttrs{.eps = static_cast<float>(o.eps), .weight_decay = group.weight_decay};
-    },
     .frozen_op = OpKind::frozen_adam,
     .frozen_attrs = [](const OpAttrs& attrs) -> OpAttrs {
       const auto own = attrs_as<AdamAttrs>(attrs);

@@ -13,21 +13,24 @@ inline constexpr OptimizerRule one_bit_lamb{
     .kind = OptimizerKind::one_bit_lamb,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitLamb"; },
     .slots = lamb.slots,
-    .op = lamb.op,
-    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
-      return LambDirectionAttrs{.eps = static_cast<float>(o.eps),
-                                .weight_decay = group.weight_decay};
-    },
-    .scaled_attrs = [](const OptimizerConfig& o, const GroupSettings& group, int64_t parameter,
-                       int64_t parameters) -> OpAttrs {
-      return lamb.scaled_attrs(o, {.weight_decay = group.weight_decay}, parameter, parameters);
-    },
-    .scaled_op = lamb.scaled_op,
-    .average_attrs = [](const OptimizerConfig& o) -> OpAttrs {
-      return LambAverageAttrs{.min_coeff = static_cast<float>(o.min_coeff),
-                              .max_coeff = static_cast<float>(o.max_coeff),
-                              .beta = static_cast<float>(o.one_bit_lamb.coeff_beta)};
-    },
+    .begin = lamb.begin,
+    .finish =
+        [](UnitUpdate& update) {
+          const OptimizerConfig& o = update.config();
+          const BufferId sums = emit_square_sums(update);
+          BufferId& averages = update.buffers().averages;
+          averages =
+              update.add_buffer("lamb_average", static_cast<int64_t>(update.parameters().size()),
+                                Lifetime::persistent);
+          update.emit(OpKind::lamb_average,
+                      LambAverageAttrs{.min_coeff = static_cast<float>(o.min_coeff),
+                                       .max_coeff = static_cast<float>(o.max_coeff),
+                                       .beta = static_cast<float>(o.one_bit_lamb.coeff_beta)},
+                      {sums}, {averages});
+          emit_steps(update, sums);
+        },
+    .op = OpKind::lamb_direction,
+    .scaled_op = OpKind::lamb,
     .frozen_op = OpKind::frozen_lamb_direction,
     .frozen_attrs = [](const OpAttrs& attrs) -> OpAttrs {
       const auto own = attrs_as<LambDirectionAttrs>(attrs);

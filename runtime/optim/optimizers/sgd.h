@@ -12,14 +12,18 @@ inline constexpr OptimizerRule sgd{
     .name = [](const OptimizerConfig&) -> std::string_view { return "SGD"; },
     .slots = {"momentum"},
     .has_state = [](const OptimizerConfig& o) { return o.momentum != 0; },
-    .op = OpKind::sgd,
-    .attrs = [](const OptimizerConfig& o, const GroupSettings& group) -> OpAttrs {
-      return SgdAttrs{.weight_decay = group.weight_decay,
-                      .momentum = static_cast<float>(o.momentum),
-                      .dampening = static_cast<float>(o.dampening),
-                      .nesterov = o.nesterov,
-                      .lr_scale = group.lr_scale};
-    },
+    .begin =
+        [](UnitUpdate& update) {
+          const OptimizerConfig& o = update.config();
+          for (const UpdateRun& run : update.runs())
+            update.emit_update(OpKind::sgd,
+                               SgdAttrs{.weight_decay = run.settings.weight_decay,
+                                        .momentum = static_cast<float>(o.momentum),
+                                        .dampening = static_cast<float>(o.dampening),
+                                        .nesterov = o.nesterov,
+                                        .lr_scale = run.settings.lr_scale},
+                               run.range, 1);
+        },
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"momentum", fmt::format("{}", o.momentum)},
               {"dampening", fmt::format("{}", o.dampening)},

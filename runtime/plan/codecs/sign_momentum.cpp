@@ -33,10 +33,9 @@ struct UnitEnd {
 };
 
 // The update of one unit, in three parts, between which a collective is under way.
-class UnitUpdate {
+class SignUnit {
  public:
-  UnitUpdate(Program& program, const Job& job, Place place, size_t unit, SignUpdate kind,
-             UnitEnd end)
+  SignUnit(Program& program, const Job& job, Place place, size_t unit, SignUpdate kind, UnitEnd end)
       : program_(program),
         rule_(optimizer_rule(job.optimizer.kind)),
         ranks_(place.ranks()),
@@ -224,18 +223,18 @@ void send_signs(Program& program, const Job& job, Place place, StepKind kind) {
     if (op.op == OpKind::finish_gradients) break;
     if (op.op == OpKind::sum_squares) op.reads[0] = program.root(op.reads[0]);
   }
-  if (optimizer_rule(job.optimizer.kind).scaled_attrs)
+  if (optimizer_rule(job.optimizer.kind).scaled_op)
     return send_lamb_momenta(program, job, place, kind);
   std::vector<UnitEnd> ends = take_ends(program, optimizer_rule(job.optimizer.kind).op);
   const SignUpdate update = update_of(job, kind);
-  std::vector<UnitUpdate> units;
+  std::vector<SignUnit> units;
   units.reserve(ends.size());
   for (size_t u = 0; u < ends.size(); ++u)
     if (!ends[u].updates.empty())
       units.emplace_back(program, job, place, u, update, std::move(ends[u]));
   exchange_units(units, job.overlap_comm);
   std::vector<Instruction> begin;
-  for (UnitUpdate& unit : units) {
+  for (SignUnit& unit : units) {
     if (update == SignUpdate::local || update == SignUpdate::synchronise)
       unit.append_weights(begin);
     if (kind == StepKind::whole_momentum) unit.append_gathers(begin);

@@ -62,7 +62,7 @@ SpaceBytes state_bytes(const Job& job, const Parameter& parameter) {
 
 SpaceBytes least_state_bytes(const Job& job) {
   const ModelMeasures model = job.model.measures();
-  const bool updates_matrices = optimizer_rule(job.optimizer.kind).matrices != nullptr;
+  const bool updates_matrices = optimizer_rule(job.optimizer.kind).takes_matrix != nullptr;
   const size_t moments = updates_matrices ? 1 : state_slots(job.optimizer).size();
   const double value = bytes_of_value(job, BlockFormat::none),
                packed = bytes_of_value(job, model.blocks);
