@@ -34,24 +34,24 @@ const OptimizerRule& optimizer_rule(OptimizerKind kind) {
 }
 
 bool freezes(const OptimizerConfig& config) {
-  return optimizer_rule(config.kind).frozen_attrs != nullptr;
+  return optimizer_rule(config.kind).send_signs != nullptr;
 }
 
 std::vector<std::string_view> state_slots(const OptimizerConfig& config) {
   const OptimizerRule& rule = optimizer_rule(config.kind);
   std::vector<std::string_view> names;
   if (rule.has_state && !rule.has_state(config)) return names;
-  for (const std::string_view slot : rule.slots)
-    if (!slot.empty()) names.push_back(slot);
+  for (const SlotRule& slot : rule.slots)
+    if (!slot.name.empty()) names.push_back(slot.name);
   return names;
 }
 
 std::vector<std::string_view> all_state_slots() {
   std::vector<std::string_view> names;
   for (const OptimizerRule& rule : kRules)
-    for (const std::string_view slot : rule.slots)
-      if (!slot.empty() && std::find(names.begin(), names.end(), slot) == names.end())
-        names.push_back(slot);
+    for (const SlotRule& slot : rule.slots)
+      if (!slot.name.empty() && std::ranges::find(names, slot.name) == names.end())
+        names.push_back(slot.name);
   return names;
 }
 

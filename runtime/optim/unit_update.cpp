@@ -111,6 +111,16 @@ Instruction& UnitUpdate::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> re
   return program_.instructions.back();
 }
 
+void UnitUpdate::emit_first(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                            std::vector<BufferId> writes) {
+  first_.push_back({.op = op,
+                    .when = When::step_begin,
+                    .attrs = attrs,
+                    .reads = std::move(reads),
+                    .writes = std::move(writes),
+                    .group = group_});
+}
+
 void UnitUpdate::emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots) {
   std::vector<BufferId> reads{gradients(range)}, writes{master(range)};
   for (size_t i = 0; i < slots; ++i) writes.push_back(slot(i, range));

@@ -1,5 +1,5 @@
 // UnitUpdate: what an optimizer's rule uses to emit the update of one unit. It knows which elements this rank updates,
-// gives views of the unit's buffers, and appends instructions to the end of the step. The pass update() (runtime/plan)
+// gives views of the unit's buffers, and appends instructions to the step. The pass update() (runtime/plan)
 // makes one for each unit.
 #pragma once
 
@@ -78,9 +78,14 @@ class UnitUpdate {
   // Returns a buffer that is held as the unit's first slot.
   UnitBuffer held_as_state(BufferId id) const;
 
-  // Appends an instruction.
+  // Appends an instruction to the end of the step.
   Instruction& emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                     std::vector<BufferId> writes);
+  // Adds an instruction to first().
+  void emit_first(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
+                  std::vector<BufferId> writes);
+  // Returns what comes at the beginning of the step.
+  const std::vector<Instruction>& first() const { return first_; }
   // Appends an op that reads the gradients of a range and writes its master weights, its values of the first `slots`
   // slots, and its weights in the run's dtype.
   void emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots);
@@ -111,6 +116,7 @@ class UnitUpdate {
   const int rank_;
   const int32_t group_;
   std::vector<UpdateRun> parameters_, runs_;
+  std::vector<Instruction> first_;
 };
 
 }  // namespace dstrain

@@ -92,6 +92,14 @@ struct WholeModel {
   std::vector<int64_t> first_sublayers;  // of the parts of a pipeline
 };
 
+// Returns the job with which reduce() only accumulates gradients, in f32, for ranks that keep their own.
+Job without_sums(const Job& job) {
+  Job alone = job;
+  alone.reduce = ReduceMode::boundary;
+  alone.wire_dtype = DType::f32;
+  return alone;
+}
+
 Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs,
                 StepKind kind) {
   Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
@@ -116,10 +124,9 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   clear_padding(program);
   if (sends_token_rows(job)) gather_token_rows(program, place);
   quantize_gradients(program, job, place, residency);
-  update(program, job, place, adds, residency);
+  update(program, job, place, adds, residency, kind);
   if (in_groups) send_in_groups(program, job, place, kind);
   commit_codec_state(program);
-  if (keeps) send_signs(program, job, place, kind);
   offload_gradients(program, job);
   offload_optimizer(program, job, place, residency);
   update_buffers(program, job, place);

@@ -49,12 +49,6 @@ std::string zero_one_text(const ZeroOneConfig& c, StepKind kind) {
 
 }  // namespace
 
-std::string_view name_of(StepKind kind) {
-  constexpr std::string_view names[] = {"regular", "whole gradients", "gradient signs", "local",
-                                        "whole momentum"};
-  return names[static_cast<int>(kind)];
-}
-
 std::vector<StepKind> step_kinds(const Job& job) {
   std::vector<StepKind> kinds{StepKind::regular};
   if (is_zero_one(job)) {
@@ -81,6 +75,14 @@ StepKind kind_of_step(const Job& job, int64_t applied_steps) {
   if (applied_steps < before) return StepKind::whole_gradients;
   const bool averages = local_groups(job) == 1 || (applied_steps - before) % job.hook.period == 0;
   return averages ? StepKind::regular : StepKind::local;
+}
+
+bool keeps_gradients(const Job& job, StepKind kind) {
+  return kind != StepKind::whole_gradients && freezes(job.optimizer);
+}
+
+bool sends_signs(const Job& job, const Place& place, StepKind kind) {
+  return keeps_gradients(job, kind) && kind != StepKind::local && place.ranks() > 1;
 }
 
 GroupsDiffer groups_differ(const Job& job, int64_t applied_steps) {

@@ -7,25 +7,10 @@
 #include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/optim/step_kind.h"
+#include "runtime/plan/mesh.h"
 
 namespace dstrain {
-
-// The kind of a training step: what its ranks send and update.
-enum class StepKind : uint8_t {
-  // Most jobs have no other kind. With PowerSGD: gradients travel as factors. With post_localSGD: the step ends with the
-  // average of the weights. With OneBitAdam and OneBitLamb: the second moment is frozen. With ZeroOneAdam: ranks
-  // synchronise their local steps.
-  regular,
-  whole_gradients,  // gradients are added as they are; with ZeroOneAdam the second moment is updated
-  gradient_signs,   // ZeroOneAdam: gradients travel as signs
-  // post_localSGD: groups of ranks update weights of their own, which are not averaged yet; ZeroOneAdam: ranks move by
-  // their own gradients
-  local,
-  // OneBitAdam and OneBitLamb, sharded: regular, and ranks gather the momentum, of which each has had a slice
-  whole_momentum,
-};
-// Returns the name as printed: "whole gradients".
-std::string_view name_of(StepKind kind);
 
 // Returns the kinds of a job's steps; the first is `regular`. Pure.
 std::vector<StepKind> step_kinds(const Job& job);
@@ -38,6 +23,11 @@ bool gathers_momentum(const Job& job);
 // Returns the kind of the step that follows `applied_steps` updates. Skipped steps do not count, so the step after a
 // skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. Pure.
 StepKind kind_of_step(const Job& job, int64_t applied_steps);
+
+// Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
+bool keeps_gradients(const Job& job, StepKind kind);
+// Returns whether something travels as signs in steps of this kind.
+bool sends_signs(const Job& job, const Place& place, StepKind kind);
 
 // Whether groups of ranks have different weights or optimizer state after a number of updates.
 struct GroupsDiffer {

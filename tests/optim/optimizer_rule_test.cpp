@@ -106,19 +106,86 @@ TEST_CASE("Lamb's ranks add the squares of the slices that they own, and gather 
   CHECK(program.at(program.find("trust:blocks.0")).shape == Shape{4 * 2 * 2});
 }
 
-TEST_CASE("1-bit Adam goes on with the constants of its first steps, without bias corrections") {
-  for (size_t i = 0; i < kOptimizerKinds; ++i)
-    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).frozen_attrs != nullptr) ==
-          (i >= static_cast<size_t>(OptimizerKind::one_bit_adam)));
+// Returns what a 1-bit optimizer emits for the unit in steps of a kind in which ranks keep their gradients.
+Program signs_of(const Job& job, StepKind kind, int ranks = 1) {
+  Program program = lone_program(job.optimizer);
+  std::vector<Range> slices;
+  for (int64_t r = 0; r < ranks; ++r) slices.push_back({r * 16 / ranks, (r + 1) * 16 / ranks});
+  LoneUpdate update(program, job, {0, 16}, slices);
+  const auto signs = optimizer_rule(job.optimizer.kind).send_signs(update, kind);
+  signs->send();
+  signs->forward();
+  signs->finish();
+  program.instructions.insert(program.instructions.begin(), update.first().begin(),
+                              update.first().end());
+  return program;
+}
+
+// Returns the attributes of the first op of a kind.
+template <class Attrs>
+Attrs attrs_of(const Program& program, OpKind op) {
+  const auto found = std::ranges::find(program.instructions, op, &Instruction::op);
+  REQUIRE(found != program.instructions.end());
+  return std::get<Attrs>(found->attrs);
+}
+
+TEST_CASE("the optimizers whose ranks keep their gradients in some steps") {
+  for (size_t i = 0; i < kOptimizerKinds; ++i) {
+    const auto kind = static_cast<OptimizerKind>(i);
+    const OptimizerRule& rule = optimizer_rule(kind);
+    CHECK((rule.send_signs != nullptr) == is_one_bit(kind));
+    CHECK(freezes(of(kind)) == is_one_bit(kind));
+    if (is_one_bit(kind)) CHECK_FALSE(rule.corrects_bias);
+  }
+}
+
+TEST_CASE("what 1-bit optimizers emit on one rank, which sends nothing") {
+  CHECK(ops(signs_of(job_of(OptimizerKind::one_bit_adam), StepKind::regular)) ==
+        Ops{OpKind::local_momentum, OpKind::frozen_adam});
+  const Job zero_one = job_of(OptimizerKind::zero_one_adam);
+  CHECK(ops(signs_of(zero_one, StepKind::gradient_signs)) ==
+        Ops{OpKind::local_momentum, OpKind::frozen_adam});
+  CHECK(ops(signs_of(zero_one, StepKind::local)) == Ops{OpKind::local_weights, OpKind::local_step});
+  CHECK(ops(signs_of(zero_one, StepKind::regular)) ==
+        Ops{OpKind::local_weights, OpKind::local_step, OpKind::end_local_steps});
+  CHECK(ops(signs_of(job_of(OptimizerKind::one_bit_lamb), StepKind::regular)) ==
+        Ops{OpKind::momentum_scale, OpKind::scaled_momentum, OpKind::momentum_scale,
+            OpKind::scaled_momentum, OpKind::zero, OpKind::zero, OpKind::frozen_lamb_direction,
+            OpKind::frozen_lamb_direction, OpKind::lamb_factor, OpKind::frozen_lamb,
+            OpKind::frozen_lamb});
+}
+
+TEST_CASE("signs travel twice, but for local steps") {
+  const auto sent = [](OptimizerKind kind, StepKind step) {
+    const Program program = signs_of(job_of(kind), step, 4);
+    const auto count = [&program](OpKind op) {
+      return std::ranges::count(program.instructions, op, &Instruction::op);
+    };
+    CHECK(count(OpKind::all_to_all) == count(OpKind::all_gather));
+    CHECK(count(OpKind::quantize_signs) == count(OpKind::all_to_all));
+    return count(OpKind::all_to_all);
+  };
+  CHECK(sent(OptimizerKind::one_bit_adam, StepKind::regular) == 1);
+  CHECK(sent(OptimizerKind::one_bit_lamb, StepKind::regular) == 1);
+  CHECK(sent(OptimizerKind::zero_one_adam, StepKind::gradient_signs) == 1);
+  CHECK(sent(OptimizerKind::zero_one_adam, StepKind::regular) == 1);
+  CHECK(sent(OptimizerKind::zero_one_adam, StepKind::local) == 0);
+}
+
+TEST_CASE("1-bit Adam goes on with the constants of its first steps") {
   Job job = job_of(OptimizerKind::one_bit_adam);
   job.optimizer.eps = 0.25;
   job.optimizer.weight_decay = 0.5;
-  const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
-  const auto first = std::get<AdamAttrs>(update_of(job).instructions[0].attrs);
+  job.optimizer.decoupled_decay = false;  // it has no other decay
+  const auto first = attrs_of<AdamAttrs>(update_of(job), OpKind::adam);
   CHECK(first.decoupled_decay);
-  CHECK(std::get<FrozenAdamAttrs>(rule.frozen_attrs(first)) ==
+  CHECK(first.eps == 0.25f);
+  CHECK(first.weight_decay == 0.5f);
+  CHECK(attrs_of<FrozenAdamAttrs>(signs_of(job, StepKind::regular), OpKind::frozen_adam) ==
         FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
-  CHECK_FALSE(rule.corrects_bias);
+  job.optimizer.kind = OptimizerKind::zero_one_adam;
+  CHECK(attrs_of<FrozenAdamAttrs>(signs_of(job, StepKind::regular), OpKind::end_local_steps) ==
+        FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
 }
 
 TEST_CASE("1-bit Lamb averages trust ratios, and goes on with the constants of its first steps") {
@@ -128,16 +195,13 @@ TEST_CASE("1-bit Lamb averages trust ratios, and goes on with the constants of i
   job.optimizer.max_coeff = 2;
   job.optimizer.min_coeff = 0.5;
   job.optimizer.one_bit_lamb.coeff_beta = 0.75;
-  const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
   const Program program = update_of(job);
-  const Instruction& average = program.instructions[6];
-  CHECK(std::get<LambAverageAttrs>(average.attrs) ==
+  CHECK(attrs_of<LambAverageAttrs>(program, OpKind::lamb_average) ==
         LambAverageAttrs{.min_coeff = 0.5f, .max_coeff = 2, .beta = 0.75f});
-  CHECK(average.writes == std::vector<BufferId>{program.units[0].buffers.averages});
-  CHECK(std::get<FrozenLambAttrs>(rule.frozen_attrs(program.instructions[0].attrs)) ==
-        FrozenLambAttrs{.eps = 0.25f, .weight_decay = 0.5f});
-  CHECK_FALSE(rule.corrects_bias);
-  CHECK(freezes(job.optimizer));
+  CHECK(program.instructions[6].writes == std::vector<BufferId>{program.units[0].buffers.averages});
+  CHECK(
+      attrs_of<FrozenLambAttrs>(signs_of(job, StepKind::regular), OpKind::frozen_lamb_direction) ==
+      FrozenLambAttrs{.eps = 0.25f, .weight_decay = 0.5f});
 }
 
 TEST_CASE("an optimizer's ops have the weight decay and the lr_scale of a group of parameters") {

@@ -10,7 +10,7 @@ namespace dstrain::optimizers {
 inline constexpr OptimizerRule adagrad{
     .kind = OptimizerKind::adagrad,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Adagrad"; },
-    .slots = {"sum"},
+    .slots = {{.name = "sum"}},
     .begin =
         [](UnitUpdate& update) {
           const auto eps = static_cast<float>(update.config().eps);

@@ -8,11 +8,16 @@
 
 namespace dstrain::optimizers {
 
-// Appends the directions of the elements that this rank updates.
-inline void emit_directions(UnitUpdate& update) {
-  const OptimizerConfig& o = update.config();
+// Adds the buffer of the directions of the elements that this rank updates.
+inline void add_direction(UnitUpdate& update) {
   update.buffers().direction =
       update.held_as_state(update.add_buffer("direction", update.updated().size(), Lifetime::step));
+}
+
+// Appends the directions.
+inline void emit_directions(UnitUpdate& update) {
+  const OptimizerConfig& o = update.config();
+  add_direction(update);
   for (const UpdateRun& run : update.runs())
     update.emit(
         OpKind::lamb_direction,
@@ -62,7 +67,7 @@ inline void emit_steps(UnitUpdate& update, BufferId sums) {
 inline constexpr OptimizerRule lamb{
     .kind = OptimizerKind::lamb,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lamb"; },
-    .slots = {"exp_avg", "exp_avg_sq"},
+    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
     .begin = emit_directions,
     .finish = [](UnitUpdate& update) { emit_steps(update, emit_square_sums(update)); },
     .has_betas = true,

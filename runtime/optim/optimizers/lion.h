@@ -10,7 +10,7 @@ namespace dstrain::optimizers {
 inline constexpr OptimizerRule lion{
     .kind = OptimizerKind::lion,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lion"; },
-    .slots = {"exp_avg"},
+    .slots = {{.name = "exp_avg"}},
     .begin =
         [](UnitUpdate& update) {
           for (const UpdateRun& run : update.runs())

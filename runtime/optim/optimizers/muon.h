@@ -54,7 +54,7 @@ inline void update_matrix(UnitUpdate& update, const UpdateRun& run) {
 inline constexpr OptimizerRule muon{
     .kind = OptimizerKind::muon,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Muon"; },
-    .slots = {"exp_avg", "exp_avg_sq"},
+    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq", .of_matrices = false}},
     .takes_matrix = is_hidden_matrix,
     .begin =
         [](UnitUpdate& update) {

@@ -4,28 +4,27 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "runtime/optim/optimizer_rule.h"
 
 namespace dstrain::optimizers {
 
+// Appends the step of AdamW without bias corrections.
+void emit_adam(UnitUpdate& update);
+// Returns the constants of that step once the second moment is frozen.
+FrozenAdamAttrs frozen_adam_attrs(const UnitUpdate& update, const UpdateRun& run);
+// Appends the same step by a momentum that is known, with a frozen second moment.
+void emit_frozen_adam(UnitUpdate& update);
+// Makes the update with a frozen second moment (OptimizerRule::send_signs).
+std::unique_ptr<SignUpdate> send_momentum(UnitUpdate& update, StepKind kind);
+
 inline constexpr OptimizerRule one_bit_adam{
     .kind = OptimizerKind::one_bit_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitAdam"; },
-    .slots = {"exp_avg", "exp_avg_sq"},
-    .begin =
-        [](UnitUpdate& update) {
-          for (const UpdateRun& run : update.runs())
-            update.emit_update(OpKind::adam,
-                               AdamAttrs{.eps = static_cast<float>(update.config().eps),
-                                         .weight_decay = run.settings.weight_decay},
-                               run.range, 2);
-        },
-    .op = OpKind::adam,
-    .frozen_op = OpKind::frozen_adam,
-    .frozen_attrs = [](const OpAttrs& attrs) -> OpAttrs {
-      const auto own = attrs_as<AdamAttrs>(attrs);
-      return FrozenAdamAttrs{.eps = own.eps, .weight_decay = own.weight_decay};
-    },
+    .slots = {{.name = "exp_avg", .gathered = true}, {.name = "exp_avg_sq"}},
+    .begin = emit_adam,
+    .send_signs = send_momentum,
     .slices_frozen = true,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

@@ -1,41 +1,42 @@
 // 1-bit Lamb (Li et al., 2021) as DeepSpeed has it: Lamb without bias corrections, whose second moment and trust ratios
 // are frozen after freeze_step updates. From then on ranks send their momenta as signs instead of adding gradients, and
-// a factor of each parameter follows what its second moment would be (runtime/plan/codecs/lamb_momentum.cpp).
+// a factor of each parameter follows what its second moment would be (send_scaled_momentum()).
 #pragma once
 
 #include <fmt/format.h>
+
+#include <memory>
 
 #include "runtime/optim/optimizers/lamb.h"
 
 namespace dstrain::optimizers {
 
+// Adds the buffer of the averages of trust ratios.
+BufferId add_averages(UnitUpdate& update);
+// Makes the update with a frozen second moment (OptimizerRule::send_signs). Each rank's share of the momentum travels as
+// signs, each parameter's scaled to a root mean square of 1. Adds the codec state "worker_error" and "owner_error" of
+// the unit, and "exp_avg_sq_fresh", "lamb_average", "lamb_factor" and "momentum_scale" of each parameter. Where the
+// optimizer is sharded, adds "scaled_momentum:U", what came back from ranks, which a step of the kind `whole_momentum`
+// begins with the momentum.
+std::unique_ptr<SignUpdate> send_scaled_momentum(UnitUpdate& update, StepKind kind);
+
 inline constexpr OptimizerRule one_bit_lamb{
     .kind = OptimizerKind::one_bit_lamb,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitLamb"; },
-    .slots = lamb.slots,
-    .begin = lamb.begin,
+    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
+    .begin = emit_directions,
     .finish =
         [](UnitUpdate& update) {
-          const OptimizerConfig& o = update.config();
           const BufferId sums = emit_square_sums(update);
-          BufferId& averages = update.buffers().averages;
-          averages =
-              update.add_buffer("lamb_average", static_cast<int64_t>(update.parameters().size()),
-                                Lifetime::persistent);
+          const OptimizerConfig& o = update.config();
           update.emit(OpKind::lamb_average,
                       LambAverageAttrs{.min_coeff = static_cast<float>(o.min_coeff),
                                        .max_coeff = static_cast<float>(o.max_coeff),
                                        .beta = static_cast<float>(o.one_bit_lamb.coeff_beta)},
-                      {sums}, {averages});
+                      {sums}, {add_averages(update)});
           emit_steps(update, sums);
         },
-    .op = OpKind::lamb_direction,
-    .scaled_op = OpKind::lamb,
-    .frozen_op = OpKind::frozen_lamb_direction,
-    .frozen_attrs = [](const OpAttrs& attrs) -> OpAttrs {
-      const auto own = attrs_as<LambDirectionAttrs>(attrs);
-      return FrozenLambAttrs{.eps = own.eps, .weight_decay = own.weight_decay};
-    },
+    .send_signs = send_scaled_momentum,
     .slices_frozen = true,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

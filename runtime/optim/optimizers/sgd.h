@@ -10,7 +10,7 @@ namespace dstrain::optimizers {
 inline constexpr OptimizerRule sgd{
     .kind = OptimizerKind::sgd,
     .name = [](const OptimizerConfig&) -> std::string_view { return "SGD"; },
-    .slots = {"momentum"},
+    .slots = {{.name = "momentum"}},
     .has_state = [](const OptimizerConfig& o) { return o.momentum != 0; },
     .begin =
         [](UnitUpdate& update) {

@@ -5,18 +5,21 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "runtime/optim/optimizers/one_bit_adam.h"
 
 namespace dstrain::optimizers {
 
+// Makes the update of steps in which no gradients travel whole (OptimizerRule::send_signs).
+std::unique_ptr<SignUpdate> send_local_steps(UnitUpdate& update, StepKind kind);
+
 inline constexpr OptimizerRule zero_one_adam{
     .kind = OptimizerKind::zero_one_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "ZeroOneAdam"; },
-    .slots = one_bit_adam.slots,
-    .begin = one_bit_adam.begin,
-    .op = one_bit_adam.op,
-    .frozen_op = one_bit_adam.frozen_op,
-    .frozen_attrs = one_bit_adam.frozen_attrs,
+    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
+    .begin = emit_adam,
+    .send_signs = send_local_steps,
     .local_steps = true,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

@@ -2,11 +2,10 @@
 // file of its own.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "runtime/config/job.h"
+#include "runtime/ir/codec_errors.h"
 #include "runtime/ir/program.h"
 #include "runtime/plan/residency.h"
 #include "runtime/plan/step_kinds.h"
@@ -39,21 +38,6 @@ void gather_token_rows(Program& program, Place place);
 // After update(): codec state that the step has made replaces the old one, unless the step is skipped.
 void commit_codec_state(Program& program);
 
-// Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
-bool keeps_gradients(const Job& job, StepKind kind);
-// Returns whether something travels as signs in steps of this kind.
-bool sends_signs(const Job& job, Place place, StepKind kind);
-// Returns the job with which reduce() only accumulates gradients, in f32, for ranks that keep their own.
-Job without_sums(const Job& job);
-// After update(), where ranks keep their gradients: replaces each update by one whose second moment is frozen, and sends
-// momenta, gradients or sums of local steps as signs, in two hops. Adds codec state of each unit: "worker_error" and
-// "owner_error"; with ZeroOneAdam also "local_momentum" and "local_sum"; with OneBitLamb also that of
-// send_lamb_momenta(). Where the optimizer is sharded, ranks first gather the momentum in steps of the kind
-// `whole_momentum` (FrozenSlices).
-void send_signs(Program& program, const Job& job, Place place, StepKind kind);
-// In validation: the parameters become the weights that ranks have synchronised, if the job has local steps.
-void use_synchronised_weights(Program& program, const Job& job);
-
 // Returns whether each shard group updates weights of its own in steps of this kind (post-local SGD). reduce() and
 // update() then add along the axis `shard`.
 bool updates_in_groups(const Job& job, StepKind kind);
@@ -66,19 +50,6 @@ void send_in_groups(Program& program, const Job& job, Place place, StepKind kind
 // that it owns with what comes back of it. The sums of squares of every unit, what is lost and what it is lost of, are
 // f64 in the buffers codec_error_name() of each class that there is.
 void measure_codecs(Program& program, const Job& job, Place place);
-
-// The classes of values that codecs send in another form, and the two sums of squares that each has:
-//   weights, gradients, sums  quantized: gathered parameters; a rank's gradients; in two hops, the sums of groups. What is
-//                             lost, and the values.
-//   kFactorClass              low-rank factors (power_sgd()): a rank's gradients and the error of the step before. What
-//                             the factors hold, and the values.
-//   kSignClass, kSignSumClass signs: a rank's values and the error of the step before; in the second hop their sums. What
-//                             is lost, and what is left, which is orthogonal to it.
-inline constexpr std::string_view kFactorClass = "factors", kSignClass = "signs",
-                                  kSignSumClass = "sign_sums";
-inline constexpr std::string_view kCodecClasses[] = {"weights",    "gradients", "sums",
-                                                     kFactorClass, kSignClass,  kSignSumClass};
-std::string codec_error_name(std::string_view of);
 
 // Returns for each buffer that has parameters or gradients of a unit, gathered ones too, the axes along which ranks divide
 // the unit.

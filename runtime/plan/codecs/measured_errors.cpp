@@ -131,8 +131,4 @@ void measure_codecs(Program& program, const Job& job, Place place) {
   if (job.quantize != QuantizeConfig{}) MeasureCodecs(program, place).run();
 }
 
-std::string codec_error_name(std::string_view of) {
-  return "codec_error:" + std::string(of);
-}
-
 }  // namespace dstrain

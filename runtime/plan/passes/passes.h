@@ -13,6 +13,7 @@
 #include "runtime/ir/program.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/residency.h"
+#include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
 
@@ -94,13 +95,17 @@ void clear_padding(Program& program);
 // Marks the parameters that the optimizer updates as whole matrices (Parameter::as_matrix).
 void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 
-// Adds the end of the step: the norm over owned slices, finish_gradients, and an optimizer instruction for
-// each run of parameters with the same weight decay, or the instructions of each matrix that is updated as a
-// whole; and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that ranks gather is the
-// slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters
-// than the slices that they update, the updated slices are gathered: from all ranks, or from the replica group. `adds`: as for reduce(); ranks own slices along these axes.
+// Adds the end of the step: the norm over owned slices, finish_gradients, and what the optimizer's rule emits for each
+// unit (OptimizerRule); and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that ranks
+// gather is the slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters than the slices that they
+// update, the updated slices are gathered: from all ranks, or from the replica group. `adds`: as for reduce(); ranks own
+// slices along these axes. In steps of a kind in which ranks keep their gradients the norm is of those, and they send
+// signs.
 void update(Program& program, const Job& job, const Place& place, Axes adds,
-            const Residency& residency);
+            const Residency& residency, StepKind kind);
+
+// In validation: the parameters become the weights that ranks have synchronised, if the job has local steps.
+void use_synchronised_weights(Program& program, const Job& job);
 
 // Adds the updates of registered buffers to the end of the step: their sums are added over data-parallel ranks, also
 // where groups of them update weights of their own, so that all ranks have the same values.

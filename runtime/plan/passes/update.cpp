@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +35,8 @@ class PlacedUpdate final : public UnitUpdate {
     UnitBuffers& known = unit.buffers;
     if (job.master_dtype != program.dtype || rule_.local_steps)
       known.separate_master = state("master");
-    for (const std::string_view slot : state_slots(job.optimizer)) add_slot(slot, job.state_dtype);
+    for (size_t i = 0; i < state_slots(job.optimizer).size(); ++i)
+      known.slots.push_back(new_slot(rule_.slots[i], job.state_dtype));
   }
 
   // Appends what reads the gradients.
@@ -77,17 +80,10 @@ class PlacedUpdate final : public UnitUpdate {
     return unit_buffer(id, held_, adds_);
   }
 
-  void add_slot(std::string_view slot, DType dtype) {
-    std::vector<UnitBuffers::Slot>& slots = buffers().slots;
-    const bool first = slots.empty();
-    UnitBuffers::Slot added{std::string(slot)};
-    if (rule_.takes_matrix && !first)
-      added.values = partial_state(slot);
-    else if (rule_.slices_frozen && !rule_.scaled_op && first && sharded())
-      added = gathered_state(slot);
-    else
-      added.values = state(slot, dtype);
-    slots.push_back(std::move(added));
+  UnitBuffers::Slot new_slot(const SlotRule& slot, DType dtype) {
+    if (slot.gathered && sharded()) return gathered_state(slot.name);
+    return {std::string(slot.name),
+            slot.of_matrices ? state(slot.name, dtype) : partial_state(slot.name)};
   }
 
   // Returns state that matrices do not have.
@@ -120,10 +116,33 @@ class PlacedUpdate final : public UnitUpdate {
   const Held held_;
 };
 
+// Appends the updates of units whose ranks keep their gradients. A unit's signs travel while those of the units before and
+// behind it are packed, if collectives run beside computation. `gather_weights`: of the unit with this number.
+void exchange_signs(Program& program, const Job& job, StepKind kind,
+                    std::vector<PlacedUpdate>& updates,
+                    const std::function<void(size_t)>& gather_weights) {
+  const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
+  std::vector<std::unique_ptr<SignUpdate>> signs;
+  for (PlacedUpdate& update : updates) signs.push_back(rule.send_signs(update, kind));
+  const size_t apart = job.overlap_comm ? 1 : 0, count = signs.size();
+  for (size_t i = 0; i < count + 2 * apart; ++i) {
+    if (i < count) signs[i]->send();
+    if (i >= apart && i - apart < count) signs[i - apart]->forward();
+    if (i < 2 * apart) continue;
+    signs[i - 2 * apart]->finish();
+    gather_weights(i - 2 * apart);
+  }
+  std::vector<Instruction> first;
+  for (const PlacedUpdate& update : updates)
+    first.insert(first.end(), update.first().begin(), update.first().end());
+  program.instructions.insert(program.instructions.begin(), first.begin(), first.end());
+}
+
 }  // namespace
 
 void update(Program& program, const Job& job, const Place& place, Axes adds,
-            const Residency& residency) {
+            const Residency& residency, StepKind kind) {
+  const bool keeps = keeps_gradients(job, kind);
   const auto units = static_cast<int64_t>(program.trained_units().size());
   const BufferId norms = program.add_buffer(
       {.name = "square_sums", .shape = {units}, .dtype = DType::f64, .lifetime = Lifetime::step});
@@ -131,7 +150,9 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
   for (int64_t u = 0; u < units; ++u) {
     const Unit& unit = program.units[static_cast<size_t>(u)];
     const UnitBuffer& grads = unit.buffers.gradients;
-    const Range owned = owned_slice(unit, place, adds_of(unit, adds));
+    // Where ranks keep their gradients the norm is of all that this rank has.
+    const Range owned =
+        keeps ? Range{0, unit.elements} : owned_slice(unit, place, adds_of(unit, adds));
     const int64_t at = position_of(grads, unit, place, owned.begin);
     program.instructions.push_back({.op = OpKind::sum_squares,
                                     .when = When::step_end,
@@ -147,10 +168,14 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
                                   .group = group});
   std::vector<PlacedUpdate> updates;
   updates.reserve(static_cast<size_t>(units));
-  const auto finish = [&](size_t u) {
-    const Unit& unit = program.units[u];
-    updates[u].finish();
+  const auto add = [&](size_t u) -> PlacedUpdate& {
+    Unit& unit = program.units[u];
+    return updates.emplace_back(program, job, place, adds_of(unit, adds), unit, residency.optimizer,
+                                program.add_group(unit.name, static_cast<int>(u)));
+  };
+  const auto gather_weights = [&](size_t u) {
     if (residency.optimizer == residency.parameters) return;
+    const Unit& unit = program.units[u];
     const Axes along = adds_of(unit, adds);
     const Range owned = owned_slice(unit, place, along);
     const UnitBuffer& params = unit.buffers.values;
@@ -164,6 +189,15 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
          .channel =
              channel_of(place, residency.parameters == Held::shard ? Axis::replica : along)});
   };
+  if (keeps) {
+    for (size_t u = 0; u < static_cast<size_t>(units); ++u) add(u);
+    exchange_signs(program, job, kind, updates, gather_weights);
+    return;
+  }
+  const auto finish = [&](size_t u) {
+    updates[u].finish();
+    gather_weights(u);
+  };
   // The directions of a unit's matrices travel while those of the unit before it are transformed; not where the state
   // is offloaded or parameters are on disk, which are brought and stored once for all of a unit's instructions.
   bool waiting = false;
@@ -171,15 +205,31 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
   const bool ahead = job.overlap_comm && sliced && job.offload.optimizer == OffloadTo::none &&
                      job.offload.parameters != OffloadTo::nvme;
   for (size_t u = 0; u < static_cast<size_t>(units); ++u) {
-    Unit& unit = program.units[u];
-    updates.emplace_back(program, job, place, adds_of(unit, adds), unit, residency.optimizer,
-                         program.add_group(unit.name, static_cast<int>(u)));
-    updates[u].begin();
+    add(u).begin();
     if (std::exchange(waiting, false)) finish(u - 1);
     waiting = ahead && updates[u].has_matrices();
     if (!waiting) finish(u);
   }
   if (waiting) finish(static_cast<size_t>(units) - 1);
+}
+
+void use_synchronised_weights(Program& program, const Job& job) {
+  if (!optimizer_rule(job.optimizer.kind).local_steps) return;
+  std::vector<Instruction> begin;
+  for (size_t u = 0; u < program.trained_units().size(); ++u) {
+    Unit& unit = program.units[u];
+    const BufferId master = program.add_buffer({.name = "master:" + unit.name,
+                                                .shape = {unit.elements},
+                                                .memory = MemoryClass::optimizer,
+                                                .lifetime = Lifetime::persistent});
+    unit.buffers.separate_master = {.id = master};
+    begin.push_back({.op = OpKind::accumulate,
+                     .when = When::step_begin,
+                     .reads = {master},
+                     .writes = {unit.buffers.values.id},
+                     .group = program.add_group(unit.name)});
+  }
+  program.instructions.insert(program.instructions.begin(), begin.begin(), begin.end());
 }
 
 void mark_matrices(Program& program, const OptimizerConfig& optimizer) {

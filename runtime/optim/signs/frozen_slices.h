@@ -3,28 +3,23 @@
 // both when steps with whole gradients end, and when a run is resumed; a step of the kind `whole_momentum` gathers them.
 #pragma once
 
-#include <vector>
-
-#include "runtime/ir/program.h"
-#include "runtime/plan/residency.h"
+#include "runtime/optim/unit_update.h"
 
 namespace dstrain {
 
 class FrozenSlices {
  public:
-  // `momentum` and `second`: the rank's slices of the two moments; `whole`: where the momentum is gathered, of which
-  // `momentum` may be a part. Adds the buffer "exp_avg_sq:U:bits".
-  FrozenSlices(Program& program, Place place, const Unit& unit, BufferId momentum, BufferId second,
-               BufferId whole);
+  // `whole`: where the momentum is gathered, of which the rank's slice may be a part. Adds the buffer
+  // "exp_avg_sq:U:bits".
+  FrozenSlices(UnitUpdate& update, BufferId whole);
 
   // Returns the bits of the whole unit: u8, an eighth of its elements.
   BufferId bits() const { return bits_; }
-  // Appends what gathers both, at the beginning of a step. `like`: an instruction of the unit's update.
-  void append_gathers(const Instruction& like, std::vector<Instruction>& begin);
+  // Appends what gathers both, at the beginning of the step.
+  void emit_gathers();
 
  private:
-  Program& program_;
-  const Range slice_;
+  UnitUpdate& update_;
   const BufferId momentum_, second_, whole_;
   BufferId bits_ = kNone;
 };
