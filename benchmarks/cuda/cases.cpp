@@ -171,6 +171,7 @@ class List {
         {loss, in_place(logits, 0)});
     product(r, c, v);
     if (v != shapes_.vocabularies.front()) return;
+    divided(r, v);
     const EmbedAttrs attrs{.seq_len = shapes_.seq};
     const Operand x = run({r, c}), position = run({shapes_.seq, c});
     add("embed" + at, OpKind::embed, attrs, {ids(r, v), run({v, c}), position}, {x});
@@ -178,6 +179,20 @@ class List {
     cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(position) + bytes_of(ids(r, v));
     add("embed_token_grad" + at, OpKind::embed_token_grad, {}, {x, ids(r, v)}, {f32({v, c})});
     add("embed_position_grad", OpKind::embed_position_grad, attrs, {x}, {f32({shapes_.seq, c})});
+  }
+
+  // What two ranks do that have parts of the same layers or samples.
+  void divided(int64_t r, int64_t v) {
+    constexpr int64_t ranks = 2, numbers = 3;
+    const int64_t c = shapes_.widths.front().channels;
+    const Operand x = run({r, c}), half = run({r, v / ranks}), loss{.spec = {Shape{1}, DType::f64}};
+    const ColumnsAttrs columns{.parts = ranks};
+    add("split_columns", OpKind::split_columns, columns, {x}, {x});
+    add("join_columns", OpKind::join_columns, columns, {x}, {x});
+    add("add_rows, a bias", OpKind::add_rows, EmbedAttrs{.seq_len = 1}, {x, run({1, c})}, {x});
+    add("class_sums", OpKind::class_sums, {}, {half, ids(r, v / ranks)}, {f32({r, numbers})});
+    add("cross_entropy_part", OpKind::cross_entropy_part, {},
+        {half, ids(r, v / ranks), f32({ranks, r, numbers})}, {loss, in_place(half, 0)});
   }
 
   void flat() {
