@@ -19,6 +19,18 @@ inline void expect_columns(const Operands& o, const Buffer& whole, const Buffer&
   o.expect(split, whole.shape.elements() * attrs.copies, t);
 }
 
+// Checks an op that reads whole rows and writes their parts, or the other way round.
+template <bool kReadsWhole>
+void check_columns(const Program& p, const Instruction& op) {
+  const Operands o(p, op);
+  o.count(1, 1, 1, 1);
+  if constexpr (kReadsWhole)
+    expect_columns(o, o.in(0), o.out(0));
+  else
+    expect_columns(o, o.out(0), o.in(0));
+  o.no_alias();
+}
+
 // Emits the op that brings a gradient the other way.
 inline void columns_backward(const Instruction& op, Gradients& g, OpKind inverse) {
   const BufferId x = op.reads[0];
@@ -31,13 +43,7 @@ inline void columns_backward(const Instruction& op, Gradients& g, OpKind inverse
 inline constexpr OpRule split_columns{
     .repeatable = true,
     .attrs = kAttrs<ColumnsAttrs>,
-    .check =
-        [](const Program& p, const Instruction& op) {
-          const Operands o(p, op);
-          o.count(1, 1, 1, 1);
-          expect_columns(o, o.in(0), o.out(0));
-          o.no_alias();
-        },
+    .check = check_columns<true>,
     .backward = [](const Instruction& op,
                    Gradients& g) { columns_backward(op, g, OpKind::join_columns); },
 };
@@ -45,14 +51,8 @@ inline constexpr OpRule split_columns{
 inline constexpr OpRule join_columns{
     .repeatable = true,
     .attrs = kAttrs<ColumnsAttrs>,
-    .check =
-        [](const Program& p, const Instruction& op) {
-          const Operands o(p, op);
-          o.count(1, 1, 1, 1);
-          expect_columns(o, o.out(0), o.in(0));
-          o.no_alias();
-        },
-    // Of the forward pass without copies alone: with copies a gradient would be that of their mean.
+    .check = check_columns<false>,
+    // No forward pass joins copies: only gradients of what was copied are added.
     .backward =
         [](const Instruction& op, Gradients& g) {
           check(attrs_as<ColumnsAttrs>(op.attrs).copies == 1,

@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr std::string_view kFormat = "dstrain checkpoint";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kVersionWithParts = 2;  // of a manifest with slices of parts
-// Of a tensor with parts, so that no count of their elements and bytes overflows.
+// The most elements of a tensor with parts: below it no count of elements and bytes overflows.
 constexpr int64_t kMostElements = std::numeric_limits<int64_t>::max() / 64;
 constexpr int64_t kMostParts = int64_t{1} << 16;
 constexpr std::string_view kRows = "rows", kColumns = "columns";

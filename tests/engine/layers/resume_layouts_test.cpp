@@ -147,7 +147,7 @@ TEST_CASE("a run goes on from the checkpoint of any layout") {
   const RandomDataset data(13, 0.1);
   const std::string directory = common_directory(*world);
   const bool first = world->rank() == 0;
-  // Of one rank only the first trains; the others wait for it.
+  // A layout of one rank is trained by the first one; the others wait for it.
   const auto takes_part = [first](const Layout& layout) { return layout.ranks() > 1 || first; };
   const auto comm_of = [&](const Layout& layout) -> Communicator& {
     return layout.ranks() > 1 ? *world : self;

@@ -115,14 +115,14 @@ TEST_CASE("cross_entropy returns the loss and the gradient of all classes from p
         require_same_bits("d_logits in place", in_place[1], beside[1]);
         const auto alone = run_everywhere(call, in, {loss, absent()});
         require_same_bits("loss alone", alone[0], beside[0]);
-        // Of each row the sums are rounded to f32, and have some roundings more where exponentials are added in f32.
+        // The sums of a row are rounded to f32, and have some roundings more where exponentials are added in f32.
         require_close("loss", beside[0].values(), {all_loss},
                       {1e-14, static_cast<double>(c.rows) * 0x1p-20});
         LogitValues expected(static_cast<size_t>(c.rows * c.width(p)));
         for (int64_t r = 0; r < c.rows; ++r)
           std::copy_n(gradient.begin() + r * c.all() + c.first(p), c.classes[p],
                       expected.begin() + r * c.width(p));
-        // Of the softmax those of the sums, of the result one or two to its dtype.
+        // The softmax has the roundings of the sums, the result one or two more to its dtype.
         require_close(
             "d_logits", beside[1].values(), expected,
             {2 * rounding_of(dtype).relative + 0x1p-20, 2 * rounding_of(dtype).absolute + 0x1p-20});
