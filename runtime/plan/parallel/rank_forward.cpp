@@ -84,7 +84,7 @@ BufferId RankForward::rows_of_input(BufferId id, int64_t first, int64_t count) {
   if (!b.per_micro) return id;
   const int64_t per_row = b.shape.elements() / rows_;
   check(b.shape.elements() % rows_ == 0, "{} has not the rows of a micro-batch", b.name);
-  const auto key = std::pair(id, first);
+  const auto key = std::tuple(id, first, count);
   const auto known = views_.find(key);
   if (known != views_.end()) return known->second;
   const BufferId view = program_.view(id, first * per_row, count * per_row);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -107,8 +108,8 @@ class RankForward {
   // Returns a view of rows of an input; `id` itself if it is none.
   BufferId rows_of_input(BufferId id, int64_t first, int64_t count);
 
-  std::unordered_map<BufferId, BufferId> gathered_;  // by this rank's rows
-  std::map<std::pair<BufferId, int64_t>, BufferId> views_;
+  std::unordered_map<BufferId, BufferId> gathered_;                   // by this rank's rows
+  std::map<std::tuple<BufferId, int64_t, int64_t>, BufferId> views_;  // by input, first row, rows
 };
 
 }  // namespace dstrain
