@@ -37,7 +37,7 @@ void check_numbers(const float* values, int64_t count, int64_t first, const Stat
 void load_weights(const std::string& path, const StateRegister& want, const ForeignNames& names) {
   WeightsReader weights(path, want, names);
   std::vector<float> wide;
-  for (size_t weight = 0; weight < want.size(); ++weight) {
+  for (const size_t weight : weights.in_file_order()) {
     const StateEntry& entry = want[weight];
     const int64_t count = entry.local.elements();
     const DType dtype = entry.local.dtype;

@@ -7,6 +7,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/storage/weights/weight_files.h"
+#include "runtime/storage/weights/weights_reader.h"
 #include "runtime/storage/weights/weights_writer.h"
 #include "tests/storage/file_limit.h"
 #include "tests/support/temp_dir.h"
@@ -274,6 +275,28 @@ TEST_CASE("a directory stands for the model.safetensors in it; what else it may 
   dir.write("model.safetensors", "");
   CHECK(weights_file(dir.path()) == dir / "model.safetensors");
   CHECK(weights_file(dir / "") == dir / "model.safetensors");
+}
+
+TEST_CASE("weights are read in the order in which their files have them") {
+  const TempDir dir;
+  const auto write = [&dir](const std::string& name, std::vector<std::string> tensors) {
+    std::vector<float> values = counted(2);
+    StateRegister weights;
+    for (const std::string& tensor : tensors) weights.push_back(entry(tensor, {2}, values));
+    WeightsWriter writer(dir / name, weights);
+    for (const std::string& tensor : tensors) writer.write(tensor, 0, view(values));
+    writer.finish();
+  };
+  write("m-1.safetensors", {"d", "b"});
+  write("m-2.safetensors", {"c", "a"});
+  const std::string index =
+      dir.write("m.safetensors.index.json",
+                R"({"weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors",
+                                   "c": "m-2.safetensors", "d": "m-1.safetensors"}})");
+  StateRegister weights;
+  for (const char* name : {"a", "b", "c", "d"})
+    weights.push_back({.name = name, .global_shape = {2}});
+  CHECK(WeightsReader(index, weights).in_file_order() == std::vector<size_t>{3, 1, 2, 0});
 }
 
 TEST_CASE("a missing, cut or foreign weight file is named") {

@@ -39,10 +39,11 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
   const ModelState state(plans_.validate, arenas_, mesh_, threads);
   if (place.checkpoint.empty()) {
     load_files(state, place, implementations);
-    return;
+  } else {
+    StateRegister weights = state.weights_in_checkpoints();
+    load_checkpoint_weights(place.checkpoint, weights);
   }
-  StateRegister weights = state.weights_in_checkpoints();
-  load_checkpoint_weights(place.checkpoint, weights);
+  arenas_.wait_until_present();
 }
 
 // A run with adapters has left them alone: the model is where the run took it from.

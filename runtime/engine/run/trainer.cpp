@@ -178,6 +178,11 @@ void Trainer::log_codecs() const {
 }
 
 void Trainer::load() {
+  load_state();
+  arenas_.wait_until_present();
+}
+
+void Trainer::load_state() {
   model_.begin_codecs(ctx_.implementations);
   if (!job_.resume.empty()) {
     load_from_checkpoint();

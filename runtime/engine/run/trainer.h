@@ -44,6 +44,7 @@ class Trainer {
  private:
   bool ends_epoch() const;  // the newest step contained the last training sample
   void make_executors();
+  void load_state();
   void prepare_state();
   int own_stop_signal() const { return ctx_.stop_signal ? ctx_.stop_signal() : 0; }
   // Returns which training plan the step after `applied_steps` updates runs. `has_momentum`: ranks have gathered it.

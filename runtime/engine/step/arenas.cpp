@@ -11,14 +11,20 @@ Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int
       device.allocate(bytes[static_cast<size_t>(Region::transient)], "activations and workspaces");
   regions_[static_cast<size_t>(Region::registered)] =
       comm.allocate(bytes[static_cast<size_t>(Region::registered)], "gradients that peers read");
-  for (const Memory& region : regions_) device.populate(region, threads);
   const int64_t host_bytes = table.total(Space::host);
   Memory& host = regions_[static_cast<size_t>(Region::host)];
   host = Memory::anonymous(host_bytes, "offloaded tensors");
-  host.populate(threads, "offloaded tensors");
   regions_[static_cast<size_t>(Region::disk)] =
       Memory::addresses(table.total(Space::disk), "tensors on disk");
-  if (pin) pinned_ = device.pin(host.data(), host_bytes);
+  if (pin && !device.is_host()) {
+    host.populate(threads, "offloaded tensors");  // by all threads, where pin() would do so by one
+    pinned_ = device.pin(host.data(), host_bytes);
+  }
+  present_ = std::async(std::launch::async, [this, threads] {
+    for (const Region region : {Region::persistent, Region::transient, Region::registered})
+      device_.populate(regions_[static_cast<size_t>(region)], threads);
+    regions_[static_cast<size_t>(Region::host)].populate(threads, "offloaded tensors");
+  });
 }
 
 void Arenas::open_disk(const Plan& plan, const Job& job) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <future>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/devices/host_pieces.h"
@@ -13,11 +14,18 @@ namespace dstrain {
 
 class Arenas {
  public:
-  // Allocates the regions of `table` on `device` and touches their pages with `threads` threads. Collective
-  // over `comm`, which owns the registered region. `pin`: whether the host's region is pinned for the device's copies.
-  // Throws RunError if there is too little memory.
+  // Allocates the regions of `table` on `device`, zero-filled, and begins to make their pages present with `threads`
+  // threads, while the caller goes on and may use them (wait_until_present()). Collective over `comm`, which owns the
+  // registered region. `pin`: whether the host's region is pinned for the device's copies. Throws RunError if there is too
+  // little memory.
   Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads,
          bool pin = true);
+
+  // Waits until the pages of all regions are present: the caller must call it before the first step, so that no step waits
+  // for the kernel. Throws RunError if there is too little memory.
+  void wait_until_present() {
+    if (present_.valid()) present_.get();
+  }
 
   // Returns the tensor of a buffer of `plan`; of a buffer with a copy per micro-batch, copy `micro`.
   Tensor tensor(const Plan& plan, BufferId id, int micro = 0) const;
@@ -44,6 +52,7 @@ class Arenas {
   std::array<Memory, kRegions> regions_;
   std::shared_ptr<void> pinned_;  // the host's region
   std::unique_ptr<DiskArena> disk_;
+  std::future<void> present_;  // the last member: its thread ends before the regions do
 };
 
 // Gives the host access to a tensor in the memory of `owner` (null: the host's): calls `take(first element, values)`

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "runtime/core/convert_floats.h"
 #include "runtime/core/error.h"
@@ -73,9 +74,28 @@ void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, in
 
 WeightsReader::WeightsReader(const std::string& path, const StateRegister& weights,
                              const ForeignNames& names)
-    : files_(path, names), layout_(weights) {
+    : files_(path, names), layout_(weights), weights_(weights.size()) {
   check_tensors(files_, layout_.tensors());
   for (const FileTensor& tensor : layout_.tensors()) tensors_.push_back(*files_.find(tensor.name));
+}
+
+std::vector<size_t> WeightsReader::in_file_order() const {
+  using Place =
+      std::pair<const InputFile*, int64_t>;  // files lie in memory in the order of their names
+  std::vector<std::pair<Place, size_t>> places;
+  for (size_t weight = 0; weight < weights_; ++weight) {
+    const std::vector<FileRun> runs = layout_.runs(weight, 0, 1);
+    Place place{};
+    if (!runs.empty()) {
+      const auto& [file, tensor] = tensors_[runs.front().tensor];
+      place = {file, tensor->begin};
+    }
+    places.emplace_back(place, weight);
+  }
+  std::ranges::sort(places);
+  std::vector<size_t> order;
+  for (const auto& [place, weight] : places) order.push_back(weight);
+  return order;
 }
 
 void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to,

@@ -23,6 +23,8 @@ class WeightsReader {
   WeightsReader(const WeightsReader&) = delete;
   WeightsReader& operator=(const WeightsReader&) = delete;
 
+  // Returns the weights in the order in which the files have their elements, so that a drive reads ahead.
+  std::vector<size_t> in_file_order() const;
   // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the register. Of a part of the
   // weight they are elements of the part's memory, and padding becomes zeros. Where these are short pieces of many rows,
   // whole rows are read; else nothing but the elements is. Throws UserError.
@@ -38,6 +40,7 @@ class WeightsReader {
   WeightFiles files_;
   WeightLayout layout_;
   std::vector<WeightFiles::Found> tensors_;  // as layout_.tensors()
+  size_t weights_ = 0;
   std::vector<uint16_t> scratch_;
   std::vector<float> together_;  // elements that are apart in the weight
 };
