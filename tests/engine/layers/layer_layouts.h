@@ -124,9 +124,8 @@ inline double distance_of(const ModelConfig& model) {
   return model.family().type == "gpt2" ? 1e-2 : 2e-4;
 }
 
-// Runs a job on this rank alone, with the samples of all ranks.
-inline RunResult alone(Job job, const Dataset& data) {
-  SelfComm self;
+// Returns the same training on one rank, with the samples of all ranks.
+inline Job alone_job(Job job) {
   job.batch.accumulation *= job.data_ranks();
   job.ranks = job.sequence_ranks = job.tensor_ranks = 1;
   job.pipeline = {};
@@ -134,7 +133,13 @@ inline RunResult alone(Job job, const Dataset& data) {
   job.quantize = {};
   job.zero_stage = 0;
   job.reduce = ReduceMode::boundary;
-  return run_steps(job, data, self, kLayerSteps);
+  return job;
+}
+
+// Runs a job on this rank alone, with the samples of all ranks.
+inline RunResult alone(const Job& job, const Dataset& data) {
+  SelfComm self;
+  return run_steps(alone_job(job), data, self, kLayerSteps);
 }
 
 }  // namespace dstrain
