@@ -81,35 +81,23 @@ TEST_CASE("ranks that divide layers and samples have the gradients of one rank")
     }
 }
 
-TEST_CASE("ranks that divide layers and samples learn what one rank learns") {
+TEST_CASE(
+    "ranks that divide layers and samples learn what one rank learns, of packed documents too") {
   const RandomDataset data(13, 0.1);
   const auto world = make_communicator();
-  Sample sample(5);
+  Sample sample(6);
   for (const Layout& layout : layouts_of(world->size()))
-    for (const ModelConfig& model : models_of(layout)) {
-      if (!sample.takes()) continue;
-      const Job job = layers_job(model, layout);
-      INFO(describe(layout) << ": " << describe(job));
-      const RunResult result = run_steps(job, data, *world, kLayerSteps);
-      check_near(alone(job, data), result, 2e-6, distance_of(model));
-      CHECK(result.sent_per_step == result.planned_to_send);
-    }
-}
-
-TEST_CASE("ranks that divide layers and samples learn what one rank learns of packed documents") {
-  const RandomDataset data(13, 0.1);
-  const auto world = make_communicator();
-  Sample sample(3);
-  for (const Layout& layout : layouts_of(world->size()))
-    for (const ModelConfig& model : models_of(layout)) {
-      if (!sample.takes()) continue;
-      Job job = layers_job(model, layout), alone = layers_job(model, {});
-      job.data.packing = alone.data.packing = Packing::pack;
-      INFO(describe(layout) << ": " << describe(job));
-      SelfComm self;
-      check_near(run_steps(alone, data, self, kLayerSteps),
-                 run_steps(job, data, *world, kLayerSteps), 2e-6, distance_of(model));
-    }
+    for (const ModelConfig& model : models_of(layout))
+      for (const Packing packing : {Packing::none, Packing::pack}) {
+        if (!sample.takes()) continue;
+        Job job = layers_job(model, layout);
+        job.data.packing = packing;
+        INFO(describe(layout) << ": " << describe(job)
+                              << (packing == Packing::pack ? ", packed" : ""));
+        const RunResult result = run_steps(job, data, *world, kLayerSteps);
+        check_near(alone(job, data), result, 2e-6, distance_of(model));
+        CHECK(result.sent_per_step == result.planned_to_send);
+      }
 }
 
 TEST_CASE(
