@@ -1,5 +1,7 @@
 #include "runtime/plan/parallel/consumers.h"
 
+#include <ranges>
+
 #include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/ops/attention.h"
 
@@ -12,24 +14,29 @@ bool is_adapter_product(const Program& program, const Instruction& op, std::stri
 }
 
 Consumers::Consumers(const Program& program, int ranks) : program_(program), ranks_(ranks) {
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& op = program.instructions[i];
+  std::unordered_map<BufferId, std::vector<const Instruction*>> readers;
+  for (const Instruction& op : program.instructions) {
     for (const BufferId id : op.reads)
-      if (id != kNone) readers_[id].push_back(i);
+      if (id != kNone) readers[id].push_back(&op);
     if (is_adapter_product(program, op, kLoraB)) adapters_.insert(op.writes[0]);
   }
+  for (const Instruction& op : std::views::reverse(program.instructions))  // readers come first
+    for (const BufferId id : op.writes) {
+      const auto found = readers.find(id);
+      if (found == readers.end()) continue;
+      if (const auto use = common_use(id, found->second)) uses_.emplace(id, *use);
+    }
 }
 
 bool Consumers::adds_adapter(const Instruction& op, BufferId value) const {
   return op.op == OpKind::add_dropout && op.reads[0] == value && adapters_.contains(op.reads[1]);
 }
 
-std::optional<ColumnUse> Consumers::columns(BufferId value) const {
-  const auto found = readers_.find(value);
-  if (found == readers_.end()) return std::nullopt;
+std::optional<ColumnUse> Consumers::common_use(
+    BufferId value, const std::vector<const Instruction*>& readers) const {
   std::optional<ColumnUse> all;
-  for (const size_t i : found->second) {
-    const std::optional<ColumnUse> one = use(program_.instructions[i], value);
+  for (const Instruction* const reader : readers) {
+    const std::optional<ColumnUse> one = use(*reader, value);
     if (!one || (all && all->sections != one->sections)) return std::nullopt;
     all = one;
   }

@@ -20,7 +20,7 @@ struct ColumnUse {
 // Returns whether a product's weight is a matrix of a low-rank adapter whose name ends so (kLoraA, kLoraB).
 bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end);
 
-// The readers of every value of a forward pass.
+// What becomes of every value of a forward pass.
 class Consumers {
  public:
   // `ranks`: of the tensor group. `program` must outlive this object.
@@ -30,17 +30,23 @@ class Consumers {
   // it and what ends the division, which is attention, the input of another product, or a loss; and the sum with what the
   // product's adapter makes, which is divided in the same way. nullopt: they cannot, as where attention has fewer heads of
   // keys than there are ranks.
-  std::optional<ColumnUse> columns(BufferId value) const;
+  std::optional<ColumnUse> columns(BufferId value) const {
+    const auto found = uses_.find(value);
+    return found == uses_.end() ? std::nullopt : std::optional(found->second);
+  }
 
  private:
+  // Returns what columns() is of a value with these readers, if it is known of all that they write.
+  std::optional<ColumnUse> common_use(BufferId value,
+                                      const std::vector<const Instruction*>& readers) const;
   // Returns whether an instruction adds what an adapter makes to the result of its product, `value`.
   bool adds_adapter(const Instruction& op, BufferId value) const;
   std::optional<ColumnUse> use(const Instruction& op, BufferId value) const;
 
   const Program& program_;
   int ranks_;
-  std::unordered_map<BufferId, std::vector<size_t>> readers_;  // indices of instructions
-  std::unordered_set<BufferId> adapters_;                      // what adapters make
+  std::unordered_set<BufferId> adapters_;         // what adapters make
+  std::unordered_map<BufferId, ColumnUse> uses_;  // of the values whose columns can be divided
 };
 
 }  // namespace dstrain
