@@ -56,7 +56,9 @@ TEST_CASE("split_columns and join_columns overwrite nothing that they read") {
                Contains("overlaps"));
 }
 
-TEST_CASE("the gradient of split columns is joined, copies added, and that of joined ones split") {
+TEST_CASE(
+    "the gradient of split columns is joined, copies added, and that of joined ones split and "
+    "copied") {
   for (const int64_t copies : {1, 2}) {
     OneOp t;
     const Instruction split{.op = OpKind::split_columns,
@@ -67,14 +69,15 @@ TEST_CASE("the gradient of split columns is joined, copies added, and that of jo
     CHECK(t.program.instructions[0].attrs == split.attrs);
     CHECK(t.backward_ops(with_read(split, 0, t.run({10, 24}))).empty());
   }
-  OneOp t;
-  Instruction join{.op = OpKind::join_columns,
-                   .attrs = blocks(1),
-                   .reads = {t.parameter({3, 10, 8})},
-                   .writes = {t.run({10, 24})}};
-  CHECK(t.backward_ops(join) == std::vector<std::string>{"split_columns"});
-  CHECK(t.program.instructions[0].attrs == join.attrs);
-  join.attrs = blocks(2);
-  join.reads = {t.parameter({6, 10, 8})};
-  CHECK_THROWS_WITH(t.backward_ops(join), Contains("of copies has no gradient"));
+  for (const int64_t copies : {1, 2}) {
+    OneOp t;
+    const Instruction join{.op = OpKind::join_columns,
+                           .attrs = blocks(copies),
+                           .reads = {t.parameter({3 * copies, 10, 8})},
+                           .writes = {t.run({10, 24})}};
+    CHECK(t.backward_ops(join) == std::vector<std::string>{"split_columns"});
+    CHECK(t.program.instructions[0].attrs == join.attrs);
+    CHECK(t.program.at(t.program.instructions[0].writes[0]).shape == Shape{3 * copies, 10, 8});
+    CHECK(t.backward_ops(with_read(join, 0, t.run({3 * copies, 10, 8}))).empty());
+  }
 }

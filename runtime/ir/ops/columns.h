@@ -52,13 +52,8 @@ inline constexpr OpRule join_columns{
     .repeatable = true,
     .attrs = kAttrs<ColumnsAttrs>,
     .check = check_columns<false>,
-    // No forward pass joins copies: only gradients of what was copied are added.
-    .backward =
-        [](const Instruction& op, Gradients& g) {
-          check(attrs_as<ColumnsAttrs>(op.attrs).copies == 1,
-                "join_columns of copies has no gradient");
-          columns_backward(op, g, OpKind::split_columns);
-        },
+    .backward = [](const Instruction& op,
+                   Gradients& g) { columns_backward(op, g, OpKind::split_columns); },
 };
 
 }  // namespace dstrain::ops
