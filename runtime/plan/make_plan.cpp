@@ -11,6 +11,7 @@
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
+#include "runtime/plan/parallel/issue_early.h"
 #include "runtime/plan/parallel/split_layers.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/placement/place.h"
@@ -105,6 +106,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
   chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
   recompute(program, job);
+  issue_early(program, place);
   if (place.stages() > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
   offload_activations(program, job);
   separate_frozen(program);
@@ -276,7 +278,7 @@ std::vector<RankPlan> draft_stages(const WholeModel& whole, const Job& job, cons
 
 void prove(RankPlan& rank, const Job& job) {
   for (Plan* plan : plans_of(rank)) {
-    order_communication(*plan, job.overlap_comm);
+    order_communication(*plan, job.overlap_comm, job.overlap_tensor);
     verify(*plan);
   }
 }
@@ -356,7 +358,7 @@ RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses
   RankPlan rank;
   rank.validate = forward_plan(std::move(program), job, {}, inputs);
   rank.memory = place_memory({&rank.validate}, inputs);
-  order_communication(rank.validate, false);
+  order_communication(rank.validate, false, false);
   verify(rank.validate);
   return rank;
 }

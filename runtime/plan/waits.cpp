@@ -63,8 +63,12 @@ class Touched {
 
 }  // namespace
 
-void order_communication(Plan& plan, bool overlap) {
+void order_communication(Plan& plan, bool overlap, bool overlap_tensor) {
   const auto channels = static_cast<size_t>(plan.channels);
+  std::vector<char> beside(channels);  // of the groups whose collectives run beside computation
+  for (size_t c = 0; c < plan.comm_channels.size(); ++c) beside[c] = overlap ? 1 : 0;
+  if (overlap_tensor && plan.place.ranks_in(Axis::tensor) > 1)
+    beside[static_cast<size_t>(channel_of(plan.place, Axis::tensor))] = 1;
   plan.waits.assign(plan.order.size() * channels, 0);
   // By channel, how many operations have started, and how many are known to be complete.
   std::vector<int32_t> started(channels), complete(channels);
@@ -87,7 +91,7 @@ void order_communication(Plan& plan, bool overlap) {
         const bool of_peers = channel < plan.first_other_channel();
         const bool all =
             !collective && of_peers &&
-            (rule.queue == Queue::comm || (plan.comm_channels[c].is_group() && !overlap));
+            (rule.queue == Queue::comm || (plan.comm_channels[c].is_group() && !beside[c]));
         const auto needed = all ? started[c] : static_cast<int32_t>(mine->last_conflict(posted, c));
         complete[c] = std::max(complete[c], needed);
       }

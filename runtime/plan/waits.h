@@ -7,8 +7,8 @@
 
 namespace dstrain {
 
-// Computes `waits` of a placed plan. Without `overlap` the next instruction waits for every
-// collective; messages are awaited where their memory is used.
-void order_communication(Plan& plan, bool overlap);
+// Computes `waits` of a placed plan. Without `overlap` the next instruction waits for every collective, but with
+// `overlap_tensor` not for those of the tensor group; messages are awaited where their memory is used.
+void order_communication(Plan& plan, bool overlap, bool overlap_tensor);
 
 }  // namespace dstrain

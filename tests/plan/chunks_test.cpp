@@ -195,7 +195,7 @@ TEST_CASE("chunks: what does not fit together is found") {
         const auto op = std::ranges::find_if(plan.program.instructions, held_for_several);
         if (op == plan.program.instructions.end()) continue;
         --plan.address[static_cast<size_t>(op->writes[0])].copies;
-        order_communication(plan, false);
+        order_communication(plan, false, false);
         CHECK_THROWS_AS(verify(plan), InternalError);
         ++found;
       }

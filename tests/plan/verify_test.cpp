@@ -49,7 +49,7 @@ TEST_CASE("verify finds a use before its gather") {
   Plan plan = plan_of(sharded_job(3)).train;
   const size_t gather = issues_of(plan, OpKind::all_gather)[2];
   plan.order.erase(plan.order.begin() + static_cast<ptrdiff_t>(gather));
-  order_communication(plan, false);
+  order_communication(plan, false, false);
   CHECK_THROWS_WITH(verify(plan), Catch::Contains("before it is written"));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <tuple>
 
 #include "tests/plan/plans.h"
 
@@ -29,7 +30,7 @@ TEST_CASE(
 
 TEST_CASE("without overlap every instruction waits for all collectives before it") {
   Plan plan = plan_of(sharded_job(3)).train;
-  order_communication(plan, false);
+  order_communication(plan, false, false);
   int32_t started = 0;
   for (size_t i = 0; i < plan.order.size(); ++i) {
     if (is_collective(op_at(plan, i).op))
@@ -61,6 +62,49 @@ TEST_CASE("with overlap the first use of a gather waits for it, and what stands 
     CHECK(plan.waits[k] >= number);
   }
   CHECK(beside > 40);
+}
+
+// The sums of input gradients over a tensor group: of the first products of attention and of the MLP, and of the head.
+TEST_CASE("sums of input gradients over a tensor group travel beside a weight gradient's product") {
+  for (const auto& [again, all, tensor] : {std::tuple{GatherAgain::off, true, false},
+                                           {GatherAgain::off, false, true},
+                                           {GatherAgain::on, true, false},
+                                           {GatherAgain::on, false, true},
+                                           {GatherAgain::off, false, false}})
+    for (const int zero_stage : {0, 3}) {
+      Job job = sharded_job(zero_stage, 4);
+      job.tensor_ranks = 2;
+      job.gather_again = again;
+      job.overlap_comm = all;
+      job.overlap_tensor = tensor;
+      CAPTURE(all, tensor, zero_stage, again == GatherAgain::on);
+      const Plan plan = plan_of(job).train;
+      const auto channel = static_cast<size_t>(channel_of(plan.place, Axis::tensor));
+      const auto waits = [&](size_t i) {
+        return plan.waits[i * static_cast<size_t>(plan.channels) + channel];
+      };
+      int32_t number = 0;
+      int sums = 0, gathers = 0;
+      for (size_t i = 0; i < plan.order.size(); ++i) {
+        const Instruction& op = op_at(plan, i);
+        if (!is_collective(op.op) || static_cast<size_t>(op.channel) != channel) continue;
+        ++number;
+        if (op.phase != Phase::backward) continue;
+        const bool sum =
+            op.op == OpKind::reduce_scatter && op_at(plan, i - 1).op == OpKind::linear_input_grad;
+        const bool gather = plan.program.at(op.writes[0]).name.starts_with("re:gathered:");
+        if (!sum && !gather) continue;
+        int products = 0;
+        for (size_t k = i + 1; waits(k) < number; ++k)
+          products +=
+              op_at(plan, k).op == (sum ? OpKind::linear_weight_grad : OpKind::linear_input_grad);
+        CHECK(products == (all || tensor ? 1 : 0));
+        (sum ? sums : gathers) += 1;
+      }
+      const int micro_batches = 2, products = 4 * 2 + 1;
+      CHECK(sums == micro_batches * products);
+      CHECK(gathers == (again == GatherAgain::on ? micro_batches * products : 0));
+    }
 }
 
 TEST_CASE("the executor's own work between ranks waits for every collective before it") {

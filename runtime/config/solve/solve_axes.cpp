@@ -104,6 +104,7 @@ std::optional<int64_t> solve_axes(Job& job, Values& values, Diagnostics& diagnos
   job.pipeline = solve_pipeline(values, diagnostics);
   job.sequence_ranks = static_cast<int>(values.integer(kSequenceKey));
   job.tensor_ranks = std::max(static_cast<int>(values.integer(kTensorKey)), 1);
+  job.overlap_tensor = values.flag("tensor_parallel.tp_overlap_comm") && job.tensor_ranks > 1;
   values.text("dstrain.sequence_parallel");
   const std::vector<ModelAxis> axes = model_axes(job);
   int64_t product = 1;

@@ -289,6 +289,7 @@ void add_layout(FactList& list, const Job& job) {
   add("shard ranks", groups_text(job.shards));
   add("zero_optimization.reduce_bucket_size", job.reduce_bucket_elements);
   add("zero_optimization.overlap_comm", job.overlap_comm);
+  add("tensor_parallel.tp_overlap_comm", job.overlap_tensor);
   const GatherLimits& g = job.gather;
   add("zero_optimization.stage3",
       fmt::format("prefetch {}, persistence {} and {}, live {}, reuse {}", g.prefetch_elements,

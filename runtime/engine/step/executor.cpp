@@ -53,8 +53,8 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   const auto channels = static_cast<std::ptrdiff_t>(plan.comm_channels.size());
   const std::vector<size_t> most(posts_.begin(), posts_.begin() + channels);
   const bool any = std::ranges::any_of(most, [](size_t n) { return n > 0; });
-  const bool own_thread = job.overlap_comm && mesh.world().size() > 1 && any &&
-                          (plan.threads > 1 || !backend.device->is_host());
+  const bool own_thread = (job.overlap_comm || job.overlap_tensor) && mesh.world().size() > 1 &&
+                          any && (plan.threads > 1 || !backend.device->is_host());
   if (own_thread) mesh.world().set_threads(1);
   queue_ = make_comm_queue(mesh.channels(), backend, most, own_thread);
   const auto posts_on = [this](int32_t channel) {

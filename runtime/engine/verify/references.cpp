@@ -45,7 +45,7 @@ Job plain_job(const Job& job) {
   plain.ranks = job.state_ranks() * job.tensor_ranks;
   plain.pipeline = {};
   plain.gather_again = GatherAgain::off;
-  plain.overlap_comm = false;
+  plain.overlap_comm = plain.overlap_tensor = false;
   plain.recompute = {};
   plain.loss_chunks = 1;
   plain.offload = {};

@@ -65,6 +65,7 @@ class Lives {
       workspace(moment);
     }
     keep_copied();
+    keep_sent();
     const std::vector<char> for_host = read_by_host();
     for (size_t b = 0; b < p.buffers.size(); ++b) {
       const Buffer& buffer = p.buffers[b];
@@ -150,6 +151,35 @@ class Lives {
       if (following >= 0) touch(p.root(op.reads[0]), following);
       following = moment;
     }
+  }
+
+  // What a collective of activations sends stays until the first instruction that reads what came of it, if that is in
+  // the same phase, so that the work between them, which runs beside the collective, need not wait for it.
+  void keep_sent() {
+    const Program& p = plan_.program;
+    const int moments = static_cast<int>(p.instructions.size());
+    for (int moment = 0; moment < moments; ++moment) {
+      const Instruction& op = p.instructions[instruction_at(moment)];
+      if (!is_collective(op.op) || op.reads.empty() || op.writes.empty() ||
+          p.at(p.root(op.writes[0])).memory != MemoryClass::activations)
+        continue;
+      const int reader = next_reader(p.root(op.writes[0]), moment);
+      if (reader >= 0) touch(p.root(op.reads[0]), reader);
+    }
+  }
+  // Returns the first moment behind `moment`, of the same phase, at which a buffer or a part of it is read; -1 if there
+  // is none.
+  int next_reader(BufferId root, int moment) const {
+    const Program& p = plan_.program;
+    const Instruction& from = p.instructions[instruction_at(moment)];
+    for (int next = moment + 1; next < static_cast<int>(p.instructions.size()); ++next) {
+      const Instruction& op = p.instructions[instruction_at(next)];
+      if (op.when != from.when || op.phase != from.phase || op.chunk != from.chunk) continue;
+      if (std::ranges::any_of(op.reads,
+                              [&](BufferId id) { return id != kNone && p.root(id) == root; }))
+        return next;
+    }
+    return -1;
   }
 
   Region workspace_region(size_t instruction) const {

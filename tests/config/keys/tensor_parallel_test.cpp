@@ -50,9 +50,6 @@ TEST_CASE("tensor parallel: tp_size must not contradict autotp_size, and does no
 
 TEST_CASE("tensor parallel: keys that the division of layers leaves without an effect") {
   check_all({
-      {divided(R"("tp_overlap_comm": true)"), key("tp_overlap_comm"),
-       "no_effect: with either value messages travel beside computation where the plan allows it, "
-       "which changes no number"},
       {divided(R"("vocab_parallel_lm_head": true)"), key("vocab_parallel_lm_head"), "honoured"},
       {divided(R"("vocab_parallel_lm_head": null)"), key("vocab_parallel_lm_head"),
        "no_effect: unset"},
@@ -78,6 +75,31 @@ TEST_CASE("tensor parallel: keys that the division of layers leaves without an e
       {R"("tensor_parallel": {"preset_model": "llama"})", key("preset_model"),
        "no_effect: tensor parallelism is off"},
   });
+}
+
+TEST_CASE("tensor parallel: messages travel beside computation with either of two keys") {
+  const std::string travels = divided(R"("tp_overlap_comm": true)");
+  const std::string off = R"("zero_optimization": {"overlap_comm": false}, )",
+                    on = R"("zero_optimization": {"overlap_comm": true}, )";
+  const std::string redundant =
+      "no_effect: zero_optimization.overlap_comm lets the messages of every group travel beside "
+      "computation";
+  check_all({
+      {off + travels, key("tp_overlap_comm"), "honoured"},
+      {off + divided(R"("tp_overlap_comm": false)"), key("tp_overlap_comm"), "honoured"},
+      {on + travels, key("tp_overlap_comm"), redundant},
+      {travels, key("tp_overlap_comm"), redundant},
+      {off + R"("tensor_parallel": {"tp_overlap_comm": true})", key("tp_overlap_comm"),
+       "no_effect: tensor parallelism is off"},
+  });
+  CHECK(ask(trains_with(off + travels), {}, 2).load().job.overlap_tensor);
+  CHECK_FALSE(ask(trains_with(travels), {}, 2).load().job.overlap_comm == false);
+  CHECK_FALSE(ask(trains_with(off + divided(R"("tp_overlap_comm": false)")), {}, 2)
+                  .load()
+                  .job.overlap_tensor);
+  CHECK_FALSE(ask(trains_with(off + R"("tensor_parallel": {"tp_overlap_comm": true})"), {}, 2)
+                  .load()
+                  .job.overlap_tensor);
 }
 
 TEST_CASE("tensor parallel: what would divide layers otherwise is refused") {

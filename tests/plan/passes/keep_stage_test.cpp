@@ -186,7 +186,7 @@ TEST_CASE("what does not fit together is found") {
         found = true;
       }
     REQUIRE(found);
-    order_communication(plan, false);
+    order_communication(plan, false, false);
     CHECK_THROWS_AS(verify(plan), InternalError);
   }
 }

@@ -35,6 +35,17 @@ constexpr Rule kTpSize{
     },
     "1 or autotp_size: no_effect; autotp_size 0: no_effect with a warning; else error"};
 
+constexpr Rule kOverlap{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!is_on(facts)) return off();
+      const Member* const all = find(*facts.root, "zero_optimization.overlap_comm");
+      if (all && !to_boolean(all->value).value_or(true)) return {};
+      return {State::no_effect,
+              "zero_optimization.overlap_comm lets the messages of every group travel beside "
+              "computation"};
+    },
+    "sizes up to 1, or zero_optimization.overlap_comm true: no_effect; else honoured"};
+
 // Keys whose note says why they change nothing.
 constexpr Rule kNoEffect{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
                            if (!is_on(facts)) return off();
@@ -85,9 +96,9 @@ std::vector<KeySpec> tensor_parallel() {
        .max = kMostRanksOfAxis},
       {.key = "tensor_parallel.tp_overlap_comm",
        .fallback = "false",
-       .note = "with either value messages travel beside computation where the plan allows it, "
-               "which changes no number",
-       .rule = &kNoEffect},
+       .note = "the sums of input gradients over the ranks that share layers travel beside the "
+               "products of weight gradients, also where overlap_comm is false; no number changes",
+       .rule = &kOverlap},
       {.key = "tensor_parallel.vocab_parallel_lm_head",
        .note = "heads are divided by vocabulary",
        .rule = &kHead,
