@@ -7,21 +7,32 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-// Where blocks of `width` packs are in whole rows (R, sections, blocks, width) and in parts (blocks, copies, R, sections,
-// width). Packs are counted in 32 bits, which are divided faster than 64.
+// The position of a pack in a tensor of four dimensions, (high, middle, low, at).
+struct Position {
+  unsigned high, middle, low, at;
+};
+
+// The inner dimensions of such a tensor, in packs. Packs are counted in 32 bits, which are divided faster than 64.
+struct Nest {
+  unsigned middle, low, width;
+
+  __device__ __forceinline__ Position position(unsigned pack) const {
+    const unsigned run = pack / width, outer = run / low;
+    return {outer / middle, outer % middle, run % low, pack % width};
+  }
+  // Returns the number of the pack at a position.
+  __device__ __forceinline__ int64_t number(const Position& p) const {
+    return ((static_cast<int64_t>(p.high) * middle + p.middle) * low + p.low) * width + p.at;
+  }
+};
+
+// Where blocks of `width` packs are in whole rows (rows, sections, blocks, width) and in parts (blocks x copies, rows,
+// sections, width).
 struct ColumnBlocks {
   unsigned rows, sections, blocks, copies, width;
 
-  // Returns the number of a pack in the whole rows.
-  __device__ __forceinline__ int64_t whole(unsigned row, unsigned section, unsigned block,
-                                           unsigned at) const {
-    return ((static_cast<int64_t>(row) * sections + section) * blocks + block) * width + at;
-  }
-  // Returns the number of a copy of it in the parts.
-  __device__ __forceinline__ int64_t split(unsigned part, unsigned row, unsigned section,
-                                           unsigned at) const {
-    return ((static_cast<int64_t>(part) * rows + row) * sections + section) * width + at;
-  }
+  __device__ __forceinline__ Nest whole() const { return {sections, blocks, width}; }
+  __device__ __forceinline__ Nest parts() const { return {rows, sections, width}; }
 };
 
 // *to = values, in one access.
@@ -40,11 +51,8 @@ struct SplitColumns {
   Packed<T, N>* y;
   __device__ void operator()(int64_t at, int64_t) const {
     const auto pack = static_cast<unsigned>(at / N);
-    const unsigned run = pack / b.width, row_of_part = run / b.sections;
-    const unsigned part = row_of_part / b.rows;
-    const int64_t from = b.whole(row_of_part % b.rows, run % b.sections, part / b.copies,
-                                 pack % b.width);
-    store_values(y + pack, x[from]);
+    const auto [part, row, section, column] = b.parts().position(pack);
+    store_values(y + pack, x[b.whole().number({row, section, part / b.copies, column})]);
   }
 };
 
@@ -55,9 +63,8 @@ struct JoinColumns {
   Packed<T, N>* y;
   __device__ void operator()(int64_t at, int64_t) const {
     const auto pack = static_cast<unsigned>(at / N);
-    const unsigned run = pack / b.width, section_of_row = run / b.blocks;
-    const int64_t from = b.split(run % b.blocks * b.copies, section_of_row / b.sections,
-                                 section_of_row % b.sections, pack % b.width);
+    const auto [row, section, block, column] = b.whole().position(pack);
+    const int64_t from = b.parts().number({block * b.copies, row, section, column});
     Packed<T, N> sum = x[from];
     if (b.copies > 1) {
       const int64_t step = int64_t{b.rows} * b.sections * b.width;
@@ -104,28 +111,27 @@ ColumnBlocks blocks_of(const KernelSpec& spec, const TensorSpec& whole) {
           static_cast<unsigned>(columns(whole) / (attrs.sections * blocks))};
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> make_split_columns(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, b = blocks_of(spec, spec.in[0]), n = elements(spec.out[0]),
+// Makes the kernel of Op, whose blocks are in `whole` rows and in parts.
+template <template <class, int> class Op>
+std::unique_ptr<Kernel> make_columns(const KernelSpec& spec, const LaunchContext& context,
+                                     const char* name, const TensorSpec& whole) {
+  return kernel_of([context, name, b = blocks_of(spec, whole), n = elements(spec.out[0]),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
-      launch_columns<SplitColumns>(context, "split_columns", b, data<const T>(call.in, 0),
-                                   data<T>(call.out, 0), n);
+      launch_columns<Op>(context, name, b, data<const T>(call.in, 0), data<T>(call.out, 0), n);
     });
   });
 }
 
+}  // namespace
+
+std::unique_ptr<Kernel> make_split_columns(const KernelSpec& spec, const LaunchContext& context) {
+  return make_columns<SplitColumns>(spec, context, "split_columns", spec.in[0]);
+}
+
 std::unique_ptr<Kernel> make_join_columns(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, b = blocks_of(spec, spec.out[0]), n = elements(spec.out[0]),
-                    dtype = spec.in[0].dtype](const KernelCall& call) {
-    with_type(dtype, [&](auto t) {
-      using T = decltype(t);
-      launch_columns<JoinColumns>(context, "join_columns", b, data<const T>(call.in, 0),
-                                  data<T>(call.out, 0), n);
-    });
-  });
+  return make_columns<JoinColumns>(spec, context, "join_columns", spec.out[0]);
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND
