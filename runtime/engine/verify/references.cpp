@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 #include "runtime/config/model/measures.h"
 #include "runtime/config/text.h"
+#include "runtime/ir/builder.h"
+#include "runtime/plan/build_model.h"
 
 namespace dstrain {
 namespace {
@@ -20,12 +23,23 @@ double rounding(DType type) {
   return type == DType::bf16 ? 0x1p-8 : type == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
 
+// Returns whether the slope of an activation of the model jumps.
+bool has_kink(const ModelConfig& model) {
+  Program program;
+  Builder builder(program, {.training = false, .checked = false});
+  build_model(builder, model.with_any_vocabulary());
+  return std::ranges::any_of(program.instructions, [](const Instruction& op) {
+    const auto* const attrs = std::get_if<ActivationAttrs>(&op.attrs);
+    return attrs != nullptr && attrs->activation == Activation::relu;
+  });
+}
+
 // Returns the largest error that dividing layers and samples adds to a gradient, as a share of its terms. In each layer two
 // sums over ranks forward and two backward are rounded in another way. In 16 bits this moves some values over the kink of
 // a ReLU, and a token's term comes or goes.
 double error_of_divided_layers(const Job& job) {
-  constexpr double kRoundings = 16, kOfKinks = 0.3;
-  if (is_16bit(job.dtype)) return kOfKinks;
+  constexpr double kRoundings = 16, kIn16Bits = 0.04, kOfKinks = 0.3;
+  if (is_16bit(job.dtype)) return has_kink(job.model) ? kOfKinks : kIn16Bits;
   return kRoundings * static_cast<double>(job.model.measures().layers) * rounding(job.dtype);
 }
 

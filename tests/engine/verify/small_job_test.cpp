@@ -273,6 +273,8 @@ TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
   CHECK(tolerance_of(job).first_loss == Approx(1e-6));
   Job rounded = job;
   rounded.dtype = DType::f16;
+  CHECK(tolerance_of(rounded).gradient == Approx(4 * micro_batches * 0x1p-24 + 0.04));
+  rounded.model.set("activation", "relu");
   CHECK(tolerance_of(rounded).gradient == Approx(4 * micro_batches * 0x1p-24 + 0.3));
   CHECK(tolerance_of(rounded).first_loss == Approx(4 * 0x1p-11));
   CHECK(tolerance_of(job).reason == "128 micro-batches added in fp32, divided layers in f32");
