@@ -331,7 +331,7 @@ struct Job {
   bool sparse_gradients = false;
   int64_t reduce_bucket_elements = 500'000'000;  // gradients that are reduced at a time
   bool overlap_comm = false;                     // communication runs beside computation
-  bool overlap_tensor = false;  // without overlap_comm: that of the tensor group does
+  bool overlap_tensor = false;  // sums over the tensor group run beside halves of products
   bool rank_order_sums = true;  // GPUs add in rank order, in f32; false: as NCCL adds
   GatherLimits gather;
   AioConfig aio;

@@ -11,6 +11,7 @@
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
+#include "runtime/plan/parallel/halve_sums.h"
 #include "runtime/plan/parallel/issue_early.h"
 #include "runtime/plan/parallel/split_layers.h"
 #include "runtime/plan/passes/passes.h"
@@ -135,6 +136,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
   measure_codecs(program, job, place);
+  halve_sums(program, job, place);
   join_norms(program, *inputs.library, inputs.threads);
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);

@@ -107,6 +107,43 @@ TEST_CASE("sums of input gradients over a tensor group travel beside a weight gr
     }
 }
 
+TEST_CASE(
+    "the sum of half of a second product's columns travels beside the product of the other half") {
+  for (const bool tensor : {false, true})
+    for (const int zero_stage : {0, 3}) {
+      Job job = sharded_job(zero_stage, 4);
+      job.tensor_ranks = 2;
+      job.overlap_comm = false;
+      job.overlap_tensor = tensor;
+      job.recompute = {zero_stage == 3 ? RecomputeMode::interval : RecomputeMode::none, 1};
+      CAPTURE(tensor, zero_stage);
+      const Plan plan = plan_of(job).train;
+      const Program& p = plan.program;
+      const auto channel = static_cast<size_t>(channel_of(plan.place, Axis::tensor));
+      int32_t number = 0;
+      int halves = 0, joined = 0;
+      for (size_t i = 0; i < plan.order.size(); ++i) {
+        const Instruction& op = op_at(plan, i);
+        joined += op.op == OpKind::join_columns;
+        if (!is_collective(op.op) || static_cast<size_t>(op.channel) != channel) continue;
+        ++number;
+        if (op.op != OpKind::reduce_scatter || !p.at(op.reads[0]).name.starts_with("half0:"))
+          continue;
+        ++halves;
+        const Instruction& other = op_at(plan, i + 1);
+        CHECK(other.op == OpKind::linear);
+        CHECK(p.at(other.writes[0]).name.starts_with("half1:"));
+        CHECK(p.at(other.reads[1]).shape[0] * 2 == 32);  // rows of its weight, of 32
+        CHECK(plan.waits[(i + 1) * static_cast<size_t>(plan.channels) + channel] < number);
+      }
+      // Of attention and of the MLP of 4 layers; those of layers that are computed again but for the last layer's sum.
+      const int micro_batches = 2;
+      CHECK(halves == joined);
+      CHECK(halves >= (tensor ? micro_batches * 4 * 2 : 0));
+      CHECK((halves > 0) == tensor);
+    }
+}
+
 TEST_CASE("the executor's own work between ranks waits for every collective before it") {
   const Plan plan = plan_of(sharded_job(2)).train;
   int32_t started = 0;

@@ -126,6 +126,14 @@ struct WeightSizes {
   double elements = 0, features = 0;  // features: rows
 };
 
+// Returns the share of a parameter's rows that a weight is: all, or those of a view.
+double share_of_value(const Program& program, BufferId weight) {
+  const Buffer& b = program.at(weight);
+  if (b.parent == kNone || !program.at(b.parent).name.starts_with(kValue)) return 1;
+  return static_cast<double>(b.shape.elements()) /
+         static_cast<double>(program.at(b.parent).shape.elements());
+}
+
 WeightSizes weight_sizes(const Program& program, const Instruction& op,
                          const ParameterModules& parameters) {
   const Parameter* const weight = parameters.of(op, op.reads[1]).parameter;
@@ -136,7 +144,9 @@ WeightSizes weight_sizes(const Program& program, const Instruction& op,
   const auto elements = static_cast<double>(own_elements(weight->part, weight->shape));
   const auto whole = static_cast<double>(weight->shape.elements());
   const auto rows = static_cast<double>(weight->shape[0]);
-  return {elements, weight->part.by == TensorPart::By::rows ? rows * elements / whole : rows};
+  const double share = share_of_value(program, op.reads[1]);
+  return {share * elements,
+          share * (weight->part.by == TensorPart::By::rows ? rows * elements / whole : rows)};
 }
 
 void count_work(const Program& program, const Instruction& op, const ParameterModules& parameters,
@@ -197,7 +207,7 @@ ModuleParameter ParameterModules::of(const Instruction& op, BufferId id) const {
   const std::vector<Parameter>& all = program_.model_parameters();
   const auto found =
       std::ranges::find(all, std::string_view(buffer.name).substr(kValue.size()), &Parameter::name);
-  if (found == all.end()) return {};
+  if (found == all.end()) return of(op, buffer.parent);  // a view of rows
   const auto layer = [this](int32_t sublayer) {
     return program_.sublayers[static_cast<size_t>(sublayer)].layer;
   };

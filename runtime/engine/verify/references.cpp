@@ -59,7 +59,7 @@ Job plain_job(const Job& job) {
   plain.ranks = job.state_ranks() * job.tensor_ranks;
   plain.pipeline = {};
   plain.gather_again = GatherAgain::off;
-  plain.overlap_comm = plain.overlap_tensor = false;
+  plain.overlap_comm = false;  // overlap_tensor stays: a library may add in another order in halves
   plain.recompute = {};
   plain.loss_chunks = 1;
   plain.offload = {};

@@ -8,8 +8,8 @@
 
 namespace dstrain {
 
-// Returns the job as plain data parallelism on as many data-parallel ranks: stage 0, no pipeline, no overlap, no
-// recompute, no offload, the loss in one piece. Where ranks add is kept, and what changes the numbers (codecs, sparse
+// Returns the job as plain data parallelism on as many data-parallel ranks: stage 0, no pipeline, no overlap but that of
+// the tensor group, no recompute, no offload, the loss in one piece. Where ranks add is kept, and what changes the numbers (codecs, sparse
 // gradients) at the lowest stage that has it; so are the sequence and tensor ranks, whose sums are in another order than
 // one rank's. So the weights are those of the job, bit for bit, wherever promises_bits().
 Job plain_job(const Job& job);

@@ -1,8 +1,9 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> issue_early
-//   (parallel/issue_early.h) -> split_backward -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce -> codecs (codecs.h) -> update
-//   -> offload_gradients -> offload_optimizer -> update_buffers -> gather -> codecs (codecs.h) -> join_norms -> pack
-//   -> place -> verify.
+//   -> split_backward -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce -> codecs
+//   (codecs.h) -> update -> offload_gradients -> offload_optimizer -> update_buffers -> gather -> codecs (codecs.h)
+//   -> halve_sums -> join_norms -> pack -> place -> verify,
+// of which issue_early and halve_sums are those of parallel/.
 #pragma once
 
 #include <cstdint>

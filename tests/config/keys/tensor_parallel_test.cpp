@@ -77,29 +77,21 @@ TEST_CASE("tensor parallel: keys that the division of layers leaves without an e
   });
 }
 
-TEST_CASE("tensor parallel: messages travel beside computation with either of two keys") {
-  const std::string travels = divided(R"("tp_overlap_comm": true)");
-  const std::string off = R"("zero_optimization": {"overlap_comm": false}, )",
-                    on = R"("zero_optimization": {"overlap_comm": true}, )";
-  const std::string redundant =
-      "no_effect: zero_optimization.overlap_comm lets the messages of every group travel beside "
-      "computation";
+TEST_CASE("tensor parallel: messages that travel beside computation") {
+  const std::string on = R"("tp_overlap_comm": true)", off = R"("tp_overlap_comm": false)";
   check_all({
-      {off + travels, key("tp_overlap_comm"), "honoured"},
-      {off + divided(R"("tp_overlap_comm": false)"), key("tp_overlap_comm"), "honoured"},
-      {on + travels, key("tp_overlap_comm"), redundant},
-      {travels, key("tp_overlap_comm"), redundant},
-      {off + R"("tensor_parallel": {"tp_overlap_comm": true})", key("tp_overlap_comm"),
+      {divided(on), key("tp_overlap_comm"), "honoured"},
+      {divided(off), key("tp_overlap_comm"), "honoured"},
+      {"\"tensor_parallel\": {" + on + "}", key("tp_overlap_comm"),
        "no_effect: tensor parallelism is off"},
   });
-  CHECK(ask(trains_with(off + travels), {}, 2).load().job.overlap_tensor);
-  CHECK_FALSE(ask(trains_with(travels), {}, 2).load().job.overlap_comm == false);
-  CHECK_FALSE(ask(trains_with(off + divided(R"("tp_overlap_comm": false)")), {}, 2)
-                  .load()
-                  .job.overlap_tensor);
-  CHECK_FALSE(ask(trains_with(off + R"("tensor_parallel": {"tp_overlap_comm": true})"), {}, 2)
-                  .load()
-                  .job.overlap_tensor);
+  const auto overlaps = [](const std::string& section) {
+    return ask(trains_with(section), {}, 2).load().job.overlap_tensor;
+  };
+  CHECK(overlaps(divided(on)));
+  CHECK_FALSE(overlaps(divided(off)));
+  CHECK_FALSE(overlaps(divided(R"("tp": {"tp_size": 2})")));
+  CHECK_FALSE(overlaps("\"tensor_parallel\": {" + on + "}"));
 }
 
 TEST_CASE("tensor parallel: what would divide layers otherwise is refused") {

@@ -117,6 +117,7 @@ TEST_CASE(
           job.zero_stage = stage;
           job.recompute = {kModes[stage], 1};
           job.overlap_comm = stage % 2 == 1;
+          job.overlap_tensor = stage == 2 || stage == 3;
           job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
           INFO(describe(layout) << ": " << describe(job));
           CHECK(difference(expected, run_steps(job, data, *world, 3, 1 + stage % 2), *world) == "");

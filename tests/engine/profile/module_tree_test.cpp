@@ -182,14 +182,19 @@ TEST_CASE("work: ranks that divide layers and samples have the model's work betw
   job.tensor_ranks = job.sequence_ranks == 1 ? 2 : GENERATE(1, 2);
   if (job.sequence_ranks * job.tensor_ranks == 4) job.model.set("n_head", 4);
   job.ranks = job.sequence_ranks * job.tensor_ranks;
-  CAPTURE(tied, job.sequence_ranks, job.tensor_ranks);
+  job.overlap_tensor = GENERATE(false, true);
+  CAPTURE(tied, job.sequence_ranks, job.tensor_ranks, job.overlap_tensor);
+  const auto projection = [](const ModuleNode& tree) {
+    return child_of(child_of(child_of(child_of(tree, "blocks"), "0"), "attn"), "out_proj").macs;
+  };
   const ModuleNode alone = tree_of(profiled_job(tied));
-  double macs = 0, flops = 0;
+  double macs = 0, flops = 0, projections = 0;
   int64_t classes = 0, weights = 0;
   for (int rank = 0; rank < job.ranks; ++rank) {
     const ModuleNode tree = tree_of(job, rank);
     macs += tree.macs;
     flops += tree.flops;
+    projections += projection(tree);
     const ModuleNode& head = child_of(tree, tied ? "head" : "lm_head");
     classes += tied ? head.tied : head.parameters;
     const ModuleNode& block = child_of(child_of(tree, "blocks"), "0");
@@ -199,6 +204,7 @@ TEST_CASE("work: ranks that divide layers and samples have the model's work betw
   }
   CHECK(macs == alone.macs);
   CHECK(flops == alone.flops);
+  CHECK(projections == projection(alone));
   // 11 classes do not divide evenly: the parts are filled up with rows of zeros, which count nowhere.
   CHECK(classes == job.sequence_ranks * kWords * kWidth);
   CHECK(weights == job.sequence_ranks * 3 * kWidth * kWidth);

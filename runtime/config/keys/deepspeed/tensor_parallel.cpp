@@ -35,16 +35,11 @@ constexpr Rule kTpSize{
     },
     "1 or autotp_size: no_effect; autotp_size 0: no_effect with a warning; else error"};
 
-constexpr Rule kOverlap{
-    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-      if (!is_on(facts)) return off();
-      const Member* const all = find(*facts.root, "zero_optimization.overlap_comm");
-      if (all && !to_boolean(all->value).value_or(true)) return {};
-      return {State::no_effect,
-              "zero_optimization.overlap_comm lets the messages of every group travel beside "
-              "computation"};
-    },
-    "sizes up to 1, or zero_optimization.overlap_comm true: no_effect; else honoured"};
+constexpr Rule kOverlap{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                          if (!is_on(facts)) return off();
+                          return {};
+                        },
+                        "sizes up to 1: no_effect; else honoured"};
 
 // Keys whose note says why they change nothing.
 constexpr Rule kNoEffect{[](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
@@ -96,8 +91,9 @@ std::vector<KeySpec> tensor_parallel() {
        .max = kMostRanksOfAxis},
       {.key = "tensor_parallel.tp_overlap_comm",
        .fallback = "false",
-       .note = "the sums of input gradients over the ranks that share layers travel beside the "
-               "products of weight gradients, also where overlap_comm is false; no number changes",
+       .note = "products whose results the ranks that share layers add are made in two halves, the "
+               "first of which travels beside the other one; and what these ranks send travels "
+               "beside computation also where overlap_comm is false",
        .rule = &kOverlap},
       {.key = "tensor_parallel.vocab_parallel_lm_head",
        .note = "heads are divided by vocabulary",
