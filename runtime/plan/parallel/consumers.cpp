@@ -1,7 +1,5 @@
 #include "runtime/plan/parallel/consumers.h"
 
-#include <ranges>
-
 #include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/ops/attention.h"
 
@@ -20,8 +18,9 @@ Consumers::Consumers(const Program& program, int ranks) : program_(program), ran
       if (id != kNone) readers[id].push_back(&op);
     if (is_adapter_product(program, op, kLoraB)) adapters_.insert(op.writes[0]);
   }
-  for (const Instruction& op : std::views::reverse(program.instructions))  // readers come first
-    for (const BufferId id : op.writes) {
+  const std::vector<Instruction>& list = program.instructions;
+  for (auto op = list.rbegin(); op != list.rend(); ++op)  // readers come first
+    for (const BufferId id : op->writes) {
       const auto found = readers.find(id);
       if (found == readers.end()) continue;
       if (const auto use = common_use(id, found->second)) uses_.emplace(id, *use);
