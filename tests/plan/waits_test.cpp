@@ -136,7 +136,8 @@ TEST_CASE(
         CHECK(p.at(other.reads[1]).shape[0] * 2 == 32);  // rows of its weight, of 32
         CHECK(plan.waits[(i + 1) * static_cast<size_t>(plan.channels) + channel] < number);
       }
-      // Of attention and of the MLP of 4 layers; those of layers that are computed again but for the last layer's sum.
+      // Each of 4 layers has two such products, of attention and of the MLP. Where layers are computed again these products
+      // are, too, but for the last one of a layer, so there are more.
       const int micro_batches = 2;
       CHECK(halves == joined);
       CHECK(halves >= (tensor ? micro_batches * 4 * 2 : 0));
