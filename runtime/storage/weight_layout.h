@@ -36,6 +36,8 @@ class WeightLayout {
   // Throws InternalError if the parts of a weight have not its shape, or those of a tensor do not cover it once.
   explicit WeightLayout(const StateRegister& weights);
 
+  // The weights of the register.
+  size_t weights() const { return parts_.size(); }
   // The tensors of the file, in the order in which weights first have a part of them.
   const std::vector<FileTensor>& tensors() const { return tensors_; }
   // Returns where elements [begin, begin + count) of a weight are; `weight`: its index in the register. Of a part of it they

@@ -74,7 +74,7 @@ void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, in
 
 WeightsReader::WeightsReader(const std::string& path, const StateRegister& weights,
                              const ForeignNames& names)
-    : files_(path, names), layout_(weights), weights_(weights.size()) {
+    : files_(path, names), layout_(weights) {
   check_tensors(files_, layout_.tensors());
   for (const FileTensor& tensor : layout_.tensors()) tensors_.push_back(*files_.find(tensor.name));
 }
@@ -83,7 +83,7 @@ std::vector<size_t> WeightsReader::in_file_order() const {
   using Place =
       std::pair<const InputFile*, int64_t>;  // files lie in memory in the order of their names
   std::vector<std::pair<Place, size_t>> places;
-  for (size_t weight = 0; weight < weights_; ++weight) {
+  for (size_t weight = 0; weight < layout_.weights(); ++weight) {
     const std::vector<FileRun> runs = layout_.runs(weight, 0, 1);
     Place place{};
     if (!runs.empty()) {

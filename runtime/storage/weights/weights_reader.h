@@ -40,7 +40,6 @@ class WeightsReader {
   WeightFiles files_;
   WeightLayout layout_;
   std::vector<WeightFiles::Found> tensors_;  // as layout_.tensors()
-  size_t weights_ = 0;
   std::vector<uint16_t> scratch_;
   std::vector<float> together_;  // elements that are apart in the weight
 };
