@@ -24,9 +24,6 @@ class Sample {
     if (of_ > 1) seed_ = std::strtoull(std::getenv("DSTRAIN_SAMPLE"), nullptr, 10);
   }
 
-  // Samples in a build with a sanitizer, where a case takes up to a hundred times as long; takes all in others.
-  static Sample if_sanitized(uint64_t of) { return Sample(kSanitized ? of : 1); }
-
   // Whether the next case is taken: the same on every rank that asks as often.
   bool takes() {
     const uint64_t at = next_++;

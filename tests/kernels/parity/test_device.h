@@ -14,6 +14,8 @@ class TestDevice {
   virtual ~TestDevice() = default;
   virtual std::unique_ptr<Kernel> make(const KernelSpec& spec) const = 0;
   virtual int64_t workspace_bytes(const KernelSpec& spec) const = 0;
+  // Returns whether the processor executes the kernels of a GPU, thread by thread.
+  virtual bool is_emulated() const { return false; }
   // Makes the `bytes` bytes at `host` available to kernels and returns their address on the device.
   virtual void* to_device(void* host, int64_t) const { return host; }
   // Returns when all kernels have run and everything passed to to_device has been copied back to its host

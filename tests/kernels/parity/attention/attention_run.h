@@ -7,6 +7,7 @@
 
 #include "tests/kernels/parity/attention/attention_reference.h"
 #include "tests/kernels/parity/device_limits.h"
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/run_kernel.h"
 
 namespace dstrain::attention_test {
@@ -176,6 +177,11 @@ inline int64_t multiply_adds(const Case& c) {
 inline int64_t affordable(int64_t seq, int64_t per_pair) {
   while (seq * seq * per_pair > parity::device_limits().budget) seq /= 2;
   return seq;
+}
+
+// Returns the sample of the longest lists of cases. The CPU runs them with several instruction sets.
+inline Sample sample_of_attention() {
+  return parity::test_device().is_emulated() ? parity::sample_if_emulated(4) : Sample(2);
 }
 
 inline const std::vector<Case>& shapes() {

@@ -13,6 +13,7 @@ class Emulated final : public TestDevice {
   int64_t workspace_bytes(const KernelSpec& spec) const override {
     return library_->workspace_bytes(spec);
   }
+  bool is_emulated() const override { return true; }
   void synchronize() const override { stream_->synchronize(); }
 
  private:

@@ -1,5 +1,5 @@
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
-#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -99,7 +99,7 @@ TEST_CASE("the weight of a loss is that of its gradient alone") {
 }
 
 TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or beside") {
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(2);
   StepState state;
   state.d_loss = 0.37f;
   for (DType dtype : kRunTypes)
@@ -217,7 +217,7 @@ TEST_CASE(
 }
 
 TEST_CASE("losses of rows, and a loss that adds those of earlier rows, have the bits of all rows") {
-  Sample sample = Sample::if_sanitized(3);
+  Sample sample = sample_if_emulated(1);
   StepState state;
   state.d_loss = 0.37f;
   for (DType dtype : kRunTypes)

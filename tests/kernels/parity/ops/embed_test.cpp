@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
-#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -41,7 +41,7 @@ TEST_CASE("embed adds the token's row and the position's row") {
 }
 
 TEST_CASE("embed_token_grad adds each row to its token's row, and clears or keeps what was there") {
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(1);
   for (DType dtype : kRunTypes)
     for (const EmbedSizes& s : kEmbedSizes)
       for (bool accumulate : {false, true}) {
@@ -66,7 +66,7 @@ TEST_CASE("embed_token_grad adds each row to its token's row, and clears or keep
 // Against a sum in the order of the rows, in f32: the bits of it are the promise.
 TEST_CASE("embed_token_grad adds the rows of tokens in order, frequent ones too") {
   const int64_t r = 700;
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(1);
   for (DType dtype : kRunTypes)
     for (const int64_t c : {13, 768})
       for (bool accumulate : {false, true}) {

@@ -1,5 +1,5 @@
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
-#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -164,7 +164,7 @@ const NormShapes kJoinedShapes[] = {{1, 8},    {9, 97},    {70, 768},  {21, 1024
                                     {5, 2056}, {21, 3072}, {5, 4104}};
 
 TEST_CASE("layer_norm_grad has the bits of the two ops that it joins") {
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (const NormShapes& s : kJoinedShapes)
       for (bool more : {false, true}) {  // a gradient to add, sums to add to
@@ -193,7 +193,7 @@ TEST_CASE("add_layer_norm has the bits of the two ops that it joins") {
   StepState state;
   state.seed = 11;
   state.first_sample = (int64_t{1} << 33) - 1;
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (const NormShapes& s : kJoinedShapes)
       for (float dropout : {0.0f, 0.3f}) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/philox.h"
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
 namespace dstrain::parity {
@@ -45,7 +46,9 @@ Values random_f32(int64_t n, uint64_t seed) {
 }
 
 TEST_CASE("project_rows is b m^T, at every alignment and number of threads with the same bits") {
+  Sample sample = sample_if_emulated(1);
   for (const auto& [n, k, rank] : kMatrixSizes) {
+    if (!sample.takes()) continue;
     CAPTURE(n, k, rank);
     const Values m = random_f32(n * k, 1), b = random_f32(rank * k, 2);
     const auto p = run_everywhere({OpKind::project_rows},
@@ -56,7 +59,9 @@ TEST_CASE("project_rows is b m^T, at every alignment and number of threads with 
 }
 
 TEST_CASE("project_columns is p m") {
+  Sample sample = sample_if_emulated(1);
   for (const auto& [n, k, rank] : kMatrixSizes) {
+    if (!sample.takes()) continue;
     CAPTURE(n, k, rank);
     const Values m = random_f32(n * k, 1), p = random_f32(rank * n, 2);
     const auto b = run_everywhere({OpKind::project_columns},
@@ -67,8 +72,10 @@ TEST_CASE("project_columns is p m") {
 }
 
 TEST_CASE("expand_factors is p^T b, and the error is what a rank has beyond its share of it") {
+  Sample sample = sample_if_emulated(1);
   for (const auto& [n, k, rank] : kMatrixSizes)
     for (const bool with_error : {true, false}) {
+      if (!sample.takes()) continue;
       CAPTURE(n, k, rank, with_error);
       const Values m = random_f32(n * k, 1), p = random_f32(rank * n, 2),
                    b = random_f32(rank * k, 3);

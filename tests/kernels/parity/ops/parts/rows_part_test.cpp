@@ -1,6 +1,6 @@
 // Operands with a part of the rows of a micro-batch: their results have the bits of the same rows of the whole operand.
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
-#include "tests/support/sample.h"
 
 namespace dstrain::parity {
 namespace {
@@ -114,9 +114,11 @@ StepState some_state() {
 
 TEST_CASE("dropout of a part of the rows drops what it drops of the whole micro-batch") {
   const StepState state = some_state();
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (const BatchSizes& s : kBatches)
       for (const float p : {0.0f, 0.3f}) {
+        if (!sample.takes()) continue;
         const DropoutAttrs attrs{.dropout = p, .site = 9, .seq_len = s.seq_len};
         Call call{.op = OpKind::add_dropout, .state = &state, .sample_offset = 7};
         require_rows_of_whole(call, attrs, s, {rows_of(s, dtype, 1), rows_of(s, dtype, 2)},
@@ -128,7 +130,7 @@ TEST_CASE("dropout of a part of the rows drops what it drops of the whole micro-
 
 TEST_CASE("add_layer_norm of a part of the rows has the sums and norms of the whole micro-batch") {
   const StepState state = some_state();
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (const BatchSizes& s : kBatches) {
       if (!sample.takes()) continue;
@@ -143,7 +145,7 @@ TEST_CASE("add_layer_norm of a part of the rows has the sums and norms of the wh
 }
 
 TEST_CASE("rotary of a part of the rows turns them as those of the whole micro-batch") {
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (BatchSizes s : kBatches)
       for (const OpKind op : {OpKind::rotary, OpKind::rotary_grad})
@@ -158,9 +160,11 @@ TEST_CASE("rotary of a part of the rows turns them as those of the whole micro-b
 }
 
 TEST_CASE("embed and add_rows of a part of the rows add the positions of these") {
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (const BatchSizes& s : kBatches)
       for (const bool documents : {false, true}) {
+        if (!sample.takes()) continue;
         const EmbedAttrs attrs{.seq_len = s.seq_len};
         const PartOperand positions = table_of(s.seq_len + 2, s.columns, dtype, 3);
         std::vector<PartOperand> in{
@@ -177,7 +181,7 @@ TEST_CASE("embed and add_rows of a part of the rows add the positions of these")
 
 // Against sums in the order of the rows, in f32: the bits of them are the promise.
 TEST_CASE("embed_position_grad of a part adds its rows, and other positions are zeros or kept") {
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(3);
   for (DType dtype : kRunTypes)
     for (const BatchSizes& s : kBatches)
       for (const bool accumulate : {false, true})

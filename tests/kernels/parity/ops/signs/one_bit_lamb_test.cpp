@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/isa/isa.h"
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
-#include "tests/support/sample.h"
 #include "tests/support/source_file.h"
 
 namespace dstrain::parity {
@@ -127,7 +127,7 @@ TEST_CASE("1-bit Lamb: what travels, and all state, has the bits of the numpy mo
   const auto cases =
       nlohmann::json::parse(std::ifstream(source_file("tests/golden/signs/one_bit_lamb.json")));
   REQUIRE(cases.size() == 12);
-  Sample sample = Sample::if_sanitized(4);
+  Sample sample = sample_if_emulated(2);
   for (const auto& c : cases) {
     if (!sample.takes()) continue;
     OneBitLamb all(c["ranks"], c["part"]);

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/ir/quantized.h"
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/flat_update.h"
 #include "tests/kernels/parity/ops/packed_bytes.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
-#include "tests/support/sample.h"
 #include "tests/support/source_file.h"
 
 namespace dstrain::parity {
@@ -79,7 +79,7 @@ TEST_CASE("values added as signs, and their errors, have the bits of the numpy m
   const auto cases =
       nlohmann::json::parse(std::ifstream(source_file("tests/golden/signs/signs.json")));
   REQUIRE(cases.size() == 32);
-  Sample sample = Sample::if_sanitized(8);
+  Sample sample = sample_if_emulated(3);
   for (const auto& c : cases) {
     if (!sample.takes()) continue;
     Exchange exchange(c["ranks"], c["part"]);

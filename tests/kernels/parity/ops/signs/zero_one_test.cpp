@@ -5,8 +5,8 @@
 
 #include "runtime/core/isa/isa.h"
 #include "runtime/ir/quantized.h"
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/signs/sign_values.h"
-#include "tests/support/sample.h"
 #include "tests/support/source_file.h"
 
 namespace dstrain::parity {
@@ -86,7 +86,7 @@ TEST_CASE("0/1 Adam: what travels, and all state of every phase, has the bits of
   const auto cases =
       nlohmann::json::parse(std::ifstream(source_file("tests/golden/signs/zero_one.json")));
   REQUIRE(cases.size() == 24);
-  Sample sample = Sample::if_sanitized(8);
+  Sample sample = sample_if_emulated(3);
   for (const auto& c : cases) {
     if (!sample.takes()) continue;
     ZeroOne all(c["ranks"], c["part"]);
