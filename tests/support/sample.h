@@ -20,9 +20,10 @@ class Sample {
  public:
   // Takes one case of each `of` that follow one another, chosen by the number. Not by a stride, which would meet the
   // same choice of an inner loop again and again.
-  explicit Sample(uint64_t of) : of_(std::getenv("DSTRAIN_SAMPLE") ? of : 1) {
-    if (of_ > 1) seed_ = std::strtoull(std::getenv("DSTRAIN_SAMPLE"), nullptr, 10);
-  }
+  explicit Sample(uint64_t of) : Sample(std::getenv("DSTRAIN_SAMPLE") ? of : 1, Always{}) {}
+
+  // The same, and without the variable too.
+  static Sample always(uint64_t of) { return Sample(of, Always{}); }
 
   // Whether the next case is taken: the same on every rank that asks as often.
   bool takes() {
@@ -31,6 +32,12 @@ class Sample {
   }
 
  private:
+  struct Always {};
+  Sample(uint64_t of, Always) : of_(of) {
+    if (const char* number = std::getenv("DSTRAIN_SAMPLE"))
+      seed_ = std::strtoull(number, nullptr, 10);
+  }
+
   uint64_t of_, seed_ = 0, next_ = 0;
 };
 
