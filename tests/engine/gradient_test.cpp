@@ -71,7 +71,7 @@ void check_gradients(const Job& job, double ignored_targets = 0) {
         return test_rank.step(0);
       };
       // Small enough that few relus switch, large enough for the rounding of an f32 forward pass.
-      const double h = 1e-3;
+      const double h = 2e-3;
       const double slope = (loss_at(h) - loss_at(-h)) / (2 * h);
       std::copy(weights.begin(), weights.end(), w.as<float>());
       CHECK(slope == Approx(expected).epsilon(tolerance).margin(1e-5));
