@@ -69,6 +69,8 @@ RUNS = {
     "gpt_power_sgd": (config(GPT, {**zero(1)}, comm_hook={"type": "powerSGD", "start_powerSGD_iter": 1}), 2, ""),
     "gpt_loss_chunks": (config({**GPT, "block_size": 300}, BF16, loss_chunks=4, data={"path": "data.txt", "format": "byte"}),
                         1, "--steps 1"),
+    "gpt_mlp_chunks": (config({**GPT, "block_size": 300}, mlp_chunks=4, data={"path": "data.txt", "format": "byte"}),
+                       1, "--steps 1"),
     "gpt_excluded": (config(GPT, optimizer("AdamW", weight_decay=0.1), weight_decay_exclude=["*.bias", "ln.*"]), 1, ""),
     "gpt_tokens": (config({**GPT, "vocab_size": 300}, data={"path": "data.bin", "order": "sequential"}), 1, ""),
     "dnn": (config(DNN), 1, ""),

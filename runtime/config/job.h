@@ -321,7 +321,8 @@ struct Job {
   ReduceMode reduce = ReduceMode::boundary;
   RecomputeConfig recompute;
   GatherAgain gather_again = GatherAgain::automatic;
-  int64_t loss_chunks = 1;  // pieces of rows in which logits and losses are computed
+  // Pieces of rows in which logits and losses are computed, and the MLP of a layer. 0: one, where the memory suffices.
+  int64_t loss_chunks = 1, mlp_chunks = 1;
   PipelineConfig pipeline;
   int zero_stage = 0;
   ShardConfig shards;

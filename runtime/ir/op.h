@@ -265,6 +265,13 @@ struct FrozenLambAttrs {
   float weight_decay = 0;
   bool operator==(const FrozenLambAttrs&) const = default;
 };
+// The attributes of sum_rows, where its rows come in pieces: the sums of their blocks (RowBlocks) are written one after
+// the other, and then added.
+struct SumRowsAttrs {
+  int64_t block = 0;       // not 0: y has a row for each block of so many rows, its sum
+  bool of_blocks = false;  // x has the sums of blocks
+  bool operator==(const SumRowsAttrs&) const = default;
+};
 // The attributes of lamb_factor: the limits of a factor, and by which share of itself it may change.
 struct LambFactorAttrs {
   float smallest = 0.5f, largest = 4, threshold = 0.1f;
@@ -277,7 +284,7 @@ using OpAttrs =
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
                  FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
-                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs>;
+                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

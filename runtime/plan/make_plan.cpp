@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "runtime/config/job.h"
@@ -9,6 +10,7 @@
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/build_model.h"
+#include "runtime/plan/chunks/chunks.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
 #include "runtime/plan/parallel/halve_sums.h"
@@ -107,8 +109,11 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
   chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
   recompute(program, job);
+  const std::set<BufferId> in_pieces =
+      chunk_mlp(program, job.mlp_chunks, *inputs.library, inputs.threads);
   issue_early(program, place);
-  if (place.stages() > 1 && splits_backward(job.pipeline.schedule)) split_backward(program);
+  if (place.stages() > 1 && splits_backward(job.pipeline.schedule))
+    split_backward(program, in_pieces);
   offload_activations(program, job);
   separate_frozen(program);
   separate_replicated(program, place);
@@ -193,6 +198,7 @@ RankPlan unplaced(const WholeModel& whole, const Job& job, Place place, const Pl
   for (const Plan& plan : rank.other) check_persistent(rank.train.program, plan);
   Program program = keep_stage(whole.validate, whole.first_sublayers, place, job.pipeline);
   chunk_loss(program, job.loss_chunks, *inputs.library, inputs.threads);
+  chunk_mlp(program, job.mlp_chunks, *inputs.library, inputs.threads);
   rank.validate = forward_plan(std::move(program), job, place, inputs);
   return rank;
 }

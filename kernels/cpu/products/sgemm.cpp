@@ -10,6 +10,8 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kMostDepth = 384;  // k in one part
+// Several parts are multiples of it, as the blocks of sums over rows are (RowBlocks).
+constexpr int64_t kDepthMultiple = 64;
 constexpr int64_t kMostColumns =
     768;  // columns of B that a thread packs at a time, for its second-level cache
 constexpr int64_t kTilesOfRows = 8;   // row tiles of A that a thread packs at a time
@@ -113,7 +115,7 @@ void sgemm(const SgemmCall& g) {
 }
 
 int64_t sgemm_part_length(int64_t k) {
-  return part_length(k, kMostDepth);
+  return k <= kMostDepth ? k : round_up(part_length(k, kMostDepth), kDepthMultiple);
 }
 
 int64_t sgemm_workspace_floats(int64_t m, int64_t n, int64_t k, int threads) {

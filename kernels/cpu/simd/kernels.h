@@ -25,7 +25,7 @@ int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
 int64_t error_squares_workspace(const KernelSpec& spec);
 
-// The second stage of a sum over rows (kernels/row_blocks.h): out[c] (+)= the sum over blocks b, in order, of
+// The second stage of a sum over rows (runtime/ir/ops/row_blocks.h): out[c] (+)= the sum over blocks b, in order, of
 // partial[b * stride + c], for c in [0, columns).
 void sum_blocks(int threads, const float* partial, int64_t blocks, int64_t stride, int64_t columns,
                 bool accumulate, float* out);

@@ -2,7 +2,7 @@
 // layer_norm_weight_grad 2 s R C.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
-#include "kernels/row_blocks.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/layer_norm_grad.cpp"

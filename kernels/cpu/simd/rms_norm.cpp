@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
-#include "kernels/row_blocks.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/rms_norm.cpp"

@@ -3,7 +3,7 @@
 // Minimum memory traffic: s R N bytes.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
-#include "kernels/row_blocks.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/sum_rows.cpp"
@@ -67,19 +67,30 @@ void sum_blocks(int threads, const float* partial, int64_t blocks, int64_t strid
 }
 
 int64_t sum_rows_workspace(const KernelSpec& spec) {
+  if (attrs_as<SumRowsAttrs>(spec.attrs) != SumRowsAttrs{}) return 0;
   return RowBlocks(rows(spec.in[0])).count * columns(spec.in[0]) * size_of(DType::f32);
 }
 
 std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec) {
-  return kernel_of([threads = spec.threads, blocks = RowBlocks(rows(spec.in[0])),
-                    c = columns(spec.in[0]), dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* partial = workspace<float>(call, blocks.count * c);
+  const auto attrs = attrs_as<SumRowsAttrs>(spec.attrs);
+  const int64_t r = rows(spec.in[0]), c = columns(spec.in[0]);
+  if (attrs.of_blocks)
+    return kernel_of([threads = spec.threads, r, c](const KernelCall& call) {
+      sum_blocks(threads, data<const float>(call.in, 0), r, c, c, call.accumulate,
+                 data<float>(call.out, 0));
+    });
+  return kernel_of([threads = spec.threads, pieces = attrs.block > 0, c,
+                    blocks = attrs.block > 0 ? RowBlocks(r, attrs.block) : RowBlocks(r),
+                    dtype = spec.in[0].dtype](const KernelCall& call) {
+    float* const partial =
+        pieces ? data<float>(call.out, 0) : workspace<float>(call, blocks.count * c);
     const int64_t grain = row_grain(blocks.block * c * size_of(dtype));
     parallel_ranges(threads, blocks.count, grain, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) DSTRAIN_BEST(sum_block)
       (dtype, c, data(call.in, 0), partial + b * c, blocks.begin(b), blocks.end(b));
     });
-    sum_blocks(threads, partial, blocks.count, c, c, call.accumulate, data<float>(call.out, 0));
+    if (!pieces)
+      sum_blocks(threads, partial, blocks.count, c, c, call.accumulate, data<float>(call.out, 0));
   });
 }
 

@@ -182,11 +182,17 @@ GatherAgain solve_gathers(Values& v) {
   return v.flag(key, false, "as given") ? GatherAgain::on : GatherAgain::off;
 }
 
+// Returns the pieces in which a part of the model is computed, 0 where the memory is to decide. A resolved configuration
+// has no value then.
+int64_t solve_chunks(std::string_view key, Values& v) {
+  return v.given(key) ? v.integer(key) : 0;
+}
+
 // Returns the pieces in which the model's loss is computed: one where it cannot be divided.
 int64_t solve_loss_chunks(const ModelConfig& model, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.loss_chunks";
-  const int64_t chunks = v.integer(key);
-  if (chunks == 1 || model.measures().divides_loss) return chunks;
+  const int64_t chunks = solve_chunks(key, v);
+  if (chunks <= 1 || model.measures().divides_loss) return chunks;
   if (model.family().reads_tokens())
     diagnostics.no_effect(
         key, fmt::format("the loss of the {} cannot be computed in pieces", model.family().title));
@@ -318,6 +324,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.recompute = solve_recompute(values, diagnostics);
   job.gather_again = solve_gathers(values);
   job.loss_chunks = solve_loss_chunks(job.model, values, diagnostics);
+  job.mlp_chunks = solve_chunks("dstrain.mlp_chunks", values);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
   job.wall_clock_breakdown =

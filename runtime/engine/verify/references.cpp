@@ -61,7 +61,7 @@ Job plain_job(const Job& job) {
   plain.gather_again = GatherAgain::off;
   plain.overlap_comm = false;  // overlap_tensor stays: a library may add in another order in halves
   plain.recompute = {};
-  plain.loss_chunks = 1;
+  plain.loss_chunks = plain.mlp_chunks = 1;
   plain.offload = {};
   plain.gather = {};
   plain.reduce_bucket_elements = Job{}.reduce_bucket_elements;

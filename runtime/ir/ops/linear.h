@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 namespace dstrain::ops {
 
@@ -101,12 +102,18 @@ inline constexpr OpRule linear_weight_grad{
 };
 
 inline constexpr OpRule sum_rows{
+    .attrs = kAttrs<SumRowsAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(1, 1, 1, 1);
-          o.expect(o.in(0), rows(o.in(0)) * columns(o.in(0)), o.values(o.in(0)));
-          o.expect(o.out(0), columns(o.in(0)), DType::f32);
+          const auto attrs = attrs_as<SumRowsAttrs>(op.attrs);
+          const int64_t r = rows(o.in(0)), n = columns(o.in(0));
+          o.expect(attrs.block >= 0 && (attrs.block == 0 || !attrs.of_blocks),
+                   "sums of blocks are either made or added");
+          o.expect(o.in(0), r * n, attrs.of_blocks ? DType::f32 : o.values(o.in(0)));
+          const int64_t sums = attrs.block == 0 ? 1 : RowBlocks(r, attrs.block).count;
+          o.expect(o.out(0), sums * n, DType::f32);
         },
 };
 

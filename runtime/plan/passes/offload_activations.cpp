@@ -72,16 +72,15 @@ class ActivationOffload {
 
   std::vector<Kept> find_kept() const {
     std::vector<char> stays(program_.buffers.size());
-    for (const Buffer& b : program_.buffers)
-      if (b.parent != kNone) stays[static_cast<size_t>(program_.root(b.parent))] = 1;
     std::map<BufferId, Kept> found;
     std::vector<char> again(program_.buffers.size());
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& op = program_.instructions[i];
       const bool forward = op.phase == Phase::forward;
       for (const auto* list : {&op.reads, &op.writes})
-        for (const BufferId id : *list) {
-          if (id == kNone) continue;
+        for (const BufferId operand : *list) {
+          if (operand == kNone) continue;
+          const BufferId id = program_.root(operand);
           Kept& kept = found.try_emplace(id, Kept{id, i, i}).first->second;
           const auto index = static_cast<size_t>(id);
           if (forward)
@@ -98,8 +97,8 @@ class ActivationOffload {
     for (const auto& [id, kept] : found) {
       const Buffer& b = program_.at(id);
       const auto index = static_cast<size_t>(id);
-      if (again[index] == 0 || stays[index] != 0 || b.parent != kNone ||
-          b.lifetime != Lifetime::micro || b.memory != MemoryClass::activations)
+      if (again[index] == 0 || stays[index] != 0 || b.lifetime != Lifetime::micro ||
+          b.memory != MemoryClass::activations)
         continue;
       largest = std::max(largest, b.bytes());
       all.push_back(kept);
@@ -144,10 +143,30 @@ class ActivationOffload {
 
   // Makes the backward pass read what has come back.
   void read_what_came_back() {
+    std::unordered_map<BufferId, BufferId> moved;  // also views
+    const auto back = [&](BufferId id) {
+      const auto known = moved.find(id);
+      if (known != moved.end()) return known->second;
+      const BufferId root = program_.root(id);
+      BufferId there = id;
+      if (const auto found = back_.find(root); found != back_.end())
+        there = id == root ? found->second : view_in(id, root, found->second);
+      return moved[id] = there;
+    };
     for (Instruction& op : program_.instructions)
       if (op.phase != Phase::forward)
         for (BufferId& id : op.reads)
-          if (const auto found = back_.find(id); found != back_.end()) id = found->second;
+          if (id != kNone) id = back(id);
+  }
+
+  // Returns the view of `to` that `view` is of `root`.
+  BufferId view_in(BufferId view, BufferId root, BufferId to) {
+    Buffer moved = program_.at(view);
+    for (BufferId parent = moved.parent; parent != root; parent = program_.at(parent).parent)
+      moved.parent_offset += program_.at(parent).parent_offset;
+    moved.parent = to;
+    moved.name = "back:" + moved.name;
+    return program_.add_buffer(std::move(moved));
   }
 
   // Returns what transfers have in common with the instruction beside which they are posted.

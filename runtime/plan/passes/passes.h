@@ -1,12 +1,13 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> issue_early
-//   -> split_backward -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce -> codecs
-//   (codecs.h) -> update -> offload_gradients -> offload_optimizer -> update_buffers -> gather -> codecs (codecs.h)
-//   -> halve_sums -> join_norms -> pack -> place -> verify,
-// of which issue_early and halve_sums are those of parallel/.
+//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> chunk_mlp
+//   -> issue_early -> split_backward -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce
+//   -> codecs (codecs.h) -> update -> offload_gradients -> offload_optimizer -> update_buffers -> gather
+//   -> codecs (codecs.h) -> halve_sums -> join_norms -> pack -> place -> verify,
+// of which chunk_loss and chunk_mlp are those of chunks/, issue_early and halve_sums those of parallel/.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "runtime/config/job.h"
@@ -32,12 +33,6 @@ void fuse(Program& program, const KernelLibrary& library, int threads);
 // to add_layer_norm. A late pass, as others move the two apart (split_backward, gather) or compute one of them again
 // (recompute). No number changes.
 void join_norms(Program& program, const KernelLibrary& library, int threads);
-
-// Computes logits, losses and their gradients in about `chunks` pieces of rows, so that logits are never whole (1: does
-// nothing): after keep_stage(), before recompute(). What is left of the head's backward pass belongs to the forward
-// phase then. Pieces consist of whole parts of the weight gradient's sums (KernelLibrary::sum_rows_part); losses are
-// added in the order of all rows. So no number changes where the library's products keep their promise.
-void chunk_loss(Program& program, int64_t chunks, const KernelLibrary& library, int threads);
 
 // Activation checkpointing (job.recompute), after fuse() and keep_stage(): clones forward instructions in front of the
 // backward instructions that read their results, so that the results need not be kept. Clones are printed
@@ -65,9 +60,10 @@ Program keep_stage(const Program& program, const std::vector<int64_t>& first_sub
 // reads it next. What is read again at once stays, and so do statistics. The numbers of a step do not change.
 void offload_activations(Program& program, const Job& job);
 
-// Makes the instructions that compute weight gradients a phase of their own, after the others. Throws InternalError
-// if another instruction would overwrite what one of them reads.
-void split_backward(Program& program);
+// Makes the instructions that compute weight gradients a phase of their own, after the others. The gradients `in_pieces`
+// stay: what they are made of is overwritten piece by piece. Throws InternalError if another instruction would overwrite
+// what one that is moved reads.
+void split_backward(Program& program, const std::set<BufferId>& in_pieces = {});
 
 // Moves the frozen parameters of each unit to a unit of their own, "U:frozen", behind all that are trained, and those of
 // packed blocks to another one, "U:packed"; the first of a unit's parts keeps its name. Such a unit is held and gathered as the others are, and has neither gradients

@@ -1,6 +1,7 @@
 // The backward pass in two phases. Input gradients are what other stages wait for; weight gradients are computed
 // later, from values that are kept until then. What recompute() computes again is ready in the first phase.
-// Those of a loss in pieces are computed beside it, in the forward phase (chunk_loss.cpp).
+// Those of a loss in pieces are computed beside it, in the forward phase, and those of an MLP in pieces in the first
+// phase (runtime/plan/chunks).
 #include <algorithm>
 #include <set>
 
@@ -9,10 +10,10 @@
 
 namespace dstrain {
 
-void split_backward(Program& program) {
+void split_backward(Program& program, const std::set<BufferId>& in_pieces) {
   std::set<BufferId> gradients;
   for (const Parameter& p : program.parameters)
-    if (p.gradient != kNone) gradients.insert(p.gradient);
+    if (p.gradient != kNone && !in_pieces.contains(p.gradient)) gradients.insert(p.gradient);
   std::set<BufferId> read_later;
   for (Instruction& op : program.instructions) {
     for (const BufferId id : op.writes)

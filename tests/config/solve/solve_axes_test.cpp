@@ -162,7 +162,8 @@ TEST_CASE("axes: optimizers, codecs, shards, a loss in pieces and adapters run o
         R"("dstrain": {"sharding": "HYBRID_SHARD"})",
         R"("zero_optimization": {"stage": 3, "zero_quantized_weights": true})",
         R"("zero_optimization": {"stage": 3, "zero_quantized_gradients": true})",
-        R"("dstrain": {"loss_chunks": 2})", R"("dstrain": {"lora": {"r": 4}})"}) {
+        R"("dstrain": {"loss_chunks": 2})", R"("dstrain": {"mlp_chunks": 2})",
+        R"("dstrain": {"lora": {"r": 4}})"}) {
     INFO(members);
     CHECK(error_of(2, 1, members, 8) == "no error");
     CHECK(error_of(1, 2, members, 8) == "no error");

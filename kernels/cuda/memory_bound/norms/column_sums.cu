@@ -1,12 +1,12 @@
 // Sums over rows: layer_norm_weight_grad (of d_y * xhat and of d_y) and sum_rows (of d_y). First a thread block
-// sums a block of rows (kernels/row_blocks.h) in 32 packs of columns; each of its eight warps adds every eighth
+// sums a block of rows (runtime/ir/ops/row_blocks.h) in 32 packs of columns; each of its eight warps adds every eighth
 // row. Then the blocks' sums are loaded in parallel and added in order.
 // Minimum memory traffic in bytes: layer_norm_weight_grad 2 s R C, sum_rows s R N.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/memory_bound/norms/column_sums.cuh"
-#include "kernels/row_blocks.h"
 #include "runtime/core/error.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -151,6 +151,7 @@ void add_block_sums(const LaunchContext& context, const char* name, int kinds,
 }
 
 int64_t sum_rows_workspace(const KernelSpec& spec) {
+  if (attrs_as<SumRowsAttrs>(spec.attrs) != SumRowsAttrs{}) return 0;
   return RowBlocks(rows(spec.in[0])).count * columns(spec.in[0]) * size_of(DType::f32);
 }
 
@@ -159,16 +160,26 @@ int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_sum_rows(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, blocks = RowBlocks(rows(spec.in[0])), c = columns(spec.in[0]),
+  const auto attrs = attrs_as<SumRowsAttrs>(spec.attrs);
+  const int64_t r = rows(spec.in[0]), c = columns(spec.in[0]);
+  if (attrs.of_blocks)
+    return kernel_of([context, r, c](const KernelCall& call) {
+      add_block_sums(context, "sum_rows (blocks in order)", 1,
+                     BlockSums{data<const float>(call.in, 0), r, c, data<float>(call.out, 0),
+                               nullptr, call.accumulate});
+    });
+  return kernel_of([context, pieces = attrs.block > 0, c,
+                    blocks = attrs.block > 0 ? RowBlocks(r, attrs.block) : RowBlocks(r),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* partial = workspace<float>(call, blocks.count * c);
     auto* out = data<float>(call.out, 0);
+    float* const partial = pieces ? out : workspace<float>(call, blocks.count * c);
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       const SumsIn<T> in{
           data<const T>(call.in, 0), nullptr, nullptr, nullptr, blocks.rows, c, blocks.block};
       launch_sums<T, false>(context, "sum_rows", in, blocks.count, partial);
     });
+    if (pieces) return;
     add_block_sums(context, "sum_rows (blocks in order)", 1,
                    BlockSums{partial, blocks.count, c, out, nullptr, call.accumulate});
   });

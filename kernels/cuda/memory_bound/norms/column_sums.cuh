@@ -1,4 +1,4 @@
-// Sums over rows in two stages: blocks of rows (kernels/row_blocks.h), then blocks in order.
+// Sums over rows in two stages: blocks of rows (runtime/ir/ops/row_blocks.h), then blocks in order.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"

@@ -4,7 +4,7 @@
 #include "kernels/cuda/memory_bound/norms/column_sums.cuh"
 #include "kernels/cuda/memory_bound/rows.cuh"
 #include "kernels/joined.h"
-#include "kernels/row_blocks.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kRowThreads, 1)
 // 51 us for 16384 rows of 1024 on an H200.
 constexpr int kGradThreads = 256, kPacks = 3, kMostOfRow = 4;
 
-// All three gradients. A thread block has a block of rows (kernels/row_blocks.h), and kOfRow warps for each of as many
+// All three gradients. A thread block has a block of rows (runtime/ir/ops/row_blocks.h), and kOfRow warps for each of as many
 // chains as it has room for; these go through their rows independently of each other. A thread adds d_weight and d_bias
 // of its columns in registers. All sums have the order of input_grad_kernel and of sum_block, so the bits are theirs.
 // SASS <?*16, ?>: threads 256, blocks 2, loads 6

@@ -7,7 +7,7 @@
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/memory_bound/norms/column_sums.cuh"
 #include "kernels/cuda/memory_bound/rows.cuh"
-#include "kernels/row_blocks.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {

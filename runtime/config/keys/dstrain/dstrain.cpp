@@ -108,6 +108,13 @@ constexpr Rule kLossChunks{
     },
     "1, or a model without tokens: no_effect; else honoured"};
 
+constexpr Rule kMlpChunks{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (facts.integer("dstrain.mlp_chunks") <= 1) return {State::no_effect, "off"};
+      return {State::honoured, "MLPs are computed in pieces of rows, and again in backward passes"};
+    },
+    "1: no_effect; else honoured"};
+
 constexpr Rule kGatherAgain{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
       if (facts.integer("tensor_parallel.autotp_size") <= 1)
@@ -345,8 +352,18 @@ std::vector<KeySpec> dstrain() {
        .fallback = "1",
        .note = "pieces of a micro-batch's rows in which logits and losses are computed, so that "
                "logits are never whole: for long sequences with large vocabularies; about so "
-               "many, with the same numbers on the CPU",
+               "many, with the same numbers on the CPU; unset: 1, or where the memory suffices in "
+               "no other way as few as fit",
        .rule = &kLossChunks,
+       .min = 1},
+      {.key = "dstrain.mlp_chunks",
+       .type = Type::integer,
+       .fallback = "1",
+       .note =
+           "pieces of a micro-batch's rows in which the MLP of a layer is computed, so that its "
+           "hidden values are never whole: for long sequences; the backward pass computes them "
+           "again; about so many, with the same numbers on the CPU; unset: as loss_chunks",
+       .rule = &kMlpChunks,
        .min = 1},
   };
 }

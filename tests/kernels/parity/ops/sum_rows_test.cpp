@@ -1,3 +1,4 @@
+#include "runtime/ir/ops/row_blocks.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
 namespace dstrain::parity {
@@ -21,6 +22,37 @@ TEST_CASE("sum_rows sums, written or accumulated") {
         for (size_t i = 0; i < d_y.size(); ++i) expected[i % static_cast<size_t>(s.n)] += d_y[i];
         require_close("d_bias", out[0].values(), expected, {2e-6, 5e-6});
       }
+}
+
+TEST_CASE("sum_rows of pieces, added from their blocks, has the bits of the whole") {
+  const int64_t n = 19;
+  for (const DType dtype : kRunTypes)
+    for (const int64_t r : {100, 1000, 20000}) {
+      const auto d_y = rounded(normal_values(r * n, 1), dtype);
+      const auto before = rounded(normal_values(n, 2), DType::f32);
+      Call whole{OpKind::sum_rows};
+      whole.accumulate = true;
+      const auto expected =
+          run_everywhere(whole, {{Shape{r, n}, dtype, d_y}}, {{Shape{n}, DType::f32, before}});
+      const RowBlocks blocks(r);
+      std::vector<double> sums;
+      for (int64_t first = 0; first < r; first += 3 * blocks.block) {
+        const int64_t count = std::min(3 * blocks.block, r - first);
+        Call piece{OpKind::sum_rows, SumRowsAttrs{.block = blocks.block}};
+        const std::vector<double> rows(d_y.begin() + first * n, d_y.begin() + (first + count) * n);
+        const int64_t some = RowBlocks(count, blocks.block).count;
+        const auto out =
+            run_everywhere(piece, {{Shape{count, n}, dtype, rows}}, {{Shape{some, n}, DType::f32}});
+        const auto values = out[0].values();
+        sums.insert(sums.end(), values.begin(), values.end());
+      }
+      REQUIRE(sums.size() == static_cast<size_t>(blocks.count * n));
+      Call all{OpKind::sum_rows, SumRowsAttrs{.of_blocks = true}};
+      all.accumulate = true;
+      const auto out = run_everywhere(all, {{Shape{blocks.count, n}, DType::f32, sums}},
+                                      {{Shape{n}, DType::f32, before}});
+      CHECK(out[0].values() == expected[0].values());
+    }
 }
 
 TEST_CASE("sum_rows of a hundred thousand rows with an offset keeps six digits") {

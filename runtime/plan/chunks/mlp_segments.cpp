@@ -1,0 +1,237 @@
+#include "runtime/plan/chunks/mlp_segments.h"
+
+#include <algorithm>
+
+#include "runtime/ir/product.h"
+
+namespace dstrain {
+namespace {
+
+using Indices = std::set<size_t>;
+
+bool is_activated(const Instruction& op) {
+  return op.op == OpKind::activation || op.op == OpKind::gated ||
+         (op.op == OpKind::linear &&
+          attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none);
+}
+
+bool adds_without_dropout(const Instruction& op) {
+  return op.op == OpKind::add_dropout && attrs_as<DropoutAttrs>(op.attrs).dropout == 0;
+}
+
+// Who writes and reads every buffer, as indices of instructions.
+class ValueUses {
+ public:
+  explicit ValueUses(const Program& program)
+      : readers(program.buffers.size()),
+        writers(program.buffers.size()),
+        viewed(program.buffers.size()) {
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      for (const BufferId id : program.instructions[i].reads)
+        if (id != kNone) readers[static_cast<size_t>(id)].push_back(i);
+      for (const BufferId id : program.instructions[i].writes)
+        if (id != kNone) writers[static_cast<size_t>(id)].push_back(i);
+    }
+    for (const Buffer& b : program.buffers)
+      if (b.parent != kNone) viewed[static_cast<size_t>(b.parent)] = 1;
+  }
+
+  std::vector<std::vector<size_t>> readers, writers;
+  std::vector<char> viewed;  // whether the buffer has views
+};
+
+// The search for one MLP. What returns false has found something that keeps it whole.
+class MlpSearch {
+ public:
+  MlpSearch(const Program& program, const ValueUses& uses) : program_(program), uses_(uses) {}
+
+  // Finds the MLP whose activation is instruction `first`.
+  bool find(size_t first) {
+    const BufferId value = at(first).writes[0];
+    segment_.rows = rows_of(value);
+    if (!hidden(value)) return false;
+    // Not an iterator: the search adds to the set.
+    for (const size_t i : Indices(backward_))
+      if (at(i).op == OpKind::activation_grad || at(i).op == OpKind::gated_grad ||
+          at(i).op == OpKind::linear_input_grad)
+        if (!gradient_op(i)) return false;
+    take_sums();
+    segment_.makers.assign(makers_.begin(), makers_.end());
+    segment_.readers.assign(readers_.begin(), readers_.end());
+    segment_.backward.assign(backward_.begin(), backward_.end());
+    return !(readers_.empty() && backward_.empty()) && in_one_phase();
+  }
+
+  const MlpSegment& segment() const { return segment_; }
+
+ private:
+  const Instruction& at(size_t i) const { return program_.instructions[i]; }
+  const std::vector<size_t>& readers_of(BufferId id) const {
+    return uses_.readers[static_cast<size_t>(id)];
+  }
+  const std::vector<size_t>& writers_of(BufferId id) const {
+    return uses_.writers[static_cast<size_t>(id)];
+  }
+  int64_t rows_of(BufferId id) const {
+    const Shape& shape = program_.at(id).shape;
+    return shape.elements() / std::max<int64_t>(1, shape[-1]);
+  }
+  // Returns whether pieces of the value can take its place.
+  bool divides(BufferId id) const {
+    const Buffer& b = program_.at(id);
+    return b.lifetime == Lifetime::micro && b.parent == kNone && !b.per_micro && b.parameter < 0 &&
+           uses_.viewed[static_cast<size_t>(id)] == 0 && rows_of(id) == segment_.rows;
+  }
+
+  // Takes a value that lies between the products, and what makes and reads it.
+  bool hidden(BufferId id) {
+    if (!segment_.hidden.insert(id).second) return true;
+    if (!divides(id) || writers_of(id).size() != 1 || !maker(writers_of(id)[0])) return false;
+    return std::ranges::all_of(readers_of(id), [&](size_t i) { return hidden_reader(i, id); });
+  }
+
+  bool maker(size_t i) {
+    const Instruction& op = at(i);
+    const bool product = op.op == OpKind::linear && op.reads.size() <= kResidualInput;
+    const bool columns =
+        op.op == OpKind::activation || op.op == OpKind::gated || op.op == OpKind::scale;
+    // The sum of a product's result and of what its adapter makes.
+    const bool sum =
+        adds_without_dropout(op) && std::ranges::all_of(op.reads, [&](BufferId id) {
+          return writers_of(id).size() == 1 && at(writers_of(id)[0]).op == OpKind::linear;
+        });
+    if (!product && !columns && !sum) return false;
+    if (!makers_.insert(i).second) return true;
+    const auto take = [&](BufferId id) { return id == kNone || hidden(id); };
+    return std::ranges::all_of(op.writes, take) && (product || std::ranges::all_of(op.reads, take));
+  }
+
+  bool hidden_reader(size_t i, BufferId id) {
+    const Instruction& op = at(i);
+    const auto reads_at = [&](size_t operand) {
+      return operand < op.reads.size() && op.reads[operand] == id &&
+             std::ranges::count(op.reads, id) == 1;
+    };
+    switch (op.op) {
+      case OpKind::activation:
+      case OpKind::gated:
+      case OpKind::scale:
+        return maker(i);
+      case OpKind::add_dropout:
+        return makers_.contains(i) || maker(i);
+      case OpKind::linear:
+        readers_.insert(i);
+        return reads_at(0);
+      case OpKind::linear_weight_grad:
+      case OpKind::activation_grad:
+        backward_.insert(i);
+        return reads_at(1);
+      case OpKind::gated_grad:
+        backward_.insert(i);
+        return reads_at(1) || reads_at(2);
+      case OpKind::linear_input_grad:
+        backward_.insert(i);
+        return reads_at(kPreInput);
+      default:
+        return false;
+    }
+  }
+
+  // Takes an instruction of the backward pass that makes gradients of hidden values, and what belongs to it.
+  bool gradient_op(size_t i) {
+    const Instruction& op = at(i);
+    backward_.insert(i);
+    if (!std::ranges::all_of(op.writes, [&](BufferId id) { return gradient(id); })) return false;
+    switch (op.op) {
+      case OpKind::linear_input_grad:
+        return op.reads.size() <= kPreInput || segment_.hidden.contains(op.reads[kPreInput]);
+      case OpKind::activation_grad:
+        return gradient(op.reads[0]) && segment_.hidden.contains(op.reads[1]);
+      case OpKind::gated_grad:
+        return gradient(op.reads[0]) && segment_.hidden.contains(op.reads[1]) &&
+               segment_.hidden.contains(op.reads[2]);
+      case OpKind::scale:
+      case OpKind::add:
+        return std::ranges::all_of(op.reads, [&](BufferId id) { return gradient(id); });
+      default:
+        return false;
+    }
+  }
+
+  bool gradient(BufferId id) {
+    if (!segment_.gradients.insert(id).second) return true;
+    if (!divides(id)) return false;
+    return std::ranges::all_of(writers_of(id), [&](size_t i) { return gradient_op(i); }) &&
+           std::ranges::all_of(readers_of(id), [&](size_t i) { return gradient_reader(i, id); });
+  }
+
+  bool gradient_reader(size_t i, BufferId id) {
+    const Instruction& op = at(i);
+    switch (op.op) {
+      case OpKind::linear_weight_grad:
+      case OpKind::sum_rows:
+      case OpKind::linear_input_grad:  // writes the gradient of an input
+        backward_.insert(i);
+        return op.reads[0] == id;
+      default:
+        return gradient_op(i);
+    }
+  }
+
+  // Takes the sums of gradients of an input that the segment alone makes and adds.
+  void take_sums() {
+    const auto alone = [&](size_t sum, BufferId id) {
+      return divides(id) && readers_of(id) == std::vector{sum} &&
+             std::ranges::all_of(writers_of(id), [&](size_t i) { return backward_.contains(i); });
+    };
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& op = at(i);
+      if (op.op != OpKind::add || backward_.contains(i) ||
+          !std::ranges::all_of(op.reads, [&](BufferId id) { return alone(i, id); }))
+        continue;
+      backward_.insert(i);
+      segment_.gradients.insert(op.reads.begin(), op.reads.end());
+    }
+  }
+
+  bool in_one_phase() const {
+    const auto alike = [&](const std::vector<size_t>& list) {
+      return std::ranges::all_of(list, [&](size_t i) {
+        const Instruction &op = at(i), &first = at(list[0]);
+        return op.when == When::every_micro && op.phase == first.phase && op.chunk == first.chunk;
+      });
+    };
+    return alike(segment_.readers) && alike(segment_.backward) &&
+           (backward_.empty() || at(segment_.backward[0]).phase == Phase::backward);
+  }
+
+  const Program& program_;
+  const ValueUses& uses_;
+  MlpSegment segment_;
+  Indices makers_, readers_, backward_;
+};
+
+}  // namespace
+
+std::vector<MlpSegment> find_mlps(const Program& program) {
+  const ValueUses uses(program);
+  std::vector<MlpSegment> found;
+  Indices taken;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (!is_activated(program.instructions[i]) || taken.contains(i)) continue;
+    MlpSearch search(program, uses);
+    if (!search.find(i)) continue;
+    const MlpSegment& segment = search.segment();
+    const std::vector<size_t>* const lists[] = {&segment.makers, &segment.readers,
+                                                &segment.backward};
+    const auto is_taken = [&](size_t index) { return taken.contains(index); };
+    if (std::ranges::any_of(lists,
+                            [&](auto* list) { return std::ranges::any_of(*list, is_taken); }))
+      continue;
+    for (const auto* list : lists) taken.insert(list->begin(), list->end());
+    found.push_back(segment);
+  }
+  return found;
+}
+
+}  // namespace dstrain
