@@ -18,7 +18,7 @@ Arguments parse_plan(const std::vector<std::string>& words, const ModelRegistry&
   line.example("dstrain plan --config ds_config.json --set zero_optimization.stage=3",
                "the same at another ZeRO stage");
   line.example("dstrain plan --config ds_config.json --largest --device_memory 80GB",
-               "the largest model that fits");
+               "the largest model and the longest sequence that fit");
   line.example(
       "dstrain plan --config ds_config.json --num_gpus 4 --pipeline_num_stages 4 --timeline",
       "a picture of a step of four pipeline stages");
@@ -26,7 +26,9 @@ Arguments parse_plan(const std::vector<std::string>& words, const ModelRegistry&
   add_run(line, a.request);
   line.without_effect({"--steps", "--epochs", "--seed"});
   line.group("The largest model");
-  line.flag("--largest", "find the largest model that fits, with --device_memory", a.largest);
+  line.flag("--largest",
+            "find the largest model and the longest sequence that fit, with --device_memory",
+            a.largest);
   line.option("--host_memory", "BYTES",
               "with --largest: of the machine, for all ranks together (this machine's)",
               [&a](const std::string& option, const std::string& value) {

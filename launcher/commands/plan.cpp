@@ -94,8 +94,11 @@ int run_plan(const PlanArguments& arguments) {
   settle_host_shards(loaded.job, pretended_hosts(loaded.job.ranks));
   check_name_patterns(loaded);
   const std::optional<AssumedVocabulary> assumed = settle_planned_vocabulary(loaded.job);
-  settle_to_fit(request, loaded,
-                RankMemory{available_memory().bytes, loaded.job.ranks, local_ranks(loaded.job)});
+  const RankMemory offered{available_memory().bytes, loaded.job.ranks, local_ranks(loaded.job)};
+  if (arguments.largest)
+    settle_batch(request, loaded, offered);
+  else
+    settle_to_fit(request, loaded, offered);
   for (const std::string& line : default_lines(request.path, loaded)) log::warn("{}", line);
   if (arguments.largest) {
     print_largest(arguments, loaded.job, assumed);

@@ -10,6 +10,7 @@
 #include "launcher/fronts/start_deadline.h"
 #include "launcher/fronts/world_watch.h"
 #include "launcher/input/defaults.h"
+#include "launcher/input/fit_to_memory.h"
 #include "launcher/input/same_input.h"
 #include "launcher/placement/machine.h"
 #include "launcher/placement/process_limits.h"
@@ -19,6 +20,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
+#include "runtime/plan/report/open_settings.h"
 #include "runtime/storage/output_lock.h"
 
 namespace dstrain {
@@ -69,13 +71,22 @@ void agree_on_batch(Communicator& comm, LoadedConfig& loaded) {
     apply_micro_batch(loaded, static_cast<int64_t>(least), "what fits on every host");
 }
 
-// Lets all ranks gather rows again if those of one host must, and the file leaves it open. Collective.
-void agree_on_gathers(Communicator& comm, LoadedConfig& loaded) {
-  const double mine = loaded.job.gather_again == GatherAgain::on ? 1 : 0;
-  std::vector<double> all(static_cast<size_t>(comm.size()));
-  comm.gather_values({&mine, 1}, all);
-  if (*std::ranges::max_element(all) > mine && loaded.job.gather_again == GatherAgain::automatic)
-    apply_gathers(loaded);
+// Gives all ranks what those of one host have settled, of what the file leaves open: that rows are gathered again, and the
+// most pieces. Collective.
+void agree_on_open(Communicator& comm, LoadedConfig& loaded) {
+  Job settled = loaded.job;
+  const std::array mine{settled.gather_again == GatherAgain::on ? 1.0 : 0.0,
+                        static_cast<double>(settled.loss_chunks),
+                        static_cast<double>(settled.mlp_chunks)};
+  std::vector<double> all(mine.size() * static_cast<size_t>(comm.size()));
+  comm.gather_values(mine, all);
+  std::array<double, mine.size()> most{};
+  for (size_t i = 0; i < all.size(); ++i)
+    most[i % mine.size()] = std::max(most[i % mine.size()], all[i]);
+  if (most[0] > mine[0]) settled.gather_again = GatherAgain::on;
+  settled.loss_chunks = static_cast<int64_t>(most[1]);
+  settled.mlp_chunks = static_cast<int64_t>(most[2]);
+  apply_settled(loaded, settled);
 }
 
 // Reports that this rank, a task of srun, could not read its input. Slurm does not end the other tasks, so all ranks
@@ -112,7 +123,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
         bind_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     if (rank_on_this_host_from_environment() == 0) check_process_limits(ranks_here);
     RunInput input = read_input(request);
-    const GatherAgain gathers = input.job().gather_again;
+    const Job as_read = input.job();
     settle_to_fit(request, input.loaded, RankMemory{available_memory().bytes, ranks_here});
     std::optional<OutputLock> lock;
     if (rank == 0) {
@@ -138,15 +149,17 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       comm->finish();
       return 1;
     }
-    agree_on_gathers(*comm, input.loaded);
+    agree_on_open(*comm, input.loaded);
     if (input.loaded.default_batch) {
       agree_on_batch(*comm, input.loaded);
       settle_steps(request, input.loaded, *input.dataset);
       if (rank == 0) log::info("{}", batch_line(request.path, input.loaded));
     }
-    const bool gathers_settled = input.job().gather_again != gathers;
-    if (rank == 0 && gathers_settled) log::info("{}", gathers_line(request.path, input.loaded));
-    if (ranks > 1 && (input.loaded.default_batch || gathers_settled))
+    const bool settled = !settled_between(as_read, input.job()).empty();
+    if (rank == 0)
+      for (const std::string& line : settled_lines(request.path, input.loaded))
+        log::info("{}", line);
+    if (ranks > 1 && (input.loaded.default_batch || settled))
       input.facts = input_facts(input.job(), *input.dataset);
     if (const std::string other = difference_of_input(*comm, input.facts); !other.empty()) {
       if (rank == 0) print_error(other);

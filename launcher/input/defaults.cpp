@@ -80,9 +80,13 @@ std::string update_line(const std::string& path, const LoadedConfig& loaded) {
 
 std::vector<std::string> default_lines(const std::string& path, const LoadedConfig& loaded) {
   std::vector<std::string> lines;
-  for (std::string line : {model_line(path, loaded), batch_line(path, loaded),
-                           gathers_line(path, loaded), update_line(path, loaded)})
+  const auto add = [&lines](std::string line) {
     if (!line.empty()) lines.push_back(std::move(line));
+  };
+  add(model_line(path, loaded));
+  add(batch_line(path, loaded));
+  std::ranges::for_each(settled_lines(path, loaded), add);
+  add(update_line(path, loaded));
   return lines;
 }
 

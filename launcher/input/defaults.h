@@ -21,7 +21,7 @@ std::string batch_line(const std::string& path, const LoadedConfig& loaded);
 // text. DeepSpeed before 0.19.3 did not clip by default.
 std::string update_line(const std::string& path, const LoadedConfig& loaded);
 
-// Returns those of these lines, and gathers_line(), that are not empty.
+// Returns those of these lines, and settled_lines(), that are not empty.
 std::vector<std::string> default_lines(const std::string& path, const LoadedConfig& loaded);
 
 // Returns what a run of the job lacks to read its data: "--data names a file", "input.txt is there", or an empty text.

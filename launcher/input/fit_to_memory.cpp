@@ -8,12 +8,14 @@
 #include "launcher/implementations.h"
 #include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/open_settings.h"
 
 namespace dstrain {
 namespace {
 
-constexpr std::string_view kGatherKey = "dstrain.gather_again";
-constexpr const char* kWhy = "the memory does not suffice to keep what tensor ranks gather";
+constexpr std::string_view kOpenKeys[] = {"dstrain.gather_again", "dstrain.loss_chunks",
+                                          "dstrain.mlp_chunks"};
+constexpr std::string_view kWhy = "derived: the memory does not suffice ";
 
 }  // namespace
 
@@ -27,27 +29,42 @@ bool fits(const Job& job, const RankMemory& offered) {
          (job.device_memory == 0 || plan.device <= job.device_memory);
 }
 
-void settle_gathers(ConfigRequest& request, LoadedConfig& loaded,
-                    std::optional<RankMemory> offered) {
+void settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
+                 Pieces pieces) {
   const Job& job = loaded.job;
-  if (job.gather_again != GatherAgain::automatic || !can_gather_again(job)) return;
   if (!offered || job.device == "cuda" || fits(job, *offered)) return;
-  Job again = job;
-  again.gather_again = GatherAgain::on;
-  if (!fits(again, *offered)) return;
-  apply_gathers(loaded);
-  request.sets.push_back(fmt::format("{}=true", kGatherKey));
+  Job open = job;
+  if (pieces == Pieces::stay_open) {
+    open.loss_chunks = std::max<int64_t>(open.loss_chunks, 1);
+    open.mlp_chunks = std::max<int64_t>(open.mlp_chunks, 1);
+  }
+  std::optional<Job> settled =
+      made_to_fit(open, [&](const Job& changed) { return fits(changed, *offered); });
+  if (!settled) return;
+  if (settled->loss_chunks == open.loss_chunks) settled->loss_chunks = job.loss_chunks;
+  if (settled->mlp_chunks == open.mlp_chunks) settled->mlp_chunks = job.mlp_chunks;
+  for (const SettledSetting& setting : settled_between(job, *settled))
+    request.sets.push_back(fmt::format("{}={}", setting.key, setting.value));
+  apply_settled(loaded, *settled);
 }
 
-void apply_gathers(LoadedConfig& loaded) {
-  loaded.job.gather_again = GatherAgain::on;
-  loaded.settle(std::string(kGatherKey), "true", kWhy);
+void apply_settled(LoadedConfig& loaded, const Job& settled) {
+  for (const SettledSetting& setting : settled_between(loaded.job, settled))
+    loaded.settle(setting.key, setting.value, setting.why);
+  loaded.job.gather_again = settled.gather_again;
+  loaded.job.loss_chunks = settled.loss_chunks;
+  loaded.job.mlp_chunks = settled.mlp_chunks;
 }
 
-std::string gathers_line(const std::string& path, const LoadedConfig& loaded) {
-  const auto setting = std::ranges::find(loaded.settings, kGatherKey, &Setting::key);
-  if (setting == loaded.settings.end() || !setting->origin.ends_with(kWhy)) return "";
-  return fmt::format("{} leaves {} open: true, as {}", path, kGatherKey, kWhy);
+std::vector<std::string> settled_lines(const std::string& path, const LoadedConfig& loaded) {
+  std::vector<std::string> lines;
+  for (const std::string_view key : kOpenKeys) {
+    const auto setting = std::ranges::find(loaded.settings, key, &Setting::key);
+    if (setting == loaded.settings.end() || !setting->origin.starts_with(kWhy)) continue;
+    lines.push_back(fmt::format("{} leaves {} open: {}, as {}", path, key, setting->value,
+                                setting->origin.substr(std::string_view("derived: ").size())));
+  }
+  return lines;
 }
 
 }  // namespace dstrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/input/memory_check.h"
 #include "runtime/config/load.h"
@@ -20,15 +21,17 @@ struct RankMemory {
 // Returns whether the plan of a job, whose vocabulary is known, fits into what is offered, and into its device_memory.
 bool fits(const Job& job, const RankMemory& offered);
 
-// Lets the ranks of a tensor group gather rows again where the file leaves that open and the job fits only so. Adds it to
-// `request` too. Does nothing on GPUs, whose ranks decide it, and without `offered`.
-void settle_gathers(ConfigRequest& request, LoadedConfig& loaded,
-                    std::optional<RankMemory> offered);
+// Settles what the file leaves open (runtime/plan/report/open_settings.h) where the job fits only so: whether rows of a
+// tensor group are gathered again, and the pieces of the loss and of MLPs. Adds it to `request` too. Does nothing on GPUs,
+// whose ranks decide it, and without `offered`. `pieces`: whether pieces may be settled, too.
+enum class Pieces : bool { stay_open, settle };
+void settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
+                 Pieces pieces);
 
-// Sets what settle_gathers() sets, with its origin in resolved_config.json.
-void apply_gathers(LoadedConfig& loaded);
+// Gives the loaded job what `settled`, the same job, has settled, with its origin in resolved_config.json.
+void apply_settled(LoadedConfig& loaded, const Job& settled);
 
-// Returns the line that says so of the file `path`; empty if the memory is not the reason, or rows are kept.
-std::string gathers_line(const std::string& path, const LoadedConfig& loaded);
+// Returns the lines that say so of the file `path`.
+std::vector<std::string> settled_lines(const std::string& path, const LoadedConfig& loaded);
 
 }  // namespace dstrain

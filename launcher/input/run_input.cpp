@@ -221,9 +221,9 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
 
 void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded,
                    std::optional<RankMemory> offered) {
-  settle_gathers(request, loaded, offered);
+  settle_open(request, loaded, offered, loaded.default_batch ? Pieces::stay_open : Pieces::settle);
   settle_batch(request, loaded, offered);
-  settle_gathers(request, loaded, offered);
+  settle_open(request, loaded, offered, Pieces::settle);
 }
 
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {

@@ -40,8 +40,9 @@ void settle_ranks(ConfigRequest& request);
 // too, so that reading it again gives the same. The vocabulary's size must be known.
 void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
 
-// Settles the batch with settle_batch(), and whether the ranks of a tensor group gather rows again with settle_gathers():
-// that comes first, so that a default micro-batch is halved only where it does not suffice.
+// Settles the batch with settle_batch(), and with settle_open() what else the file leaves open. A default micro-batch is
+// halved only where it does not suffice that a tensor group gathers rows again, and rows come in pieces only where the
+// smallest micro-batch does not fit.
 void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
 
 // Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.

@@ -9,6 +9,7 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/open_settings.h"
 
 namespace dstrain {
 namespace {
@@ -85,17 +86,16 @@ RankPlan plan_that_fits(const Job& job, const Device& device, int sharing, Commu
                         const PlanInputs& inputs) {
   const Place place = place_of(job, host.rank());
   RankPlan plan = make_rank_plan(job, place, inputs);
-  if (job.gather_again == GatherAgain::automatic && can_gather_again(job) &&
-      !suffices(find_lack(job, plan.memory, device, sharing, host))) {
-    Job again = job;
-    again.gather_again = GatherAgain::on;
-    RankPlan smaller = make_rank_plan(again, place, inputs);
-    if (suffices(find_lack(again, smaller.memory, device, sharing, host))) {
+  if (!suffices(find_lack(job, plan.memory, device, sharing, host))) {
+    const std::optional<Job> settled = made_to_fit(job, [&](const Job& changed) {
+      const RankPlan smaller = make_rank_plan(changed, place, inputs);
+      return suffices(find_lack(changed, smaller.memory, device, sharing, host));
+    });
+    if (settled) {
       if (host.rank() == 0)
-        log::info(
-            "dstrain.gather_again true: the devices' memory does not suffice to keep what tensor "
-            "ranks gather");
-      return smaller;
+        for (const SettledSetting& setting : settled_between(job, *settled))
+          log::info("{} {}: {} on the devices", setting.key, setting.value, setting.why);
+      return make_rank_plan(*settled, place, inputs);
     }
   }
   check_device_memory(job, plan.memory, device, sharing, host, inputs);

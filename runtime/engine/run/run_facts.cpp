@@ -300,7 +300,8 @@ void add_layout(FactList& list, const Job& job) {
   add("dstrain.gather_again", static_cast<int>(job.gather_again));
   add("dstrain.recompute",
       fmt::format("{} {}", static_cast<int>(job.recompute.mode), job.recompute.interval));
-  add("dstrain.loss_chunks", job.loss_chunks);
+  add("dstrain.loss_chunks", std::max<int64_t>(job.loss_chunks, 1));
+  add("dstrain.mlp_chunks", std::max<int64_t>(job.mlp_chunks, 1));
   add("zero_optimization.offload_param", static_cast<int>(job.offload.parameters));
   add("zero_optimization.offload_param.max_in_cpu", job.offload.max_in_cpu);
   add("dstrain.offload.read_ahead", job.offload.read_ahead);

@@ -17,8 +17,8 @@ namespace dstrain {
 namespace {
 
 constexpr int kMostHalvings = 4;
-constexpr int64_t kLossChunks = 8,
-                  kManyLogits = int64_t{256} << 20;  // bytes from which pieces are worth a plan
+constexpr int64_t kPieces = 8;
+constexpr double kManyBytes = int64_t{256} << 20;  // from which pieces are worth a plan
 
 struct Change {
   std::string settings;
@@ -73,14 +73,23 @@ Choices micro_batches(const Job& job) {
   return choices;
 }
 
-Choices losses(const Job& job) {
-  if (job.loss_chunks >= kLossChunks || job.tensor_ranks > 1) return {};
+Choices pieces(const Job& job) {
   const ModelMeasures model = job.model.measures();
-  const double bytes =
-      static_cast<double>(job.batch.micro_batch * size_of(job.dtype)) * model.logits;
-  if (!model.divides_loss || bytes < static_cast<double>(kManyLogits)) return {};
-  return {{fmt::format("--set dstrain.loss_chunks={}", kLossChunks),
-           [](Job& j) { j.loss_chunks = kLossChunks; }}};
+  const auto many = [&](double elements) {
+    return elements * static_cast<double>(job.batch.micro_batch * size_of(job.dtype)) >= kManyBytes;
+  };
+  const Change loss{fmt::format("--set dstrain.loss_chunks={}", kPieces),
+                    [](Job& j) { j.loss_chunks = kPieces; }};
+  const Change mlp{fmt::format("--set dstrain.mlp_chunks={}", kPieces),
+                   [](Job& j) { j.mlp_chunks = kPieces; }};
+  Choices choices;
+  if (job.loss_chunks < kPieces && model.divides_loss && many(model.logits))
+    choices.push_back(loss);
+  if (job.mlp_chunks < kPieces && many(model.activations)) choices.push_back(mlp);
+  if (choices.size() == 2)
+    choices.push_back({loss.settings + " " + mlp.settings,
+                       [](Job& j) { j.loss_chunks = j.mlp_chunks = kPieces; }});
+  return choices;
 }
 
 Choices offloads(const Job& job) {
@@ -168,7 +177,7 @@ std::vector<std::vector<const Change*>> combinations(const std::vector<Choices>&
 
 std::vector<Choices> axes_of(const Job& job) {
   return {stages(job),        recomputes(job), gathers(job),
-          micro_batches(job), losses(job),     offloads(job)};
+          micro_batches(job), pieces(job),     offloads(job)};
 }
 
 // Returns which axes the changes are of.

@@ -1,6 +1,6 @@
 // Fit: the memory of a job as it is and with other settings, found by planning them: a higher ZeRO stage, recompute, rows
-// that a tensor group gathers again, a smaller micro-batch with more accumulation, offload where the device's memory is
-// what is short. None of them changes what the model learns. Pure.
+// that a tensor group gathers again, a smaller micro-batch with more accumulation, the loss and MLPs in pieces of rows,
+// offload where the device's memory is what is short. None of them changes what the model learns. Pure.
 #pragma once
 
 #include <string>

@@ -79,6 +79,13 @@ std::vector<Choice> choices(const Job& searched, const MachineMemory& machine) {
   return list;
 }
 
+// Returns what the ranks of a run exceed; empty if they fit.
+std::string exceeded_by(const PlannedMemory& memory, const MachineMemory& machine, int ranks) {
+  if (memory.device > machine.device) return "device";
+  if (memory.host * ranks > machine.host) return "host";
+  return memory.disk * ranks > machine.disk ? "disk" : "";
+}
+
 // Finds the largest model of one family with one choice of settings.
 class Search {
  public:
@@ -135,9 +142,7 @@ class Search {
   }
 
   std::string exceeded(const PlannedMemory& memory) const {
-    if (memory.device > machine_.device) return "device";
-    if (memory.host * job_.ranks > machine_.host) return "host";
-    return memory.disk * job_.ranks > machine_.disk ? "disk" : "";
+    return exceeded_by(memory, machine_, job_.ranks);
   }
 
   Job job_;
@@ -155,6 +160,23 @@ std::string count_text(int64_t parameters) {
 
 std::string space_text(int64_t bytes) {
   return bytes_text(static_cast<double>(bytes));
+}
+
+std::string longest_text(const std::vector<LargestModel>& models, const Job& job) {
+  if (!job.model.family().reads_tokens()) return "";
+  std::vector<std::vector<std::string>> rows{
+      {"settings", "tokens", "device", "host", "disk", "limit"}};
+  for (size_t i = 0; i < models.size(); ++i) {
+    const LongestSequence& l = models[i].longest;
+    if (l.tokens == 0)
+      rows.push_back({fmt::format("{}", i), "none", "", "", "", l.limit});
+    else
+      rows.push_back({fmt::format("{}", i), fmt::format("{}", l.tokens),
+                      space_text(l.memory.device), space_text(l.memory.host),
+                      space_text(l.memory.disk), l.limit});
+  }
+  return "the longest sequence of the configured model, one sample at a time on each rank\n" +
+         text_table(rows, 5);
 }
 
 }  // namespace
@@ -181,6 +203,9 @@ std::vector<LargestModel> largest_models(const Job& job, const MachineMemory& ma
       LargestModel found = Search(changed, machine, inputs, channels).find(choice.settings);
       if (best.limit.empty() || found.parameters > best.parameters) best = std::move(found);
     }
+    best.longest = longest_sequence(changed, inputs, [&](const PlannedMemory& memory) {
+      return exceeded_by(memory, machine, job.ranks);
+    });
     models.push_back(std::move(best));
   }
   return models;
@@ -209,6 +234,7 @@ std::string largest_text(const std::vector<LargestModel>& models, const Job& job
   }
   text += text_table(rows, 7) +
           "device, host, disk: of a rank; limit: what the next larger model exceeds\n";
+  text += longest_text(models, job);
   for (size_t i = 0; i < models.size(); ++i)
     text += fmt::format("  {}: {}\n", i,
                         models[i].settings.empty() ? "the configuration" : models[i].settings);
@@ -224,7 +250,9 @@ std::string largest_json(const std::vector<LargestModel>& models, const ModelFam
                     {"device", m.memory.device},
                     {"host", m.memory.host},
                     {"disk", m.memory.disk},
-                    {"limit", m.limit}});
+                    {"limit", m.limit},
+                    {"longest_sequence", m.longest.tokens},
+                    {"longest_limit", m.longest.limit}});
     for (const std::string_view key : {family.layers_key, family.width_key, family.heads_key})
       list.back()[std::string(key)] = m.parameters == 0 ? 0 : m.model.integer(key);
     if (!assumed.empty()) list.back()["assumed"] = assumed;

@@ -1,5 +1,5 @@
 // Largest: the largest model of a family that trains on a described machine, as a configuration says and with more and
-// more of its state offloaded, found by planning. Pure.
+// more of its state offloaded, and the longest sequence of the configured model; found by planning. Pure.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/fit.h"
+#include "runtime/plan/report/longest.h"
 #include "runtime/plan/report/print.h"
 
 namespace dstrain {
@@ -21,9 +22,10 @@ struct MachineMemory {
 struct LargestModel {
   std::string settings{};  // command-line options; empty: as the job is
   ModelConfig model{};
-  int64_t parameters = 0;  // without biases and norms; 0: not even the smallest one fits
-  PlannedMemory memory{};  // of each rank
-  std::string limit{};     // what the next larger model exceeds: device, host or disk
+  int64_t parameters = 0;     // without biases and norms; 0: not even the smallest one fits
+  PlannedMemory memory{};     // of each rank
+  std::string limit{};        // what the next larger model exceeds: device, host or disk
+  LongestSequence longest{};  // of the job's own model, with these settings
 };
 
 // Returns the largest model that fits for the job's settings, and for settings that keep less on the device. Models are

@@ -117,10 +117,10 @@ TEST_CASE("rows of a tensor group are gathered again where the memory suffices o
   CHECK(made_to_fit.job.gather_again == GatherAgain::on);
   CHECK(request.sets == std::vector<std::string>{batch, again});
   CHECK(
-      gathers_line("c.json", made_to_fit) ==
-      "c.json leaves dstrain.gather_again open: true, as the memory does not suffice to keep what "
-      "tensor ranks gather");
-  CHECK(gathers_line("c.json", settled(least, {batch, again})).empty());
+      settled_lines("c.json", made_to_fit) ==
+      std::vector<std::string>{"c.json leaves dstrain.gather_again open: true, as the memory does "
+                               "not suffice to keep what tensor ranks gather"});
+  CHECK(settled_lines("c.json", settled(least, {batch, again})).empty());
   CHECK(job_from_resolved(resolved_config_json(made_to_fit), model_registry()).gather_again ==
         GatherAgain::on);
   CHECK(settled(least - 1, {batch}).job.gather_again ==
@@ -129,6 +129,49 @@ TEST_CASE("rows of a tensor group are gathered again where the memory suffices o
   // A default micro-batch is halved only where that does not suffice.
   CHECK(settled(least).job.batch.micro_batch == 8);
   CHECK(settled(least - 1).job.batch.micro_batch == 4);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("the loss and MLPs come in pieces where a batch that the file names fits only so") {
+  std::string folder = (fs::temp_directory_path() / "dstrain_pieces_XXXXXX").string();
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/c.json") << R"({"dstrain": {"model": {"n_layer": 4, "n_embd": 64,
+      "n_head": 2, "block_size": 2048, "activation": "gelu", "vocab_size": 11}}})";
+  ConfigRequest request;
+  request.models = &model_registry();
+  request.path = folder + "/c.json";
+  request.ranks = 1;
+  const auto settled = [&](int64_t each, std::vector<std::string> sets) {
+    request.sets = std::move(sets);
+    LoadedConfig loaded = load_config(request);
+    loaded.job.device = "cpu";
+    settle_to_fit(request, loaded, RankMemory{each, 1, RankProcesses::programs});
+    return loaded;
+  };
+  const std::string batch = "train_micro_batch_size_per_gpu=1", four = "dstrain.mlp_chunks=4";
+  const LoadedConfig whole = settled(int64_t{1} << 40, {batch});
+  CHECK(whole.job.mlp_chunks == 0);
+  CHECK(whole.job.loss_chunks == 0);
+  CHECK(settled_lines("c.json", whole).empty());
+  CHECK(job_from_resolved(resolved_config_json(whole), model_registry()).mlp_chunks == 0);
+  Job fewer = whole.job;
+  fewer.mlp_chunks = 2;
+  const int64_t enough = bytes_of_rank(fewer);
+  REQUIRE(enough < bytes_of_rank(whole.job));
+  const LoadedConfig pieces = settled(enough, {batch});
+  CHECK(pieces.job.mlp_chunks == 2);
+  CHECK(request.sets.back() == "dstrain.mlp_chunks=2");
+  const std::vector<std::string> lines = settled_lines("c.json", pieces);
+  REQUIRE_FALSE(lines.empty());
+  CHECK(lines.back() ==
+        "c.json leaves dstrain.mlp_chunks open: 2, as the memory does not suffice for the hidden "
+        "values of all rows");
+  CHECK(job_from_resolved(resolved_config_json(pieces), model_registry()).mlp_chunks == 2);
+  CHECK(settled(enough, {batch, four}).job.mlp_chunks == 4);
+  CHECK(settled(enough, {batch, "dstrain.mlp_chunks=1"}).job.mlp_chunks == 1);
+  // A micro-batch that the file leaves open is halved before.
+  CHECK(settled(bytes_of_rank(whole.job), {}).job.mlp_chunks == 0);
+  CHECK(settled(bytes_of_rank(whole.job), {}).job.batch.micro_batch == 1);
   fs::remove_all(folder);
 }
 

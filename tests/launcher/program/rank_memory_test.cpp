@@ -65,6 +65,82 @@ TEST_CASE("ranks have no more memory than is said before their start, and a thir
   }
 }
 
+// Returns bytes as the program prints them: "1.2 GB"; 0 if there are none at `from`.
+double bytes_at(const std::string& text, size_t from) {
+  std::smatch found;
+  const std::string rest = text.substr(from);
+  const std::regex bytes("([0-9.]+) ([kMGT]?)B");
+  if (!std::regex_search(rest, found, bytes)) return 0;
+  const std::string unit = found[2];
+  return std::stod(found[1]) * (unit == "k"   ? 1e3
+                                : unit == "M" ? 1e6
+                                : unit == "G" ? 1e9
+                                : unit == "T" ? 1e12
+                                              : 1);
+}
+
+// What a run's memory_breakdown says after its first step.
+struct Measured {
+  double planned = 0, resident = 0;  // of the rank with most
+};
+Measured measured(const std::string& log) {
+  const size_t resident = log.rfind("process: largest resident set");
+  const size_t planned = log.rfind("device: total");
+  REQUIRE((resident != std::string::npos && planned != std::string::npos));
+  return {bytes_at(log, planned), bytes_at(log, resident)};
+}
+
+// Trains a step with memory_breakdown and compares what its ranks have had with what the plan says.
+Measured check_step(const RunFolder& folder, const std::string& options, int seconds) {
+  RunningProgram program =
+      folder.train(options + " --steps 1 --overwrite --set memory_breakdown=true");
+  const int status = program.wait(seconds);
+  CAPTURE(options, program.text());
+  REQUIRE(status == 0);
+  const Measured memory = measured(program.text());
+  CHECK(memory.planned > 0);
+  // The plan's memory is all there after a step, and there is no more than it, the program and its libraries.
+  CHECK(memory.resident > memory.planned);
+  CHECK(memory.resident < memory.planned + 40e6);
+  return memory;
+}
+
+const std::string kLong =
+    " --set train_batch_size=1 --set dstrain.eval_interval=0 --set dstrain.model.n_layer=2"
+    " --set dstrain.model.n_embd=64 --set dstrain.model.n_head=4";
+
+TEST_CASE("a rank of a group that divides layers or samples has the memory that its plan says") {
+  const RunFolder folder;
+  std::string text;
+  for (int i = 0; i < 1200; ++i) text += "the quick brown fox jumps over the lazy dog\n";
+  folder.write("text.txt", text);
+  const std::string model = kLong + " --set dstrain.model.block_size=4096";
+  const Measured whole = check_step(folder, "--num_gpus 1" + model, 100);
+  for (const char* layout : {"--tensor_parallel_size 2", "--sequence_parallel_size 2",
+                             "--sequence_parallel_size 2 --set dstrain.mlp_chunks=4"}) {
+    const Measured divided = check_step(folder, std::string("--num_gpus 2 ") + layout + model, 100);
+    CHECK(divided.planned < 0.75 * whole.planned);
+  }
+}
+
+TEST_CASE("a sample of 32768 tokens that fits no rank trains on two that divide it") {
+  const RunFolder folder;
+  std::string text;
+  for (int i = 0; i < 9000; ++i) text += "the quick brown fox jumps over the lazy dog\n";
+  folder.write("text.txt", text);
+  const std::string model = kLong +
+                            " --set dstrain.model.block_size=32768 --set dstrain.recompute=1"
+                            " --set dstrain.loss_chunks=8 --set dstrain.mlp_chunks=8";
+  const std::string limit = " --device_memory 120MB";
+  RunningProgram alone = folder.train("--num_gpus 1 --steps 1" + model + limit);
+  CHECK(alone.wait(100) != 0);
+  CAPTURE(alone.text());
+  CHECK(alone.text().find("--num_gpus 2 --sequence_parallel_size 2") != std::string::npos);
+  const Measured two =
+      check_step(folder, "--num_gpus 2 --sequence_parallel_size 2" + model + limit, 500);
+  CHECK(two.planned <= 120e6);
+}
+
 TEST_CASE("128 small ranks are not refused for their memory") {
   const RunFolder folder;
   const std::string batch = " --set train_batch_size=128";

@@ -76,6 +76,26 @@ TEST_CASE("a loss in pieces is a way to fit where logits are large") {
   CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
 }
 
+TEST_CASE("MLPs in pieces are a way to fit where activations are large, which takes longer") {
+  Job job = some_job();
+  const std::string pieces = "--set dstrain.mlp_chunks=8";
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
+  job.model = GptLite{
+      .n_layer = 3, .n_embd = 64, .n_head = 2, .block_size = 8192, .gelu = true, .vocab_size = 11};
+  job.loss_chunks = job.mlp_chunks = 0;
+  const int64_t before = planned_bytes(job, plan_inputs(job));
+  const std::vector<Variant> variants = single_changes(job, plan_inputs(job));
+  REQUIRE(offers(variants, pieces));
+  for (const Variant& v : variants)
+    if (v.settings == pieces) {
+      // Two hidden values of each layer, of 4 times as many columns.
+      CHECK(v.bytes < before - job.batch.micro_batch * 8192 * 64 * 4 * 2 * 3 * 4 / 2);
+      CHECK(v.slowdown > 1);
+    }
+  job.mlp_chunks = 8;
+  CHECK_FALSE(offers(single_changes(job, plan_inputs(job)), pieces));
+}
+
 TEST_CASE("rows that a tensor group gathers again are a way to fit, where it keeps them") {
   Job job = some_job();
   const std::string again = "--set dstrain.gather_again=true";
