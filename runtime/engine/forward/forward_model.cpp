@@ -36,6 +36,7 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
       arenas_(plans_.memory, *backend_.device, comm(), threads),
       mesh_(comm(), self_, {}),
       executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {
+  arenas_.begin_populating();
   const ModelState state(plans_.validate, arenas_, mesh_, threads);
   if (place.checkpoint.empty()) {
     load_files(state, place, implementations);

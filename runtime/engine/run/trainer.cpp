@@ -179,7 +179,7 @@ void Trainer::log_codecs() const {
 
 void Trainer::load() {
   load_state();
-  arenas_.wait_until_present();
+  arenas_.begin_populating();
 }
 
 void Trainer::load_state() {
@@ -266,6 +266,7 @@ void Trainer::step() {
       output_.add_collective(record, plan.program.group_name(op), state_.step);
     };
   train_[index]->run(context);
+  arenas_.wait_until_present();
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (!state_.skip) {
     ++state_.applied_steps;

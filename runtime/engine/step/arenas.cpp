@@ -3,7 +3,7 @@
 namespace dstrain {
 
 Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads, bool pin)
-    : device_(device) {
+    : device_(device), threads_(threads) {
   const auto& bytes = table.region_bytes;
   regions_[static_cast<size_t>(Region::persistent)] =
       device.allocate(bytes[static_cast<size_t>(Region::persistent)], "parameters and their state");
@@ -20,10 +20,14 @@ Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int
     host.populate(threads, "offloaded tensors");  // by all threads, where pin() would do so by one
     pinned_ = device.pin(host.data(), host_bytes);
   }
-  present_ = std::async(std::launch::async, [this, threads] {
-    for (const Region region : {Region::persistent, Region::transient, Region::registered})
-      device_.populate(regions_[static_cast<size_t>(region)], threads);
-    regions_[static_cast<size_t>(Region::host)].populate(threads, "offloaded tensors");
+}
+
+void Arenas::begin_populating() {
+  present_ = std::async(std::launch::async, [this] {
+    for (const Region region : {Region::transient, Region::persistent, Region::registered})
+      device_.populate(regions_[static_cast<size_t>(region)], threads_);
+    if (!pinned_)
+      regions_[static_cast<size_t>(Region::host)].populate(threads_, "offloaded tensors");
   });
 }
 

@@ -14,15 +14,18 @@ namespace dstrain {
 
 class Arenas {
  public:
-  // Allocates the regions of `table` on `device`, zero-filled, and begins to make their pages present with `threads`
-  // threads, while the caller goes on and may use them (wait_until_present()). Collective over `comm`, which owns the
-  // registered region. `pin`: whether the host's region is pinned for the device's copies. Throws RunError if there is too
-  // little memory.
+  // Allocates the regions of `table` on `device`, zero-filled. Collective over `comm`, which owns the registered region.
+  // `threads`: those that make pages present. `pin`: whether the host's region is pinned for the device's copies. Throws
+  // RunError if there is too little memory.
   Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads,
          bool pin = true);
 
-  // Waits until the pages of all regions are present: the caller must call it before the first step, so that no step waits
-  // for the kernel. Throws RunError if there is too little memory.
+  // Begins to make the pages of all regions present, while the caller goes on and may use them: once the weights are there,
+  // whose reading would share processors and memory with it.
+  void begin_populating();
+
+  // Waits until they are. A step that runs before waits for the kernel wherever it is the first to use a page. Throws
+  // RunError if there is too little memory.
   void wait_until_present() {
     if (present_.valid()) present_.get();
   }
@@ -49,6 +52,7 @@ class Arenas {
 
  private:
   Device& device_;
+  const int threads_;
   std::array<Memory, kRegions> regions_;
   std::shared_ptr<void> pinned_;  // the host's region
   std::unique_ptr<DiskArena> disk_;
