@@ -5,13 +5,12 @@
 #include "kernels/cpu/products/f32_tiles.h"
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
+#include "runtime/ir/ops/row_blocks.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int64_t kMostDepth = 384;  // k in one part
-// Several parts are multiples of it, as the blocks of sums over rows are (RowBlocks).
-constexpr int64_t kDepthMultiple = 64;
 constexpr int64_t kMostColumns =
     768;  // columns of B that a thread packs at a time, for its second-level cache
 constexpr int64_t kTilesOfRows = 8;   // row tiles of A that a thread packs at a time
@@ -115,7 +114,8 @@ void sgemm(const SgemmCall& g) {
 }
 
 int64_t sgemm_part_length(int64_t k) {
-  return k <= kMostDepth ? k : round_up(part_length(k, kMostDepth), kDepthMultiple);
+  // Pieces of rows can then consist of whole parts and of whole blocks of other sums over rows.
+  return k <= kMostDepth ? k : round_up(part_length(k, kMostDepth), RowBlocks::kMultiple);
 }
 
 int64_t sgemm_workspace_floats(int64_t m, int64_t n, int64_t k, int threads) {

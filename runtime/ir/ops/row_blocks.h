@@ -8,13 +8,16 @@
 
 namespace dstrain {
 
-// The division of `rows` rows into `count` blocks. A block has 64 rows, or a multiple of it if there would be over 256
-// blocks.
+// The division of `rows` rows into `count` blocks. A block has kMultiple rows, or a multiple of it if there would be over
+// kMost blocks.
 struct RowBlocks {
+  static constexpr int64_t kMultiple = 64, kMost = 256;
   int64_t rows, block, count;
 
-  explicit RowBlocks(int64_t r) : RowBlocks(r, std::max<int64_t>(1, (r + 16383) / 16384) * 64) {}
-  // In blocks of `b` rows: those of a piece of more rows.
+  explicit RowBlocks(int64_t r)
+      : RowBlocks(r, std::max<int64_t>(1, (r + kMultiple * kMost - 1) / (kMultiple * kMost)) *
+                         kMultiple) {}
+  // Divides a piece of more rows into blocks of `b` rows, which are theirs.
   RowBlocks(int64_t r, int64_t b) : rows(r), block(b), count((r + b - 1) / b) {}
   constexpr int64_t begin(int64_t b) const { return b * block; }
   constexpr int64_t end(int64_t b) const { return std::min(rows, (b + 1) * block); }

@@ -27,7 +27,7 @@ struct OpenChoice {
   }
 };
 
-// In the order of what they cost.
+// What can be settled, the cheapest first.
 constexpr std::array kOpenChoices{
     OpenChoice{.losses = true},
     OpenChoice{.gathers = true},

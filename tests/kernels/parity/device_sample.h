@@ -8,6 +8,12 @@
 
 namespace dstrain::parity {
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // Returns a sample of one case in `of` on the emulated device, where a case takes up to a hundred times as long as on
 // others. With a sanitizer, which makes it ten times as long again, one case in eight times as many is taken always. All
 // cases are taken on other devices.

@@ -73,7 +73,7 @@ TEST_CASE("hidden values of one piece of rows at a time are held, and nothing el
     const int64_t kept = (gelu ? 2 : 1) * kRows * kHidden * 4;  // of a layer
     CHECK(four.memory.total() < whole.memory.total() - 2 * kept);
     CHECK(wire_bytes(four.train) == wire_bytes(whole.train));
-    // Of each piece of each layer: the first product twice, the second one once.
+    // Each piece of each layer has the first product twice and the second one once.
     CHECK(count_in(four.train, OpKind::linear, Phase::forward, kHidden) == 3 * 4);
     CHECK(count_in(four.train, OpKind::linear, Phase::backward, kHidden) == 3 * 4);
     CHECK(count_in(four.train, OpKind::linear, Phase::backward, kWidth) == 0);
