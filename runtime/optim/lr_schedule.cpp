@@ -72,7 +72,7 @@ double cycle_height(const ScheduleConfig& s, int64_t i) {
 
 // Returns the optimizer's own betas, and its learning rates times `factor`.
 Rate own_rate(const OptimizerConfig& o, double factor) {
-  const double other = o.kind == OptimizerKind::muon ? o.adam_lr : o.lr;
+  const double other = o.*optimizer_rule(o.kind).other_lr;
   return {o.lr * factor, o.beta1, o.beta2, other * factor};
 }
 

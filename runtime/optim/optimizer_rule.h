@@ -27,6 +27,27 @@ struct SlotRule {
   bool gathered = false;    // each rank has room for that of the whole unit, where it is sharded
 };
 
+// An optimizer whose ranks, from some step on, keep their own gradients and send signs of momenta, gradients or steps.
+struct SignRule {
+  // Makes the update of a unit in steps of a kind other than `whole_gradients`.
+  std::unique_ptr<SignUpdate> (*update)(UnitUpdate& update, StepKind kind) = nullptr;
+  // Returns after how many updates the second slot is frozen, and the key of the configuration that says so.
+  int64_t (*freeze_step)(const OptimizerConfig& config) = nullptr;
+  const char* freeze_key = nullptr;
+  // The master weights and the slots may be sliced among ranks (ZeRO stage 1).
+  bool sliced = false;
+  // Not null: ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are
+  // never the parameters themselves. Returns how many steps directly before the step after `applied_steps` updates are
+  // local and not synchronised.
+  int64_t (*open_local_steps)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
+  // Where they are null, the first freeze_step() updates are by whole gradients, and all others regular. Return the kinds
+  // of steps, the first of which is `regular`; the kind of the step after `applied_steps` updates; and which steps have
+  // a kind: "steps 1 to 999".
+  std::vector<StepKind> (*kinds)(const OptimizerConfig& config) = nullptr;
+  StepKind (*kind_of_step)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
+  std::string (*steps_text)(const OptimizerConfig& config, StepKind kind) = nullptr;
+};
+
 // One optimizer.
 struct OptimizerRule {
   OptimizerKind kind{};
@@ -42,15 +63,10 @@ struct OptimizerRule {
   // at its end may travel while the second part of another unit's update computes.
   void (*begin)(UnitUpdate& update) = nullptr;
   void (*finish)(UnitUpdate& update) = nullptr;  // null: there is no second part
-  // Makes the update of a unit by ranks that keep their own gradients, in steps of a kind other than whole_gradients: the
-  // second slot stays as it is, and ranks send the first one, gradients or what they have moved as signs. Null: there
-  // are no such steps.
-  std::unique_ptr<SignUpdate> (*send_signs)(UnitUpdate& update, StepKind kind) = nullptr;
-  // The master weights and the slots may be sliced among ranks then (ZeRO stage 1).
-  bool slices_frozen = false;
-  // Ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are never
-  // the parameters themselves.
-  bool local_steps = false;
+  // Not null: ranks send signs from some step on.
+  const SignRule* signs = nullptr;
+  // The learning rate of the parameters that are not updated as matrices.
+  double OptimizerConfig::*other_lr = &OptimizerConfig::lr;
   bool has_betas = false;      // a schedule may move the step state's betas, which it reads
   bool corrects_bias = false;  // it reads the step state's bias corrections
   // Returns its parameters besides lr and weight_decay.

@@ -34,7 +34,7 @@ const OptimizerRule& optimizer_rule(OptimizerKind kind) {
 }
 
 bool freezes(const OptimizerConfig& config) {
-  return optimizer_rule(config.kind).send_signs != nullptr;
+  return optimizer_rule(config.kind).signs != nullptr;
 }
 
 std::vector<std::string_view> state_slots(const OptimizerConfig& config) {

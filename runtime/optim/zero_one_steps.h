@@ -3,29 +3,27 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/optim/step_kind.h"
 
 namespace dstrain {
 
-// What ranks send in a step.
-enum class ZeroOneStep {
-  gradients,       // whole gradients; the second moment is updated too
-  gradient_signs,  // gradients as signs; the second moment stays
-  local,           // nothing: each rank moves by its own gradients
-  synchronise,     // local too, and then the sum of the local steps as signs
-};
+// Returns the kinds of steps; the first is `regular`.
+std::vector<StepKind> zero_one_kinds(const OptimizerConfig& config);
 
-// Returns what the step after `applied_steps` updates does. Up to update var_freeze_step, gradients travel whole at
+// Returns the kind of the step after `applied_steps` updates. Up to update var_freeze_step, gradients travel whole at
 // intervals of 1, 2, 4, ... steps, var_update_scaler times each, as in the paper. From then on the steps are counted
-// anew, and each whose number is a multiple of the interval synchronises: the interval begins with 1, doubles after
+// anew, and each whose number is a multiple of the interval synchronises (`regular`): the interval begins with 1, doubles after
 // each local_step_scaler steps, and is at most local_step_clipper.
-ZeroOneStep zero_one_step(const ZeroOneConfig& config, int64_t applied_steps);
+StepKind zero_one_step(const ZeroOneConfig& config, int64_t applied_steps);
+
+// Returns which steps have a kind: "steps 1 to 16".
+std::string zero_one_text(const OptimizerConfig& config, StepKind kind);
 
 // Returns how many steps directly before the step after `applied_steps` updates are local and not synchronised.
 int64_t open_local_steps(const ZeroOneConfig& config, int64_t applied_steps);
-
-// Returns the sum of the learning rates of these steps.
-double open_local_rates(const Job& job, int64_t applied_steps);
 
 }  // namespace dstrain

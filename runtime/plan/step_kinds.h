@@ -2,6 +2,7 @@
 // work on the same persistent memory.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,10 @@ std::vector<StepKind> step_kinds(const Job& job);
 bool gathers_momentum(const Job& job);
 
 // Returns the kind of the step that follows `applied_steps` updates. Skipped steps do not count, so the step after a
-// skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. Pure.
-StepKind kind_of_step(const Job& job, int64_t applied_steps);
+// skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. `last`: the kind of the
+// update that ranks have made last since they have begun or resumed, or nothing; for gathers_momentum(). Pure.
+StepKind kind_of_step(const Job& job, int64_t applied_steps,
+                      std::optional<StepKind> last = StepKind::regular);
 
 // Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
 bool keeps_gradients(const Job& job, StepKind kind);

@@ -112,7 +112,7 @@ Program signs_of(const Job& job, StepKind kind, int ranks = 1) {
   std::vector<Range> slices;
   for (int64_t r = 0; r < ranks; ++r) slices.push_back({r * 16 / ranks, (r + 1) * 16 / ranks});
   LoneUpdate update(program, job, {0, 16}, slices);
-  const auto signs = optimizer_rule(job.optimizer.kind).send_signs(update, kind);
+  const auto signs = optimizer_rule(job.optimizer.kind).signs->update(update, kind);
   signs->send();
   signs->forward();
   signs->finish();
@@ -133,7 +133,7 @@ TEST_CASE("the optimizers whose ranks keep their gradients in some steps") {
   for (size_t i = 0; i < kOptimizerKinds; ++i) {
     const auto kind = static_cast<OptimizerKind>(i);
     const OptimizerRule& rule = optimizer_rule(kind);
-    CHECK((rule.send_signs != nullptr) == is_one_bit(kind));
+    CHECK((rule.signs != nullptr) == is_one_bit(kind));
     CHECK(freezes(of(kind)) == is_one_bit(kind));
     if (is_one_bit(kind)) CHECK_FALSE(rule.corrects_bias);
   }

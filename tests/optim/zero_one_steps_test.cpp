@@ -3,13 +3,11 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "runtime/optim/lr_schedule.h"
-
 namespace dstrain {
 namespace {
 
 // Returns the updates, counted from 1, up to `last` that are of a kind.
-std::vector<int64_t> steps_of(const ZeroOneConfig& config, ZeroOneStep kind, int64_t last) {
+std::vector<int64_t> steps_of(const ZeroOneConfig& config, StepKind kind, int64_t last) {
   std::vector<int64_t> list;
   for (int64_t applied = 0; applied < last; ++applied)
     if (zero_one_step(config, applied) == kind) list.push_back(applied + 1);
@@ -19,10 +17,10 @@ using Steps = std::vector<int64_t>;
 
 TEST_CASE("0/1 Adam updates its second moment at intervals that double") {
   const ZeroOneConfig two{.var_freeze_step = 30, .var_update_scaler = 2};
-  CHECK(steps_of(two, ZeroOneStep::gradients, 40) == Steps{1, 2, 4, 6, 10, 14, 22, 30});
+  CHECK(steps_of(two, StepKind::whole_gradients, 40) == Steps{1, 2, 4, 6, 10, 14, 22, 30});
   const ZeroOneConfig three{.var_freeze_step = 30, .var_update_scaler = 3};
-  CHECK(steps_of(three, ZeroOneStep::gradients, 40) == Steps{1, 2, 3, 5, 7, 9, 13, 17, 21, 29});
-  CHECK(steps_of(three, ZeroOneStep::gradient_signs, 12) == Steps{4, 6, 8, 10, 11, 12});
+  CHECK(steps_of(three, StepKind::whole_gradients, 40) == Steps{1, 2, 3, 5, 7, 9, 13, 17, 21, 29});
+  CHECK(steps_of(three, StepKind::gradient_signs, 12) == Steps{4, 6, 8, 10, 11, 12});
   // DeepSpeed's rule, multiples of the interval, is the same for its defaults as long as intervals are up to 16.
   Steps multiples;
   int64_t interval = 1, updates = 0;
@@ -31,7 +29,7 @@ TEST_CASE("0/1 Adam updates its second moment at intervals that double") {
     multiples.push_back(step);
     if (++updates % 16 == 0) interval *= 2;
   }
-  Steps ours = steps_of({}, ZeroOneStep::gradients, 528);
+  Steps ours = steps_of({}, StepKind::whole_gradients, 528);
   CHECK(ours.back() == 528);
   CHECK(multiples.back() == 512);
   ours.pop_back();
@@ -42,40 +40,21 @@ TEST_CASE("0/1 Adam updates its second moment at intervals that double") {
 TEST_CASE("0/1 Adam synchronises local steps at intervals that double up to a limit") {
   const ZeroOneConfig config{
       .var_freeze_step = 10, .local_step_scaler = 4, .local_step_clipper = 3};
-  CHECK(steps_of(config, ZeroOneStep::synchronise, 30) ==
-        Steps{11, 12, 13, 14, 16, 18, 19, 22, 25, 28});
-  CHECK(steps_of(config, ZeroOneStep::local, 22) == Steps{15, 17, 20, 21});
+  CHECK(steps_of(config, StepKind::regular, 30) == Steps{11, 12, 13, 14, 16, 18, 19, 22, 25, 28});
+  CHECK(steps_of(config, StepKind::local, 22) == Steps{15, 17, 20, 21});
   const Steps open{1, 0, 0, 1, 2, 0};
   for (size_t i = 0; i < open.size(); ++i)
     CHECK(open_local_steps(config, 17 + static_cast<int64_t>(i)) == open[i]);
   CHECK(open_local_steps(config, 0) == 0);
   CHECK(open_local_steps(config, 10) == 0);
   const ZeroOneConfig always{.var_freeze_step = 1, .local_step_scaler = 1, .local_step_clipper = 1};
-  CHECK(steps_of(always, ZeroOneStep::synchronise, 200).size() == 199);
+  CHECK(steps_of(always, StepKind::regular, 200).size() == 199);
   const ZeroOneConfig far{.var_freeze_step = 1,
                           .var_update_scaler = INT64_MAX,
                           .local_step_scaler = 1,
                           .local_step_clipper = INT64_MAX};
-  CHECK(zero_one_step(far, 0) == ZeroOneStep::gradients);
-  CHECK(steps_of(far, ZeroOneStep::synchronise, 40) == Steps{2, 3});
-}
-
-TEST_CASE("0/1 Adam: the learning rates of local steps that are not synchronised") {
-  Job job;
-  job.optimizer.zero_one = {.var_freeze_step = 2, .local_step_scaler = 1, .local_step_clipper = 8};
-  job.schedule = {.kind = ScheduleKind::warmup,
-                  .warmup_max_lr = 0.1,
-                  .warmup_num_steps = 100,
-                  .warmup_linear = true};
-  const auto rate = [&](int64_t applied) {
-    return static_cast<double>(
-        static_cast<float>(rate_at(job.schedule, job.optimizer, applied).lr));
-  };
-  // Local step 8 synchronises, and 16.
-  REQUIRE(zero_one_step(job.optimizer.zero_one, 2 + 15) == ZeroOneStep::synchronise);
-  CHECK(open_local_rates(job, 2 + 8) == 0);
-  CHECK(open_local_rates(job, 2 + 11) == rate(10) + rate(11) + rate(12));
-  CHECK(open_local_rates(job, 2 + 11) > 0);
+  CHECK(zero_one_step(far, 0) == StepKind::whole_gradients);
+  CHECK(steps_of(far, StepKind::regular, 40) == Steps{2, 3});
 }
 
 }  // namespace

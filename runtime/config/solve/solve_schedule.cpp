@@ -17,21 +17,19 @@ namespace {
 
 // Reports that the optimizer's learning rates have no effect where they differ from that of the schedule, in `key`.
 // They have one in step 1 of a schedule that does not begin at its first value.
-void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, std::string_view key,
-                 double rate) {
+void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts,
+                 std::string_view key, double rate) {
   if (diagnostics.stopped(key) || job.schedule.last_batch_iteration >= 0) return;
   const auto overrule = [&](std::string_view own, double value) {
-    if (!v.given(own) || rate == value) return;
+    if (!find_key(facts, own) || !v.given(own) || rate == value) return;
     const std::string message =
         fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
     diagnostics.no_effect(own, message);
     diagnostics.warning(own, fmt::format("{} has no effect, {}", json_text(value), message));
   };
   const OptimizerConfig& o = job.optimizer;
-  if (o.kind == OptimizerKind::muon) {
-    overrule("optimizer.params.muon_lr", o.lr);
-    overrule("optimizer.params.adam_lr", o.adam_lr);
-  }
+  overrule("optimizer.params.muon_lr", o.lr);
+  overrule("optimizer.params.adam_lr", o.adam_lr);
   if (const Member* lr = v.given("optimizer.params.lr"))
     overrule("optimizer.params.lr", to_real(lr->value).value_or(o.lr));
 }
@@ -42,7 +40,7 @@ void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
     if (!v.given(key)) diagnostics.error(key, "OneCycle needs it: give a learning rate");
   s.cycle_min_lr = v.real("scheduler.params.cycle_min_lr", 0, "missing");
   s.cycle_max_lr = v.real("scheduler.params.cycle_max_lr", 0, "missing");
-  overrule_lr(job, v, diagnostics, "scheduler.params.cycle_max_lr", s.cycle_max_lr);
+  overrule_lr(job, v, diagnostics, facts, "scheduler.params.cycle_max_lr", s.cycle_max_lr);
   s.decay_lr_rate = v.real("scheduler.params.decay_lr_rate");
   s.cycle_first_step_size = v.integer("scheduler.params.cycle_first_step_size");
   s.cycle_second_step_size = v.integer("scheduler.params.cycle_second_step_size",
@@ -53,11 +51,11 @@ void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   s.decay_step_size = v.integer("scheduler.params.decay_step_size");
   s.cycle_momentum = v.flag("scheduler.params.cycle_momentum");
   const Member* type = v.given("optimizer.type");
-  const bool muon = job.optimizer.kind == OptimizerKind::muon;
-  if (s.cycle_momentum && type && optimizer_kind(type->value.text) &&
-      (muon || !find_key(facts, "optimizer.params.betas"))) {
-    const std::string why = muon ? "as in DeepSpeed, Muon's momentum and betas do not move"
-                                 : type->value.text + " has no betas to move";
+  const OptimizerType* known = type ? optimizer_type(type->value.text) : nullptr;
+  if (s.cycle_momentum && known &&
+      (!known->fixed_betas.empty() || !find_key(facts, "optimizer.params.betas"))) {
+    const std::string why = known->fixed_betas.empty() ? type->value.text + " has no betas to move"
+                                                       : std::string(known->fixed_betas);
     s.cycle_momentum = false;
     diagnostics.no_effect("scheduler.params.cycle_momentum", why);
     diagnostics.warning("scheduler.params.cycle_momentum", "has no effect: " + why);
@@ -93,7 +91,7 @@ double last_iteration(const Job& job) {
 
 // Reports what the schedule would make of beta1 or of a learning rate within the run's steps that the keys themselves
 // do not allow.
-void check_range(const Job& job, Diagnostics& diagnostics) {
+void check_range(const Job& job, Diagnostics& diagnostics, const Facts& facts) {
   constexpr std::string_view steps = "dstrain.steps",
                              from = "scheduler.params.last_batch_iteration";
   constexpr double most = std::numeric_limits<float>::max();
@@ -113,9 +111,9 @@ void check_range(const Job& job, Diagnostics& diagnostics) {
            {steps, from, "scheduler.params.lr_range_test_min_lr",
             "scheduler.params.lr_range_test_step_size"});
   } else if (s.kind == ScheduleKind::warmup_cosine) {
-    const double lr =
-        std::max(job.optimizer.lr, job.optimizer.kind == OptimizerKind::muon ? job.optimizer.adam_lr
-                                                                             : job.optimizer.lr);
+    const OptimizerConfig& o = job.optimizer;
+    const bool has_other = find_key(facts, "optimizer.params.adam_lr") != nullptr;
+    const double lr = has_other ? std::max(o.lr, o.adam_lr) : o.lr;
     beyond("scheduler.params.warmup_min_ratio", lr * s.warmup_min_ratio, {"optimizer.params.lr"});
     beyond("scheduler.params.cos_min_ratio", lr * s.cos_min_ratio, {"optimizer.params.lr"});
   } else if (s.kind == ScheduleKind::one_cycle && s.cycle_momentum && s.decay_step_size > 0) {
@@ -151,7 +149,7 @@ void solve_kind(const std::string& name, Job& job, Values& v, Diagnostics& diagn
     s.range_step_size = v.integer("scheduler.params.lr_range_test_step_size");
     s.range_step_rate = v.real("scheduler.params.lr_range_test_step_rate");
     s.range_staircase = v.flag("scheduler.params.lr_range_test_staircase");
-    return overrule_lr(job, v, diagnostics, "scheduler.params.lr_range_test_min_lr",
+    return overrule_lr(job, v, diagnostics, facts, "scheduler.params.lr_range_test_min_lr",
                        s.range_min_lr);
   }
   if (name == "OneCycle") {
@@ -182,7 +180,7 @@ void solve_kind(const std::string& name, Job& job, Values& v, Diagnostics& diagn
     s.warmup_max_lr = v.is_auto(top) ? automatic_top() : v.real(top);
     solve_total(job, v, diagnostics);
   }
-  overrule_lr(job, v, diagnostics, top, s.warmup_max_lr);
+  overrule_lr(job, v, diagnostics, facts, top, s.warmup_max_lr);
 }
 
 }  // namespace
@@ -208,7 +206,7 @@ void solve_schedule(Job& job, Values& v, Diagnostics& diagnostics, const Facts& 
                         "as in DeepSpeed, step 1 has the optimizer's own rates, step 2 those of "
                         "the next iteration");
   solve_kind(type->value.text, job, v, diagnostics, facts);
-  check_range(job, diagnostics);
+  check_range(job, diagnostics, facts);
 }
 
 }  // namespace dstrain

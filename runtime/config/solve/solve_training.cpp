@@ -34,16 +34,18 @@ void solve_muon(OptimizerConfig& o, Values& v, Diagnostics& diagnostics) {
   o.gram = v.text("optimizer.params.ns_method") == "gram";
 }
 
-void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
+// Returns the type of the optimizer; null where there is none, which its verdict reports.
+const OptimizerType* solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics,
+                                     const Facts& facts) {
   OptimizerConfig& o = job.optimizer;
   if (const Member* section = find(*facts.root, "optimizer");
       section && section->value.is(Node::Kind::object) && !section->value.member("type"))
     diagnostics.error("optimizer.type",
                       fmt::format("missing: use {}, or remove the section", kOptimizerNames));
   const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
-  const std::optional<OptimizerKind> kind = optimizer_kind(type);
-  if (!kind) return;  // reported by its verdict
-  o.kind = *kind;
+  const OptimizerType* const known = optimizer_type(type);
+  if (!known) return known;
+  o.kind = known->kind;
   const auto key = [](std::string_view name) { return fmt::format("optimizer.params.{}", name); };
   const auto has = [&](std::string_view name) { return find_key(facts, key(name)) != nullptr; };
   const auto real = [&](std::string_view name, double& value) {
@@ -88,7 +90,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   count("var_update_scaler", o.zero_one.var_update_scaler);
   count("local_step_scaler", o.zero_one.local_step_scaler);
   count("local_step_clipper", o.zero_one.local_step_clipper);
-  if (o.kind == OptimizerKind::muon) solve_muon(o, v, diagnostics);
+  if (has("muon_lr")) solve_muon(o, v, diagnostics);
   if (o.min_coeff > o.max_coeff)
     diagnostics.error(
         "optimizer.params.min_coeff",
@@ -102,6 +104,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0",
                       {key("momentum"), key("dampening")});
+  return known;
 }
 
 void solve_shards(Job& job, Values& v, Diagnostics& diagnostics, const std::string& sharding) {
@@ -161,24 +164,13 @@ void judge_wire(const Job& job, Values& v, Diagnostics& diagnostics) {
                       "zero_quantized_gradients says how gradients travel: keep one of the two");
 }
 
-// Reports what does not go together with momenta that travel in place of gradients.
-void judge_one_bit(const Job& job, Values& v, Diagnostics& diagnostics) {
-  const OptimizerKind kind = job.optimizer.kind;
-  const std::string_view name = kind == OptimizerKind::one_bit_adam    ? "OneBitAdam"
-                                : kind == OptimizerKind::zero_one_adam ? "ZeroOneAdam"
-                                : kind == OptimizerKind::one_bit_lamb  ? "OneBitLamb"
-                                                                       : "";
-  if (name.empty()) return;
+// Reports what does not go together with signs that travel in place of gradients.
+void judge_signs(const OptimizerType& type, const Job& job, Values& v, Diagnostics& diagnostics) {
+  if (type.stages.empty()) return;
+  const std::string_view name = type.name;
   constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
-  if (kind == OptimizerKind::zero_one_adam && job.zero_stage > 0)
-    diagnostics.error("zero_optimization.stage",
-                      "ZeroOneAdam runs at stage 0, as each rank makes weights of its own of all "
-                      "masters and second moments: use stage 0, OneBitAdam at stage 1, or AdamW");
-  else if (job.zero_stage > 1)
-    diagnostics.error("zero_optimization.stage",
-                      fmt::format("{} runs at stages 0 and 1, as each rank needs its whole "
-                                  "gradients: use stage 1, or AdamW",
-                                  name));
+  if (job.zero_stage > type.highest_stage)
+    diagnostics.error("zero_optimization.stage", fmt::format("{} runs {}", name, type.stages));
   if (job.pipeline.stages > 1)
     diagnostics.error("pipeline.stages",
                       fmt::format("{} runs without a pipeline: use 1, or AdamW", name));
@@ -232,8 +224,8 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   judge_wire(job, values, diagnostics);
   solve_hook(job, values, diagnostics);
   judge_bucket(job, values, diagnostics);
-  solve_optimizer(job, values, diagnostics, facts);
-  judge_one_bit(job, values, diagnostics);
+  if (const OptimizerType* type = solve_optimizer(job, values, diagnostics, facts))
+    judge_signs(*type, job, values, diagnostics);
   solve_schedule(job, values, diagnostics, facts);
 }
 

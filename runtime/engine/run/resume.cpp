@@ -137,11 +137,10 @@ std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const J
 void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const RunFacts& facts,
                         int64_t applied_steps) {
   const OptimizerConfig& o = job.optimizer;
-  if (!freezes(o)) return;
   const OptimizerRule& rule = optimizer_rule(o.kind);
-  const char* const key =
-      rule.local_steps ? "optimizer.params.var_freeze_step" : "optimizer.params.freeze_step";
-  const int64_t freeze_step = rule.local_steps ? o.zero_one.var_freeze_step : o.freeze_step;
+  if (!rule.signs) return;
+  const char* const key = rule.signs->freeze_key;
+  const int64_t freeze_step = rule.signs->freeze_step(o);
   const std::optional<int64_t> was = number_in(checkpoint.label, key);
   if (was && *was < applied_steps && applied_steps < freeze_step)
     fail_user(
@@ -149,7 +148,7 @@ void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const 
         "would update it again. Use {}, or resume from an earlier checkpoint",
         checkpoint.dir, applied_steps, rule.name(o), *was, key, freeze_step, *was);
   const int64_t open = open_local_steps_of(checkpoint.label, applied_steps);
-  if (!rule.local_steps || open == 0) return;
+  if (!rule.signs->open_local_steps || open == 0) return;
   std::vector<std::string> changes;
   for (const RunFact& fact : facts) {
     if (std::ranges::find(kFactsOfLocalSteps, fact.name) == kFactsOfLocalSteps.end()) continue;

@@ -19,10 +19,8 @@
 #include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/run_text.h"
-#include "runtime/optim/adam_corrections.h"
 #include "runtime/optim/loss_scaler.h"
-#include "runtime/optim/lr_schedule.h"
-#include "runtime/optim/zero_one_steps.h"
+#include "runtime/optim/optimizer_state.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
 #include "runtime/plan/mesh.h"
@@ -128,10 +126,8 @@ void Trainer::make_executors() {
                       add_names(ctx_.slot, plans_.validate, "validation's "));
 }
 
-size_t Trainer::plan_after(int64_t applied_steps, bool has_momentum) const {
-  StepKind kind = kind_of_step(job_, applied_steps);
-  if (kind == StepKind::regular && gathers_momentum(job_) && !has_momentum)
-    kind = StepKind::whole_momentum;
+size_t Trainer::plan_after(int64_t applied_steps, std::optional<StepKind> last) const {
+  const StepKind kind = kind_of_step(job_, applied_steps, last);
   for (size_t i = 0; i < plans_.other.size(); ++i)
     if (plans_.other[i].kind == kind) return i + 1;
   return 0;
@@ -235,30 +231,17 @@ void Trainer::prepare_state() {
   s.loss_scale = s.next_loss_scale;
   // The end of the step tells all ranks that one was asked for something. What it is they exchange only then.
   s.stop = own_stop_signal() != 0 || output_.traces().is_requested() ? 1 : 0;
-  const Rate rate = rate_at(job_.schedule, job_.optimizer, s.applied_steps);
-  s.lr = static_cast<float>(rate.lr);
-  s.adam_lr = static_cast<float>(rate.adam_lr);
-  s.beta1 = rate.beta1;
-  s.beta2 = rate.beta2;
-  const AdamCorrections corrections = adam_corrections(job_.optimizer, rate, s.applied_steps);
-  s.bias_correction1 = corrections.first;
-  s.bias_correction2 = corrections.second;
-  if (job_.optimizer.kind == OptimizerKind::zero_one_adam) {
-    s.local_lr = open_local_rates(job_, s.applied_steps);
-    // Until then gradients are packed, and local steps from then on.
-    s.drop_errors = s.applied_steps == job_.optimizer.zero_one.var_freeze_step ? 1 : 0;
-  }
+  set_optimizer_state(job_, s);
 }
 
 void Trainer::step() {
   prepare_state();
-  const size_t index = ran_ = plan_after(state_.applied_steps, has_momentum_);
+  const size_t index = ran_ = plan_after(state_.applied_steps, last_kind_);
   const Plan& plan = plan_of(index);
-  const bool has_momentum = has_momentum_ || plan.kind == StepKind::whole_momentum;
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
   StepContext context{
       .state = &state_, .batch = batch_at(state_.first_sample), .observer = ctx_.observer};
-  if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1, has_momentum))
+  if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1, plan.kind))
     context.next = batch_at(next_sample_);
   context.trace = output_.new_trace(state_.step, plan);
   if (job_.comms_logger.enabled && root())
@@ -270,7 +253,7 @@ void Trainer::step() {
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (!state_.skip) {
     ++state_.applied_steps;
-    has_momentum_ = has_momentum;
+    last_kind_ = plan.kind;
   }
   if (ctx_.after_step) ctx_.after_step(*this);
 }

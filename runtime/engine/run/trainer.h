@@ -47,8 +47,8 @@ class Trainer {
   void load_state();
   void prepare_state();
   int own_stop_signal() const { return ctx_.stop_signal ? ctx_.stop_signal() : 0; }
-  // Returns which training plan the step after `applied_steps` updates runs. `has_momentum`: ranks have gathered it.
-  size_t plan_after(int64_t applied_steps, bool has_momentum) const;
+  // Returns which training plan the step after `applied_steps` updates runs. `last`: as for kind_of_step().
+  size_t plan_after(int64_t applied_steps, std::optional<StepKind> last) const;
   const Plan& plan_of(size_t index) const {
     return index == 0 ? plans_.train : plans_.other[index - 1];
   }
@@ -78,8 +78,8 @@ class Trainer {
   ModelState model_;
   std::vector<std::unique_ptr<Executor>> train_;  // of the training plans, in their order
   std::optional<Executor> validate_;
-  size_t ran_ = 0;             // which training plan the newest step ran
-  bool has_momentum_ = false;  // ranks have gathered it (gathers_momentum())
+  size_t ran_ = 0;                       // which training plan the newest step ran
+  std::optional<StepKind> last_kind_{};  // of the last update since this process has begun
   StepState state_;
   int64_t next_sample_ = 0;                // first sample of the next step
   std::optional<CheckpointInfo> resumed_;  // the checkpoint that the run resumed from

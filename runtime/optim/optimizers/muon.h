@@ -82,6 +82,7 @@ inline constexpr OptimizerRule muon{
           for (const UpdateRun& run : update.runs())
             if (run.matrix) update_matrix(update, run);
         },
+    .other_lr = &OptimizerConfig::adam_lr,
     .corrects_bias = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"momentum", fmt::format("{}", o.momentum)},

@@ -16,16 +16,21 @@ void emit_adam(UnitUpdate& update);
 FrozenAdamAttrs frozen_adam_attrs(const UnitUpdate& update, const UpdateRun& run);
 // Appends the same step by a momentum that is known, with a frozen second moment.
 void emit_frozen_adam(UnitUpdate& update);
-// Makes the update with a frozen second moment (OptimizerRule::send_signs).
+// Makes the update with a frozen second moment (SignRule::update).
 std::unique_ptr<SignUpdate> send_momentum(UnitUpdate& update, StepKind kind);
+
+inline constexpr SignRule kMomentumSigns{
+    .update = send_momentum,
+    .freeze_step = [](const OptimizerConfig& o) { return o.freeze_step; },
+    .freeze_key = "optimizer.params.freeze_step",
+    .sliced = true};
 
 inline constexpr OptimizerRule one_bit_adam{
     .kind = OptimizerKind::one_bit_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitAdam"; },
     .slots = {{.name = "exp_avg", .gathered = true}, {.name = "exp_avg_sq"}},
     .begin = emit_adam,
-    .send_signs = send_momentum,
-    .slices_frozen = true,
+    .signs = &kMomentumSigns,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},

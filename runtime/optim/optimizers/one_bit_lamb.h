@@ -13,12 +13,18 @@ namespace dstrain::optimizers {
 
 // Adds the buffer of the averages of trust ratios.
 BufferId add_averages(UnitUpdate& update);
-// Makes the update with a frozen second moment (OptimizerRule::send_signs). Each rank's share of the momentum travels as
+// Makes the update with a frozen second moment (SignRule::update). Each rank's share of the momentum travels as
 // signs, each parameter's scaled to a root mean square of 1. Adds the codec state "worker_error" and "owner_error" of
 // the unit, and "exp_avg_sq_fresh", "lamb_average", "lamb_factor" and "momentum_scale" of each parameter. Where the
 // optimizer is sharded, adds "scaled_momentum:U", what came back from ranks, which a step of the kind `whole_momentum`
 // begins with the momentum.
 std::unique_ptr<SignUpdate> send_scaled_momentum(UnitUpdate& update, StepKind kind);
+
+inline constexpr SignRule kScaledMomentumSigns{
+    .update = send_scaled_momentum,
+    .freeze_step = [](const OptimizerConfig& o) { return o.freeze_step; },
+    .freeze_key = "optimizer.params.freeze_step",
+    .sliced = true};
 
 inline constexpr OptimizerRule one_bit_lamb{
     .kind = OptimizerKind::one_bit_lamb,
@@ -36,8 +42,7 @@ inline constexpr OptimizerRule one_bit_lamb{
                       {sums}, {add_averages(update)});
           emit_steps(update, sums);
         },
-    .send_signs = send_scaled_momentum,
-    .slices_frozen = true,
+    .signs = &kScaledMomentumSigns,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       const OneBitLambConfig& c = o.one_bit_lamb;

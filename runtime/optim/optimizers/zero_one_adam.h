@@ -8,19 +8,33 @@
 #include <memory>
 
 #include "runtime/optim/optimizers/one_bit_adam.h"
+#include "runtime/optim/zero_one_steps.h"
 
 namespace dstrain::optimizers {
 
-// Makes the update of steps in which no gradients travel whole (OptimizerRule::send_signs).
+// Makes the update of steps in which no gradients travel whole (SignRule::update).
 std::unique_ptr<SignUpdate> send_local_steps(UnitUpdate& update, StepKind kind);
+
+inline constexpr SignRule kLocalSteps{
+    .update = send_local_steps,
+    .freeze_step = [](const OptimizerConfig& o) { return o.zero_one.var_freeze_step; },
+    .freeze_key = "optimizer.params.var_freeze_step",
+    .open_local_steps =
+        [](const OptimizerConfig& o, int64_t applied_steps) {
+          return open_local_steps(o.zero_one, applied_steps);
+        },
+    .kinds = zero_one_kinds,
+    .kind_of_step = [](const OptimizerConfig& o,
+                       int64_t applied_steps) { return zero_one_step(o.zero_one, applied_steps); },
+    .steps_text = zero_one_text,
+};
 
 inline constexpr OptimizerRule zero_one_adam{
     .kind = OptimizerKind::zero_one_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "ZeroOneAdam"; },
     .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
     .begin = emit_adam,
-    .send_signs = send_local_steps,
-    .local_steps = true,
+    .signs = &kLocalSteps,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},

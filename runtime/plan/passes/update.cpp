@@ -33,7 +33,7 @@ class PlacedUpdate final : public UnitUpdate {
         adds_(adds),
         held_(held) {
     UnitBuffers& known = unit.buffers;
-    if (job.master_dtype != program.dtype || rule_.local_steps)
+    if (job.master_dtype != program.dtype || (rule_.signs && rule_.signs->open_local_steps))
       known.separate_master = state("master");
     for (size_t i = 0; i < state_slots(job.optimizer).size(); ++i)
       known.slots.push_back(new_slot(rule_.slots[i], job.state_dtype));
@@ -121,9 +121,9 @@ class PlacedUpdate final : public UnitUpdate {
 void exchange_signs(Program& program, const Job& job, StepKind kind,
                     std::vector<PlacedUpdate>& updates,
                     const std::function<void(size_t)>& gather_weights) {
-  const OptimizerRule& rule = optimizer_rule(job.optimizer.kind);
+  const SignRule& rule = *optimizer_rule(job.optimizer.kind).signs;
   std::vector<std::unique_ptr<SignUpdate>> signs;
-  for (PlacedUpdate& update : updates) signs.push_back(rule.send_signs(update, kind));
+  for (PlacedUpdate& update : updates) signs.push_back(rule.update(update, kind));
   const size_t apart = job.overlap_comm ? 1 : 0, count = signs.size();
   for (size_t i = 0; i < count + 2 * apart; ++i) {
     if (i < count) signs[i]->send();
@@ -214,7 +214,8 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
 }
 
 void use_synchronised_weights(Program& program, const Job& job) {
-  if (!optimizer_rule(job.optimizer.kind).local_steps) return;
+  const SignRule* signs = optimizer_rule(job.optimizer.kind).signs;
+  if (!signs || !signs->open_local_steps) return;
   std::vector<Instruction> begin;
   for (size_t u = 0; u < program.trained_units().size(); ++u) {
     Unit& unit = program.units[u];

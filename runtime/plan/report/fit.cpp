@@ -254,7 +254,8 @@ bool can_gather_again(const Job& job) {
 
 int highest_stage(const Job& job) {
   if (job.hook.kind == HookKind::post_local_sgd || job.sparse_gradients) return 0;
-  if (freezes(job.optimizer)) return optimizer_rule(job.optimizer.kind).slices_frozen ? 1 : 0;
+  if (const SignRule* signs = optimizer_rule(job.optimizer.kind).signs)
+    return signs->sliced ? 1 : 0;
   return job.hook.kind == HookKind::none ? 3 : 1;
 }
 

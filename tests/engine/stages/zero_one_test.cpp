@@ -176,13 +176,13 @@ TEST_CASE("0/1 Adam: every step that sends no whole gradients is that of the def
       double rates = 0;
       while (run.state().applied_steps < kUpdates) {
         const int64_t applied = run.state().applied_steps;
-        const ZeroOneStep kind = zero_one_step(kUpdatePlan, applied);
+        const StepKind kind = zero_one_step(kUpdatePlan, applied);
         auto expected = states_of(run, world->size());
         CHECK(run.step() == wire_bytes(run.plan(kind_of_step(job, applied))));
         const StepState& s = run.state();
         skipped += s.skip;
-        if (kind == ZeroOneStep::gradients) continue;
-        const bool local = kind == ZeroOneStep::local || kind == ZeroOneStep::synchronise;
+        if (kind == StepKind::whole_gradients) continue;
+        const bool local = kind == StepKind::local || kind == StepKind::regular;
         const double with = rates + static_cast<double>(s.lr);
         int64_t wrong = 0, apart = 0;
         const std::vector<Unit>& units = run.plan().program.units;
@@ -191,9 +191,9 @@ TEST_CASE("0/1 Adam: every step that sends no whole gradients is that of the def
           Model model(job, s, expected[u]);
           if (local) model.begin_local(rates);
           if (!s.skip) {
-            if (kind == ZeroOneStep::gradient_signs) model.signs_of_gradients(gradients);
+            if (kind == StepKind::gradient_signs) model.signs_of_gradients(gradients);
             if (local) model.local_step(gradients);
-            if (kind == ZeroOneStep::synchronise) model.synchronise(with, applied == 5);
+            if (kind == StepKind::regular) model.synchronise(with, applied == 5);
           }
           const UnitState mine = state_of(run, units[u]);
           wrong += differences(expected[u][rank], mine);
@@ -203,7 +203,7 @@ TEST_CASE("0/1 Adam: every step that sends no whole gradients is that of the def
         INFO("after " << applied << " updates");
         CHECK(wrong == 0);
         CHECK(apart == 0);
-        if (!s.skip) rates = kind == ZeroOneStep::local ? with : 0;
+        if (!s.skip) rates = kind == StepKind::local ? with : 0;
       }
       CHECK((skipped > 0) == (dtype == DType::f16));
     }

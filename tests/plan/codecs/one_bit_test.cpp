@@ -136,6 +136,15 @@ TEST_CASE("1-bit Adam at stage 1: a step gathers the momentum, the others send s
   CHECK(steps_text(job, StepKind::whole_gradients) == "steps 1 to 5");
   CHECK(steps_text(job, StepKind::whole_momentum) == "step 6, and the first of a later resume");
   CHECK(steps_text(job, StepKind::regular) == "from step 7 on");
+  // Ranks gather once after they have begun, or resumed.
+  for (const int64_t applied : {5, 9}) {
+    CHECK(kind_of_step(job, applied, std::nullopt) == StepKind::whole_momentum);
+    CHECK(kind_of_step(job, applied, StepKind::whole_gradients) == StepKind::whole_momentum);
+    CHECK(kind_of_step(job, applied, StepKind::whole_momentum) == StepKind::regular);
+    CHECK(kind_of_step(job, applied, StepKind::regular) == StepKind::regular);
+  }
+  CHECK(kind_of_step(job, 4, std::nullopt) == StepKind::whole_gradients);
+  CHECK(kind_of_step(one_bit_job(4), 5, std::nullopt) == StepKind::regular);
   job = one_bit_job(1);
   job.zero_stage = 1;
   CHECK_FALSE(gathers_momentum(job));

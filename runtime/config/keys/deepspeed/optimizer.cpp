@@ -9,31 +9,41 @@
 namespace dstrain {
 namespace {
 
-struct OptimizerType {
-  std::string_view name;  // in lower case
-  OptimizerKind kind;
-};
+constexpr std::string_view kTwoStages =
+    "at stages 0 and 1, as each rank needs its whole gradients: use stage 1, or AdamW";
 constexpr OptimizerType kOptimizerTypes[] = {
-    {"adam", OptimizerKind::adam},
-    {"adamw", OptimizerKind::adam},
-    {"sgd", OptimizerKind::sgd},
-    {"adagrad", OptimizerKind::adagrad},
-    {"lion", OptimizerKind::lion},
-    {"lamb", OptimizerKind::lamb},
-    {"muon", OptimizerKind::muon},
-    {"onebitadam", OptimizerKind::one_bit_adam},
-    {"zerooneadam", OptimizerKind::zero_one_adam},
-    {"onebitlamb", OptimizerKind::one_bit_lamb},
+    {.name = "Adam", .kind = OptimizerKind::adam},
+    {.name = "AdamW", .kind = OptimizerKind::adam},
+    {.name = "SGD", .kind = OptimizerKind::sgd},
+    {.name = "Adagrad", .kind = OptimizerKind::adagrad},
+    {.name = "Lion", .kind = OptimizerKind::lion},
+    {.name = "Lamb", .kind = OptimizerKind::lamb},
+    {.name = "Muon",
+     .kind = OptimizerKind::muon,
+     .fixed_betas = "as in DeepSpeed, Muon's momentum and betas do not move"},
+    {.name = "OneBitAdam",
+     .kind = OptimizerKind::one_bit_adam,
+     .highest_stage = 1,
+     .stages = kTwoStages},
+    {.name = "ZeroOneAdam",
+     .kind = OptimizerKind::zero_one_adam,
+     .highest_stage = 0,
+     .stages = "at stage 0, as each rank makes weights of its own of all masters and second "
+               "moments: use stage 0, OneBitAdam at stage 1, or AdamW"},
+    {.name = "OneBitLamb",
+     .kind = OptimizerKind::one_bit_lamb,
+     .highest_stage = 1,
+     .stages = kTwoStages},
 };
 
 }  // namespace
 
-std::optional<OptimizerKind> optimizer_kind(std::string_view type) {
-  const std::string lower = lower_case(std::string(type));
-  if (lower == "sgd" && type != "SGD") return std::nullopt;
+const OptimizerType* optimizer_type(std::string_view name) {
+  const std::string lower = lower_case(std::string(name));
+  if (lower == "sgd" && name != "SGD") return nullptr;
   for (const OptimizerType& known : kOptimizerTypes)
-    if (known.name == lower) return known.kind;
-  return std::nullopt;
+    if (lower_case(std::string(known.name)) == lower) return &known;
+  return nullptr;
 }
 
 namespace keys {
@@ -56,7 +66,7 @@ constexpr Rule kType{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       const std::string& name = value.text;
       const std::string lower = lower_case(name);
-      if (optimizer_kind(name)) return {};
+      if (optimizer_type(name)) return {};
       if (one_of(kMup, lower) || one_of(kTorch, name))
         return {State::refused,
                 fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};

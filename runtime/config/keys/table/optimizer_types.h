@@ -1,7 +1,6 @@
 // The values of optimizer.type that a run can have.
 #pragma once
 
-#include <optional>
 #include <string_view>
 
 #include "runtime/config/job.h"
@@ -12,8 +11,20 @@ namespace dstrain {
 inline constexpr std::string_view kOptimizerNames =
     "AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb or ZeroOneAdam";
 
-// Returns the kind of optimizer that optimizer.type names; nothing where it names none that is available. SGD is
-// written as torch.optim has it, the others in any case.
-std::optional<OptimizerKind> optimizer_kind(std::string_view type);
+// A value of optimizer.type, and how its optimizer is limited.
+struct OptimizerType {
+  std::string_view name;  // as messages have it
+  OptimizerKind kind{};
+  // Ranks send signs in place of gradients. `stages`: at which ZeRO stages, why, and what to use elsewhere; empty: they
+  // send gradients, at every stage.
+  int highest_stage = 3;
+  std::string_view stages{};
+  // Why OneCycle does not move its betas, although it has some; empty: it does.
+  std::string_view fixed_betas{};
+};
+
+// Returns the type that optimizer.type names; null where it names none that is available. SGD is written as torch.optim
+// has it, the others in any case.
+const OptimizerType* optimizer_type(std::string_view name);
 
 }  // namespace dstrain
