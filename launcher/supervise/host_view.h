@@ -66,8 +66,9 @@ class HostView {
     static const StarterReport none;
     return none;
   }
-  // Why the host counts as lost ("no word from it for 5 s"), and since when; empty if it answers.
+  // Returns why the host counts as lost ("no word from it for 5 s"); "" as long as it answers.
   virtual const std::string& lost() const = 0;
+  // Of a lost host: return since when it is lost, and what of it has failed.
   virtual int64_t lost_since() const = 0;
   virtual Loss loss() const { return Loss::host; }
 
@@ -77,12 +78,14 @@ class HostView {
   virtual void request_trace() = 0;
   // Kills the host's ranks (SIGKILL).
   virtual void kill_all() = 0;
-  // The signal because of which the run stopped early, after writing its files; 0 if it did not.
+  // Returns the signal because of which the run has stopped before its last step, with its files written, as this host
+  // knows; 0: it has not.
   virtual int stopped() const = 0;
-  // The number of processes in the ranks' cgroups that the kernel has killed since the run began because memory ran out.
+  // Returns how many processes in the ranks' cgroups the kernel has killed since the run began, because memory ran out.
   virtual int64_t out_of_memory_kills() const = 0;
 
-  // Passes the ranks' output on if it comes through this view.
+  // Gives the function the ranks' output that has come through this view since the last call. Does nothing if it takes
+  // another way.
   using OutputSink = std::function<void(int rank, StandardStream stream, std::string_view bytes)>;
   virtual void forward_output(const OutputSink&) {}
   // Starts to release the host. The caller must keep calling update() until ended() returns true; nothing of the run is

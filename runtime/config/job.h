@@ -137,23 +137,23 @@ inline ReduceMode usual_reduce(int zero_stage) {
   return zero_stage < 2 ? ReduceMode::boundary : ReduceMode::micro_batch;
 }
 
-// Limits of gathered parameters at stage 3, in elements (keys zero_optimization.stage3_*).
+// How many elements of the parameters may be gathered at stage 3, and for how long, by keys of zero_optimization.
 struct GatherLimits {
-  int64_t prefetch_elements = 50'000'000;
-  int64_t param_persistence = 100'000;
-  int64_t model_persistence = INT64_MAX;
-  int64_t max_live_elements = 1'000'000'000;
-  int64_t max_reuse_distance = 1'000'000'000;
+  int64_t prefetch_elements = 50'000'000;      // stage3_prefetch_bucket_size
+  int64_t param_persistence = 100'000;         // stage3_param_persistence_threshold
+  int64_t model_persistence = INT64_MAX;       // stage3_model_persistence_threshold
+  int64_t max_live_elements = 1'000'000'000;   // stage3_max_live_parameters
+  int64_t max_reuse_distance = 1'000'000'000;  // stage3_max_reuse_distance
   bool operator==(const GatherLimits&) const = default;
 };
 
-// The division of the data-parallel ranks into groups of consecutive ranks. At stage 3 each group has all parameters,
-// divided among its ranks; or parameters are divided among all ranks, and the groups only add gradients in two hops.
-// With post_localSGD the ranks of a group add their gradients.
+// How the data-parallel ranks are divided into groups of consecutive ranks. At stage 3 each group has all parameters; or
+// all ranks together have them, and each group adds quantized gradients before their sums go on to the other groups.
+// With post_localSGD each group adds its gradients and updates weights of its own.
 struct ShardConfig {
-  int ranks = 0;           // of a group; 0: all data-parallel ranks
-  bool by_host = false;    // the ranks of a host, whose number the run finds out; until then all
-  bool parameters = true;  // each group has all parameters
+  int ranks = 0;           // in each group; 0: all data-parallel ranks are one group
+  bool by_host = false;    // a host's ranks are a group; `ranks` is 0 until hosts are known
+  bool parameters = true;  // each group has all, and each of its ranks a part of them
   bool operator==(const ShardConfig&) const = default;
 };
 

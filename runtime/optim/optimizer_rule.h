@@ -36,13 +36,13 @@ struct SignRule {
   const char* freeze_key = nullptr;
   // The master weights and the slots may be sliced among ranks (ZeRO stage 1).
   bool sliced = false;
-  // Not null: ranks move by themselves between synchronisations, so that master weights, which all ranks have alike, are
-  // never the parameters themselves. Returns how many steps directly before the step after `applied_steps` updates are
-  // local and not synchronised.
+  // Not null: ranks move by themselves between synchronisations, so that master weights, which all ranks have alike,
+  // are never the parameters themselves. Returns how many steps directly before the step after `applied_steps` updates
+  // are local and not synchronised.
   int64_t (*open_local_steps)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
-  // Where they are null, the first freeze_step() updates are by whole gradients, and all others regular. Return the kinds
-  // of steps, the first of which is `regular`; the kind of the step after `applied_steps` updates; and which steps have
-  // a kind: "steps 1 to 999".
+  // Where they are null, the first freeze_step() updates are by whole gradients, and all others regular. Return the
+  // kinds of steps, the first of which is `regular`; the kind of the step after `applied_steps` updates; and which
+  // steps have a kind: "steps 1 to 999".
   std::vector<StepKind> (*kinds)(const OptimizerConfig& config) = nullptr;
   StepKind (*kind_of_step)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
   std::string (*steps_text)(const OptimizerConfig& config, StepKind kind) = nullptr;

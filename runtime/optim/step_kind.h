@@ -6,18 +6,22 @@
 
 namespace dstrain {
 
-// The kind of a training step: what its ranks send and update.
+// The kind of a training step: what its ranks send and update. Most jobs have regular steps alone, which add
+// gradients. The other kinds are of jobs with the hook or the optimizer that is named here.
 enum class StepKind : uint8_t {
-  // Most jobs have no other kind. With PowerSGD: gradients travel as factors. With post_localSGD: the step ends with the
-  // average of the weights. With OneBitAdam and OneBitLamb: the second moment is frozen. With ZeroOneAdam: ranks
-  // synchronise their local steps.
+  // The step for which the job has its hook or its optimizer. PowerSGD: gradients travel as factors. post_localSGD: as
+  // `local`, and the weights of all groups are averaged in the end. OneBitAdam, OneBitLamb: momenta travel as signs,
+  // and the second moment is frozen. ZeroOneAdam: as `local`, and what ranks have moved since the last such step
+  // travels as signs.
   regular,
-  whole_gradients,  // gradients are added as they are; with ZeroOneAdam the second moment is updated
-  gradient_signs,   // ZeroOneAdam: gradients travel as signs
-  // post_localSGD: groups of ranks update weights of their own, which are not averaged yet; ZeroOneAdam: ranks move by
-  // their own gradients
+  // Ranks add their gradients, as a job without the hook or with the plain optimizer does.
+  whole_gradients,
+  // ZeroOneAdam: gradients travel as signs, and the second moment stays as it is.
+  gradient_signs,
+  // post_localSGD: each group of ranks updates weights of its own. ZeroOneAdam: each rank does, by its own gradients.
   local,
-  // OneBitAdam and OneBitLamb, sharded: regular, and ranks gather the momentum, of which each has had a slice
+  // OneBitAdam, OneBitLamb at ZeRO stage 1: as `regular`, but ranks first gather the momentum, of which each has a
+  // slice.
   whole_momentum,
 };
 // Returns the name as printed: "whole gradients".

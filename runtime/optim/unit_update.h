@@ -45,8 +45,8 @@ class UnitUpdate {
   Unit& unit() { return unit_; }
   UnitBuffers& buffers() { return unit_.buffers; }
 
-  // Returns what this rank updates: runs of parameters with the same settings, and parts of the matrices that are updated
-  // as wholes (Parameter::as_matrix). Padding belongs to the run before it, and to none after a matrix.
+  // Returns what this rank updates: runs of parameters with the same settings, and parts of the matrices that are
+  // updated as wholes (Parameter::as_matrix). Padding belongs to the run before it, and to none after a matrix.
   const std::vector<UpdateRun>& runs() const { return runs_; }
   // Returns all elements of each parameter of the unit.
   const std::vector<UpdateRun>& parameters() const { return parameters_; }

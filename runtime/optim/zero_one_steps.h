@@ -16,8 +16,8 @@ std::vector<StepKind> zero_one_kinds(const OptimizerConfig& config);
 
 // Returns the kind of the step after `applied_steps` updates. Up to update var_freeze_step, gradients travel whole at
 // intervals of 1, 2, 4, ... steps, var_update_scaler times each, as in the paper. From then on the steps are counted
-// anew, and each whose number is a multiple of the interval synchronises (`regular`): the interval begins with 1, doubles after
-// each local_step_scaler steps, and is at most local_step_clipper.
+// anew, and each whose number is a multiple of the interval synchronises (`regular`): the interval begins with 1,
+// doubles after each local_step_scaler steps, and is at most local_step_clipper.
 StepKind zero_one_step(const ZeroOneConfig& config, int64_t applied_steps);
 
 // Returns which steps have a kind: "steps 1 to 16".

@@ -15,10 +15,12 @@ namespace dstrain {
 
 // Returns the first sublayer of every part and, at the end, the number of sublayers, as job.pipeline asks for. The
 // methods memory and time cut layers between their sublayers, too, unless what the ranks of a stage send is packed by
-// units: then a cut would move the blocks that are rounded together. `program` is the whole training program after
-// fuse(). `rates`: by which the method time adds up the seconds of a layer. `planned`: the bytes of a stage's device with a division into sublayers, which the method memory asks where the
-// job offloads, as its own model leaves out the copies of what is elsewhere. Throws UserError if no layer has a name
-// that the job asks for.
+// units: then a cut would move the blocks that are rounded together. Throws UserError if no layer has a name that the
+// job asks for.
+//   program  the whole training program after fuse()
+//   rates    for the method time, which adds up the seconds of a layer
+//   planned  for the method memory: returns the bytes of a stage's device. It is called where the job offloads, because
+//            the method's own sums leave out what the device has of what is elsewhere.
 std::vector<int64_t> divide_model(const Program& program, const Job& job, const MachineRates& rates,
                                   const StageBytes& planned = {});
 

@@ -66,29 +66,34 @@ struct MemoryTable {
   }
 };
 
+// The step of one rank.
 struct Plan {
-  StepKind kind = StepKind::regular;  // of the training steps that it is for
+  StepKind kind = StepKind::regular;  // the kind of training steps that the plan is for
   Program program;
-  std::vector<Slot> slots;  // order of the phases of micro-batches
-  std::vector<Issue> order;
-  std::vector<Address> address;    // of every buffer, views included
-  std::vector<Address> workspace;  // of every instruction
-  std::vector<int64_t> workspace_bytes;
-  // For every issue and channel: how many of the channel's operations of the step must be complete before the
-  // issue starts. Issue i has elements [i * channels, (i + 1) * channels).
+  std::vector<Slot> slots;         // the phases of micro-batches in the order in which they run
+  std::vector<Issue> order;        // all issues of the step in their order
+  std::vector<Address> address;    // of each buffer, views included
+  std::vector<Address> workspace;  // of each instruction
+  std::vector<int64_t> workspace_bytes;  // of each instruction
+  // What runs beside computation has a channel: a collective or a message that of its communicator, a copy between host
+  // and device the copy channel, a transfer of a drive the I/O channel. Element i * channels + c says how many
+  // operations of channel c, of all those of the step, must be complete before issue i starts.
   std::vector<int32_t> waits;
-  std::vector<Channel> comm_channels;  // those of communicators (mesh.h)
-  int channels = 1;  // with those of copies and of drives after them, where the step has any
+  int channels = 1;  // the number of all channels
+  // The communicators' channels (mesh.h), which have the numbers from 0 on.
+  std::vector<Channel> comm_channels;
+  // The numbers of the other two, which follow; -1: the step has no such operations.
   int32_t copy_channel = -1, io_channel = -1;
-  int64_t micro_batches = 1;  // of a step
+  int64_t micro_batches = 1;  // of the step
   Place place;
-  Axes adds =
-      kStateAxes;  // along which ranks add gradients: those of all ranks with its parameters, or a shard group
+  // The axes along which ranks add gradients, and divide units into slices: those of all ranks that have this rank's
+  // parameters; or those of its shard group, in steps in which each shard group updates weights of its own.
+  Axes adds = kStateAxes;
   int threads = 1;
   DType master_dtype = DType::f32;  // of the weights that the optimizer updates
   bool rank_order_sums = true;  // sums over ranks are in rank order, in f32, whatever the transport
-  int64_t max_live_elements =
-      INT64_MAX;  // limit on gathered parameters; one unit is always allowed
+  // The most elements of parameters that may be gathered at a time; a single unit may have more.
+  int64_t max_live_elements = INT64_MAX;
 
   // Returns the channel of a collective or a message.
   const Channel& comm_channel(const Instruction& op) const {
@@ -104,9 +109,10 @@ struct Plan {
 
 // The plans that one rank runs.
 struct RankPlan {
-  Plan train;               // of regular steps: it has every persistent buffer of the run
+  // The plan of regular steps. It has all persistent buffers of the run, also those that other plans alone use.
+  Plan train;
   std::vector<Plan> other;  // of the other kinds of steps; empty for most jobs
-  Plan validate;
+  Plan validate;            // of validation
   MemoryTable memory;
 
   // Returns the training plans; the first is `train`.
@@ -130,12 +136,13 @@ RankPlan make_rank_plan(const Job& job, Place place, const PlanInputs& inputs);
 // stage. Throws InternalError if the stages' messages do not fit together, or if another rank of a group that rank `rank`
 // is in has other collectives. Pure.
 std::vector<RankPlan> make_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
-// Returns the same plans before their communication is ordered and anything is proved: for their memory and
-// estimates of their time, not to be run. Pure.
+// Returns these plans without `waits` and without proofs: to know their memory and to estimate their time, not to run
+// them. Pure.
 std::vector<RankPlan> draft_stage_plans(const Job& job, int rank, const PlanInputs& inputs);
-// Returns what plans one stage of the job's pipeline with any division of the model, given by the first sublayer of every
-// part and their number at the end, and returns the bytes of its device. They leave out workspaces and packed weights,
-// which depend on processors and threads, so that all ranks come to the same numbers.
+// Returns a function that plans one stage of the job's pipeline for a division of the model, and returns the bytes of
+// the stage's device. It is given the first sublayer of every part and, at the end, the number of sublayers. The bytes
+// leave out workspaces and packed weights, which depend on processors and threads, so that all ranks come to the same
+// numbers.
 StageBytes stage_bytes(const Job& job, const PlanInputs& inputs);
 // Returns the plan of a forward pass over one sample of `seq_len` tokens. Its logits live to the step's end; with
 // `with_losses` losses follow them, as validations compute them. Everything is on the device, also where training
@@ -145,7 +152,7 @@ RankPlan make_forward_plan(const Job& job, int64_t seq_len, bool with_losses,
 
 // Returns how many collectives and messages a step starts, by channel of a communicator.
 std::vector<int32_t> count_collectives(const Plan& plan);
-// Returns how many operations a step posts, by channel: those and copies.
+// Returns how many operations a step starts, by channel: those, copies and transfers of drives.
 std::vector<int32_t> count_posted(const Plan& plan);
 // Returns the bytes that a rank sends in a step if every collective runs on a ring (docs/formats.md).
 int64_t wire_bytes(const Plan& plan);

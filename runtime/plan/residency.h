@@ -42,7 +42,8 @@ Residency residency_of(const Job& job, const Place& place);
 // `slices`.
 int divisor(Held held, const Place& place, Axes slices = kStateAxes);
 
-// Returns a unit's buffer that is held so: a slice is one of as many as there are ranks along `slices`.
+// Returns the description of a unit's buffer that a rank holds as `held` says. `slices`: the axes along which ranks
+// divide the unit into slices.
 UnitBuffer unit_buffer(BufferId id, Held held, Axes slices = kStateAxes);
 
 // Returns the axes along which ranks add the gradients of a unit, where they add those that all ranks with the same
@@ -51,20 +52,20 @@ inline Axes adds_of(const Unit& unit, Axes adds) {
   return adds == kStateAxes ? unit.axes : adds;
 }
 
-// Returns the slice of `unit` that the rank owns, at every stage: the one with its number of equal parts. `axes`: along
-// which ranks divide the unit; by default all that have its parameters.
+// Returns the slice of `unit` that the rank owns, at every stage. The ranks along `axes`, by default all that have its
+// parameters, divide the unit into equal slices; the rank with number r among them owns slice r.
 Range owned_slice(const Unit& unit, const Place& place, Axes axes);
 inline Range owned_slice(const Unit& unit, const Place& place) {
   return owned_slice(unit, place, unit.axes);
 }
 
-// Returns how many elements may be in communication beside computation at a time, whatever larger limit the
-// configuration sets: their buffers must not take the memory that sharding saves. A larger unit is awaited
-// where it is sent.
+// Returns how many elements may be under way beside computation at a time. A larger limit of the configuration does not
+// count, because buffers of what is under way must not take the memory that sharding saves. A unit with more elements
+// travels alone, and computation waits for it.
 int64_t most_in_flight(const Program& program);
 
 // Returns the elements of `unit` that this rank updates in `buffer`: all of them where it holds the whole unit, else the
-// owned slice. Of partial state: those that it would update if all parameters had that state.
+// owned slice. The answer for partial state is the same as if all parameters had that state.
 Range range_of(const UnitBuffer& buffer, const Unit& unit, const Place& place);
 // Returns where in `buffer` an element of range_of() lies. Throws InternalError if partial state does not have it.
 int64_t position_of(const UnitBuffer& buffer, const Unit& unit, const Place& place,

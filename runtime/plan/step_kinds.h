@@ -16,14 +16,15 @@ namespace dstrain {
 // Returns the kinds of a job's steps; the first is `regular`. Pure.
 std::vector<StepKind> step_kinds(const Job& job);
 
-// Returns whether the first regular step since ranks have begun or resumed, and each before it that was skipped, has
-// the kind `whole_momentum` in its place. Checkpoints have a slice of the momentum from each rank, as before the second
-// moment was frozen. Pure.
+// Returns whether a step of the kind `whole_momentum` takes the place of the first regular one after ranks have begun
+// or resumed: each of them has its slice of the momentum then, as steps with whole gradients and checkpoints leave it,
+// and regular steps need all of it. A step that is skipped is followed by another one of this kind. Pure.
 bool gathers_momentum(const Job& job);
 
 // Returns the kind of the step that follows `applied_steps` updates. Skipped steps do not count, so the step after a
-// skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. `last`: the kind of the
-// update that ranks have made last since they have begun or resumed, or nothing; for gathers_momentum(). Pure.
+// skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. `last`: the kind of
+// the newest step that was not skipped since ranks have begun or resumed, or nothing; it counts where
+// gathers_momentum(). Pure.
 StepKind kind_of_step(const Job& job, int64_t applied_steps,
                       std::optional<StepKind> last = StepKind::regular);
 

@@ -7,8 +7,8 @@
 namespace dstrain::optimizers {
 namespace {
 
-// Each rank's share of the momentum, made of its own gradient, travels as signs; the shares add up to the momentum. With
-// sharded masters and second moments a rank updates its slice of the weights by its slice of the momentum.
+// Each rank's share of the momentum, made of its own gradient, travels as signs; the shares add up to the momentum.
+// With sharded masters and second moments a rank updates its slice of the weights by its slice of the momentum.
 class MomentumSigns final : public SignUpdate {
  public:
   MomentumSigns(UnitUpdate& update, StepKind kind)

@@ -73,8 +73,8 @@ class LocalSteps final : public SignUpdate {
   }
 
  private:
-  // The momentum differs from rank to rank meanwhile, too. By parameters, so that the padding of the unit does not matter
-  // to other numbers of ranks.
+  // The momentum differs from rank to rank meanwhile, too. By parameters, so that the padding of the unit does not
+  // matter to other numbers of ranks.
   void keep_state() {
     Program& program = update_.program();
     for (const int index : update_.unit().parameters) {

@@ -1,6 +1,7 @@
 // What ranks gather of a unit's frozen state where it is sharded: to make its share of the momentum a rank needs the
 // momentum of all ranks, and where the second moment of every element is above 0, as bits. Each rank has its slice of
-// both when steps with whole gradients end, and when a run is resumed; a step of the kind `whole_momentum` gathers them.
+// both when steps with whole gradients end, and when a run is resumed; a step of the kind `whole_momentum` gathers
+// them.
 #pragma once
 
 #include "runtime/optim/unit_update.h"

@@ -48,10 +48,11 @@ void recompute(Program& program, const Job& job, RuleOf rule = rule_of);
 void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
                 const PipelineConfig& pipeline, const Place& place);
 
-// Returns what a stage of a pipeline runs, the whole program for a single one: the sublayers of its parts, where part i has those from `first_sublayers[i]`
-// up to the next part's (one more entry than parts), with the messages to and from other stages. A layer of several
-// parts has a unit in each of them, named after the part's first sublayer of it: "blocks.3.mlp". The program must not
-// have unit buffers yet. Throws InternalError if a value would skip a part.
+// Returns the program of one stage of a pipeline: the sublayers of its parts, and the messages to and from other
+// stages. Part i has the sublayers from `first_sublayers[i]` up to `first_sublayers[i + 1]`; the last entry is the
+// number of sublayers. A layer that several parts share has a unit in each of them, with the name of its first sublayer
+// there: "blocks.3.mlp". A single stage has the whole program. `program` must not have unit buffers yet. Throws
+// InternalError if a value would skip a part.
 Program keep_stage(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
                    const PipelineConfig& pipeline);
 
@@ -66,8 +67,8 @@ void offload_activations(Program& program, const Job& job);
 void split_backward(Program& program, const std::set<BufferId>& in_pieces = {});
 
 // Moves the frozen parameters of each unit to a unit of their own, "U:frozen", behind all that are trained, and those of
-// packed blocks to another one, "U:packed"; the first of a unit's parts keeps its name. Such a unit is held and gathered as the others are, and has neither gradients
-// nor optimizer state.
+// packed blocks to another one, "U:packed"; the first of a unit's parts keeps its name. Such a unit is held and
+// gathered as the others are, and has neither gradients nor optimizer state.
 void separate_frozen(Program& program);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
@@ -93,11 +94,11 @@ void clear_padding(Program& program);
 void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 
 // Adds the end of the step: the norm over owned slices, finish_gradients, and what the optimizer's rule emits for each
-// unit (OptimizerRule); and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that ranks
-// gather is the slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters than the slices that they
-// update, the updated slices are gathered: from all ranks, or from the replica group. `adds`: as for reduce(); ranks own
-// slices along these axes. In steps of a kind in which ranks keep their gradients the norm is of those, and they send
-// signs.
+// unit (OptimizerRule); and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that
+// ranks gather is the slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters than the slices that
+// they update, the updated slices are gathered: from all ranks, or from the replica group. `adds`: as for reduce();
+// ranks own slices along these axes. In steps of a kind in which ranks keep their gradients the norm is of those, and
+// they send signs.
 void update(Program& program, const Job& job, const Place& place, Axes adds,
             const Residency& residency, StepKind kind);
 

@@ -116,8 +116,8 @@ class PlacedUpdate final : public UnitUpdate {
   const Held held_;
 };
 
-// Appends the updates of units whose ranks keep their gradients. A unit's signs travel while those of the units before and
-// behind it are packed, if collectives run beside computation. `gather_weights`: of the unit with this number.
+// Appends the updates of units whose ranks keep their gradients. A unit's signs travel while those of the units before
+// and behind it are packed, if collectives run beside computation. `gather_weights`: of the unit with this number.
 void exchange_signs(Program& program, const Job& job, StepKind kind,
                     std::vector<PlacedUpdate>& updates,
                     const std::function<void(size_t)>& gather_weights) {
