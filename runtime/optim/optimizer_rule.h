@@ -27,6 +27,16 @@ struct SlotRule {
   bool gathered = false;    // each rank has room for that of the whole unit, where it is sharded
 };
 
+// The kinds of steps of an optimizer that have an order of their own.
+struct StepPattern {
+  // Returns the kinds; the first is `regular`.
+  std::vector<StepKind> (*kinds)(const OptimizerConfig& config) = nullptr;
+  // Returns the kind of the step after `applied_steps` updates.
+  StepKind (*kind_of_step)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
+  // Returns which steps have a kind: "steps 1 to 999".
+  std::string (*steps_text)(const OptimizerConfig& config, StepKind kind) = nullptr;
+};
+
 // An optimizer whose ranks, from some step on, keep their own gradients and send signs of momenta, gradients or steps.
 struct SignRule {
   // Makes the update of a unit in steps of a kind other than `whole_gradients`.
@@ -34,18 +44,12 @@ struct SignRule {
   // Returns after how many updates the second slot is frozen, and the key of the configuration that says so.
   int64_t (*freeze_step)(const OptimizerConfig& config) = nullptr;
   const char* freeze_key = nullptr;
-  // The master weights and the slots may be sliced among ranks (ZeRO stage 1).
-  bool sliced = false;
   // Not null: ranks move by themselves between synchronisations, so that master weights, which all ranks have alike,
   // are never the parameters themselves. Returns how many steps directly before the step after `applied_steps` updates
   // are local and not synchronised.
   int64_t (*open_local_steps)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
-  // Where they are null, the first freeze_step() updates are by whole gradients, and all others regular. Return the
-  // kinds of steps, the first of which is `regular`; the kind of the step after `applied_steps` updates; and which
-  // steps have a kind: "steps 1 to 999".
-  std::vector<StepKind> (*kinds)(const OptimizerConfig& config) = nullptr;
-  StepKind (*kind_of_step)(const OptimizerConfig& config, int64_t applied_steps) = nullptr;
-  std::string (*steps_text)(const OptimizerConfig& config, StepKind kind) = nullptr;
+  // Null: the first freeze_step() updates are by whole gradients, and all others regular.
+  const StepPattern* pattern = nullptr;
 };
 
 // One optimizer.

@@ -11,8 +11,7 @@ namespace dstrain {
 // Returns the rule of an optimizer.
 const OptimizerRule& optimizer_rule(OptimizerKind kind);
 
-// Returns whether the optimizer of `config` freezes a slot. Then every rank has all of the first slot (no offload), and
-// of everything else too (ZeRO stage 0), unless its rule says SignRule::sliced.
+// Returns whether the optimizer of `config` freezes a slot. Then every rank has all of the first slot (no offload).
 bool freezes(const OptimizerConfig& config);
 
 // Returns the state that the optimizer of `config` keeps: the names of its slots in order.

@@ -12,10 +12,8 @@ const SignRule* signs_of(const Job& job) {
   return optimizer_rule(job.optimizer.kind).signs;
 }
 
-// Returns the optimizer's rule of signs if it says which kinds of steps there are, or null.
-const SignRule* pattern_of(const Job& job) {
-  const SignRule* signs = signs_of(job);
-  return signs && signs->kinds ? signs : nullptr;
+const StepPattern* pattern_of(const Job& job) {
+  return signs_of(job) ? signs_of(job)->pattern : nullptr;
 }
 
 // Returns how many updates there are before the first regular one. An optimizer freezes its state on one rank too; a
@@ -29,7 +27,7 @@ int64_t first_updates(const Job& job) {
 }  // namespace
 
 std::vector<StepKind> step_kinds(const Job& job) {
-  if (const SignRule* pattern = pattern_of(job)) return pattern->kinds(job.optimizer);
+  if (const StepPattern* pattern = pattern_of(job)) return pattern->kinds(job.optimizer);
   std::vector<StepKind> kinds{StepKind::regular};
   if (first_updates(job) > 0) kinds.push_back(StepKind::whole_gradients);
   if (local_groups(job) > 1 && job.hook.period > 1) kinds.push_back(StepKind::local);
@@ -38,12 +36,11 @@ std::vector<StepKind> step_kinds(const Job& job) {
 }
 
 bool gathers_momentum(const Job& job) {
-  return signs_of(job) && signs_of(job)->sliced &&
-         residency_of(job, place_of(job, 0)).optimizer != Held::whole;
+  return signs_of(job) && residency_of(job, place_of(job, 0)).optimizer != Held::whole;
 }
 
 StepKind kind_of_step(const Job& job, int64_t applied_steps, std::optional<StepKind> last) {
-  if (const SignRule* pattern = pattern_of(job))
+  if (const StepPattern* pattern = pattern_of(job))
     return pattern->kind_of_step(job.optimizer, applied_steps);
   const int64_t before = first_updates(job);
   if (applied_steps < before) return StepKind::whole_gradients;
@@ -63,11 +60,12 @@ bool sends_signs(const Job& job, const Place& place, StepKind kind) {
 
 GroupsDiffer groups_differ(const Job& job, int64_t applied_steps) {
   if (local_groups(job) == 1 || applied_steps <= first_updates(job)) return {};
-  return {.weights = kind_of_step(job, applied_steps - 1) == StepKind::local, .state = true};
+  return {.weights = kind_of_step(job, applied_steps - 1, StepKind::regular) == StepKind::local,
+          .state = true};
 }
 
 std::string steps_text(const Job& job, StepKind kind) {
-  if (const SignRule* pattern = pattern_of(job)) return pattern->steps_text(job.optimizer, kind);
+  if (const StepPattern* pattern = pattern_of(job)) return pattern->steps_text(job.optimizer, kind);
   const int64_t before = first_updates(job);
   if (kind == StepKind::regular && local_groups(job) > 1 && job.hook.period > 1)
     return fmt::format("steps {}, {}, ... every {}", before + 1, before + 1 + job.hook.period,

@@ -25,8 +25,7 @@ bool gathers_momentum(const Job& job);
 // skipped one has its kind, and a checkpoint's number of updates says how a resumed run goes on. `last`: the kind of
 // the newest step that was not skipped since ranks have begun or resumed, or nothing; it counts where
 // gathers_momentum(). Pure.
-StepKind kind_of_step(const Job& job, int64_t applied_steps,
-                      std::optional<StepKind> last = StepKind::regular);
+StepKind kind_of_step(const Job& job, int64_t applied_steps, std::optional<StepKind> last);
 
 // Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
 bool keeps_gradients(const Job& job, StepKind kind);

@@ -21,7 +21,8 @@ Job hook_job(HookConfig hook, int ranks = 4) {
 
 Kinds kinds_of_steps(const Job& job, int64_t steps) {
   Kinds kinds;
-  for (int64_t applied = 0; applied < steps; ++applied) kinds.push_back(kind_of_step(job, applied));
+  for (int64_t applied = 0; applied < steps; ++applied)
+    kinds.push_back(kind_of_step(job, applied, StepKind::regular));
   return kinds;
 }
 

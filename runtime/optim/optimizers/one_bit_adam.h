@@ -23,7 +23,7 @@ inline constexpr SignRule kMomentumSigns{
     .update = send_momentum,
     .freeze_step = [](const OptimizerConfig& o) { return o.freeze_step; },
     .freeze_key = "optimizer.params.freeze_step",
-    .sliced = true};
+};
 
 inline constexpr OptimizerRule one_bit_adam{
     .kind = OptimizerKind::one_bit_adam,

@@ -24,7 +24,7 @@ inline constexpr SignRule kScaledMomentumSigns{
     .update = send_scaled_momentum,
     .freeze_step = [](const OptimizerConfig& o) { return o.freeze_step; },
     .freeze_key = "optimizer.params.freeze_step",
-    .sliced = true};
+};
 
 inline constexpr OptimizerRule one_bit_lamb{
     .kind = OptimizerKind::one_bit_lamb,

@@ -15,6 +15,13 @@ namespace dstrain::optimizers {
 // Makes the update of steps in which no gradients travel whole (SignRule::update).
 std::unique_ptr<SignUpdate> send_local_steps(UnitUpdate& update, StepKind kind);
 
+inline constexpr StepPattern kGrowingIntervals{
+    .kinds = zero_one_kinds,
+    .kind_of_step = [](const OptimizerConfig& o,
+                       int64_t applied_steps) { return zero_one_step(o.zero_one, applied_steps); },
+    .steps_text = zero_one_text,
+};
+
 inline constexpr SignRule kLocalSteps{
     .update = send_local_steps,
     .freeze_step = [](const OptimizerConfig& o) { return o.zero_one.var_freeze_step; },
@@ -23,10 +30,7 @@ inline constexpr SignRule kLocalSteps{
         [](const OptimizerConfig& o, int64_t applied_steps) {
           return open_local_steps(o.zero_one, applied_steps);
         },
-    .kinds = zero_one_kinds,
-    .kind_of_step = [](const OptimizerConfig& o,
-                       int64_t applied_steps) { return zero_one_step(o.zero_one, applied_steps); },
-    .steps_text = zero_one_text,
+    .pattern = &kGrowingIntervals,
 };
 
 inline constexpr OptimizerRule zero_one_adam{

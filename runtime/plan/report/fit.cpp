@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "runtime/config/keys/table/optimizer_types.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/core/text.h"
@@ -254,9 +255,7 @@ bool can_gather_again(const Job& job) {
 
 int highest_stage(const Job& job) {
   if (job.hook.kind == HookKind::post_local_sgd || job.sparse_gradients) return 0;
-  if (const SignRule* signs = optimizer_rule(job.optimizer.kind).signs)
-    return signs->sliced ? 1 : 0;
-  return job.hook.kind == HookKind::none ? 3 : 1;
+  return std::min(highest_stage_of(job.optimizer.kind), job.hook.kind == HookKind::none ? 3 : 1);
 }
 
 bool limits_device(const Job& job) {

@@ -33,7 +33,7 @@ TEST_CASE("post_localSGD: kinds of steps are a function of the number of updates
     const StepKind expected = applied < 5              ? StepKind::whole_gradients
                               : (applied - 5) % 3 == 0 ? StepKind::regular
                                                        : StepKind::local;
-    CHECK(kind_of_step(job, applied) == expected);
+    CHECK(kind_of_step(job, applied, StepKind::regular) == expected);
     const GroupsDiffer differ = groups_differ(job, applied + 1);
     CHECK(differ.weights == (expected == StepKind::local));
     CHECK(differ.state == (applied >= 5));

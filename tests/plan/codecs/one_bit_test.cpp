@@ -22,8 +22,8 @@ Job one_bit_job(int ranks, DType dtype = DType::bf16) {
 
 TEST_CASE("1-bit Adam: gradients are added until freeze_step, then no more") {
   const Job job = one_bit_job(4);
-  CHECK(kind_of_step(job, 4) == StepKind::whole_gradients);
-  CHECK(kind_of_step(job, 5) == StepKind::regular);
+  CHECK(kind_of_step(job, 4, StepKind::whole_gradients) == StepKind::whole_gradients);
+  CHECK(kind_of_step(job, 5, StepKind::whole_gradients) == StepKind::regular);
   CHECK(steps_text(job, StepKind::whole_gradients) == "steps 1 to 5");
   CHECK(steps_text(job, StepKind::regular) == "from step 6 on");
   // One rank freezes too, so that it is the same training.

@@ -36,7 +36,8 @@ TEST_CASE("0/1 Adam has four kinds of steps, or those that its constants leave")
   Job job = zero_one_job(4);
   CHECK(step_kinds(job) == Kinds{sync, whole, signs, local});
   Kinds kinds;
-  for (int64_t applied = 0; applied < 16; ++applied) kinds.push_back(kind_of_step(job, applied));
+  for (int64_t applied = 0; applied < 16; ++applied)
+    kinds.push_back(kind_of_step(job, applied, StepKind::regular));
   CHECK(kinds == Kinds{whole, whole, whole, signs, whole, signs, whole, signs, whole, signs,  //
                        sync, sync, local, sync, local, local});
   CHECK(steps_text(job, whole) == "steps 1 to 3, and up to 10 each 2nd, 4th, ...");

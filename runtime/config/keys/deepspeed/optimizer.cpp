@@ -1,6 +1,8 @@
 // Section optimizer: the update rule and its parameters.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/keys/table/optimizer_types.h"
@@ -44,6 +46,10 @@ const OptimizerType* optimizer_type(std::string_view name) {
   for (const OptimizerType& known : kOptimizerTypes)
     if (lower_case(std::string(known.name)) == lower) return &known;
   return nullptr;
+}
+
+int highest_stage_of(OptimizerKind kind) {
+  return std::ranges::find(kOptimizerTypes, kind, &OptimizerType::kind)->highest_stage;
 }
 
 namespace keys {
