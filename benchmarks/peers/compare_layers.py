@@ -113,7 +113,8 @@ def main():
             if options.suite in ("torch", "deepspeed"):
                 options.environment = torch_environment(options.python, folder)
             name, ratios = suites[options.suite](options, dtype, folder)
-            row = {"case": f"{name}, {dtype}", "ratio": statistics.median(ratios), "ratios": ratios}
+            size = "" if (options.batch, options.seq) == (4, 512) else f", {options.batch} x {options.seq}"
+            row = {"case": f"{name}, {dtype}{size}", "ratio": statistics.median(ratios), "ratios": ratios}
             rows = [r for r in rows if r["case"] != row["case"]] + [row]
             print(f"{row['case']:46} {row['ratio']:6.3f}   {min(ratios):.3f}-{max(ratios):.3f}", flush=True)
             path.write_text(json.dumps({"processor": processor(), "results": rows}, indent=1) + "\n")

@@ -36,6 +36,7 @@ def run(program, folder, model, ranks, *options):
         "dstrain": {
             "data": {"path": str(folder / "tokens.bin"), "format": "bin", "seq_len": 16},
             "save_last": False,
+            "eval_samples": 1,
             "trace": str(folder / "trace.json"),
         },
     }

@@ -39,13 +39,14 @@ class RunWeights {
 
   void read(size_t weight, int64_t begin, int64_t count, float* to) {
     if (files_)
-      files_->read(weight, begin, count, to);
+      files_->read(weight, begin, count, to, buffers_);
     else
       checkpoint_->read(weight, begin, count, to);
   }
 
  private:
   std::optional<WeightsReader> files_;
+  WeightsReader::Buffers buffers_;
   std::optional<CheckpointWeights> checkpoint_;
 };
 

@@ -36,6 +36,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/storage/output_lock.h"
+#include "runtime/storage/weights/read_ahead.h"
 
 namespace dstrain {
 namespace {
@@ -94,6 +95,11 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   for (const std::string& warning : environment.warnings) log::warn("{}", warning);
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
   if (nodes != nullptr) nodes->set_silence(input.job().silence_s);
+  // Only a rank in a process of its own can be restarted.
+  const bool alone = !several && ranks == 1 && options.max_restarts == 0;
+  std::optional<ReadAhead> read_ahead;  // not where ranks are forked, from a process of one thread
+  if (alone && !options.dry_run && !input.job().init_weights.empty())
+    read_ahead.emplace(input.job().init_weights);
   const size_t own_sets = request.sets.size();
   settle_to_fit(request, input.loaded,
                 several ? std::nullopt
@@ -126,8 +132,6 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} on this node", job->id, counted(ranks, "rank"));
   announce(input, defaults);
-  // Only a rank in a process of its own can be restarted.
-  const bool alone = ranks == 1 && options.max_restarts == 0;
   if (!options.launcher_args.empty())
     log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
   if (options.dry_run)
@@ -139,6 +143,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   tell_ranks(lock);
   if (const std::string gpus = filtered ? gpus_text(placement.hosts) : ""; !gpus.empty())
     ::setenv(kGpusVariable, gpus.c_str(), 1);  // for this process or the ranks that it starts
+  read_ahead.reset();
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
 }

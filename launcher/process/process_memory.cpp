@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/error.h"
 
@@ -27,22 +29,21 @@ ProcessMemory process_memory(const std::filesystem::path& smaps) {
   int64_t resident = 0;
   bool any = false;
   for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string first, second;
-    words >> first >> second;
-    const int64_t bytes = std::atoll(second.c_str()) * 1024;
-    if (first == "Rss:") {
-      resident = bytes;
-    } else if (first == "Anonymous:") {
-      memory.own += bytes;
-      if (file != nullptr) file->resident += resident - bytes;
-    } else if (!first.ends_with(':')) {  // ADDRESSES RIGHTS OFFSET DEVICE INODE [PATH]
+    const std::string_view name = std::string_view(line).substr(0, line.find(' '));
+    const auto bytes = [&] { return std::atoll(line.c_str() + name.size()) * 1024; };
+    if (name == "Rss:") {
+      resident = bytes();
+    } else if (name == "Anonymous:") {
+      memory.own += bytes();
+      if (file != nullptr) file->resident += resident - bytes();
+    } else if (!name.ends_with(':')) {  // ADDRESSES RIGHTS OFFSET DEVICE INODE [PATH]
       any = true;
-      std::string offset, device, inode, path;
-      words >> offset >> device >> inode;
+      std::istringstream words(line);
+      std::string addresses, rights, offset, device, inode, path;
+      words >> addresses >> rights >> offset >> device >> inode;
       std::getline(words >> std::ws, path);
       file = path.starts_with('/') ? &files[fmt::format("{} {}", device, inode)] : nullptr;
-      if (file != nullptr && second.find('x') != std::string::npos) file->executable = true;
+      if (file != nullptr && rights.find('x') != std::string::npos) file->executable = true;
     }
   }
   if (!any) fail_run("cannot read the memory of this process from {}", smaps.string());

@@ -85,6 +85,10 @@ void WeightLayout::join(const StateRegister& weights) {
   }
 }
 
+bool WeightLayout::is_transposed(size_t weight) const {
+  return std::ranges::any_of(parts_[weight], &Part::transposed);
+}
+
 std::vector<FileRun> WeightLayout::runs(size_t weight, int64_t begin, int64_t count,
                                         const TensorPart& of) const {
   std::vector<FileRun> list;

@@ -40,6 +40,8 @@ class WeightLayout {
   size_t weights() const { return parts_.size(); }
   // The tensors of the file, in the order in which weights first have a part of them.
   const std::vector<FileTensor>& tensors() const { return tensors_; }
+  // Returns whether a file has parts of the weight transposed.
+  bool is_transposed(size_t weight) const;
   // Returns where elements [begin, begin + count) of a weight are; `weight`: its index in the register. Of a part of it they
   // are elements of the part's memory, and those that are padding are nowhere.
   std::vector<FileRun> runs(size_t weight, int64_t begin, int64_t count,

@@ -42,12 +42,13 @@ TEST_CASE("weights are copied in pieces, to transposed tensors too") {
   CHECK(read == std::vector<int64_t>{rows * columns, rows});
 
   // And back.
-  WeightsReader reader(first, theirs);
+  const WeightsReader reader(first, theirs);
+  WeightsReader::Buffers buffers;
   WeightsWriter again(second, own);
   copy_weights(
       own,
       [&](size_t weight, int64_t begin, int64_t count, float* to) {
-        reader.read(weight, begin, count, to);
+        reader.read(weight, begin, count, to, buffers);
       },
       again);
   again.finish();

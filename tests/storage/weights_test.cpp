@@ -1,11 +1,14 @@
 #include "runtime/storage/weights.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 #include "runtime/storage/weights/weight_files.h"
 #include "runtime/storage/weights/weights_reader.h"
 #include "runtime/storage/weights/weights_writer.h"
@@ -75,6 +78,38 @@ TEST_CASE("weights are rounded to 16-bit masters, slice by slice") {
   for (size_t i = 0; i < all.size(); ++i) equal &= all[i] == to_bf16(a[i]).bits;
   CHECK(equal);
   for (size_t i = 0; i < tail.size(); ++i) CHECK(tail[i] == to_f16(a[100 + i]).bits);
+}
+
+TEST_CASE("threads share the pieces of long weights, and a number that is none is one error") {
+  TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  constexpr int64_t kLong = (int64_t{5} << 19) + 7, kShort = 11;
+  std::vector<float> a = counted(kLong, 0.3f), b = counted(kShort, 100);
+  const auto write = [&] {
+    WeightsWriter writer(path, {entry("a", {kLong}, a), entry("b", {kShort}, b)});
+    writer.write("a", 0, view(a));
+    writer.write("b", 0, view(b));
+    writer.finish();
+  };
+  write();
+  const int before = thread_count();
+  for (const int threads : {1, 3}) {
+    CAPTURE(threads);
+    set_thread_count(threads);
+    std::vector<float> whole(kLong), slice(kLong - 5), short_one(kShort);
+    load_weights(path, {entry("a", {kLong}, whole), entry("b", {kShort}, short_one)});
+    CHECK(whole == a);
+    CHECK(short_one == b);
+    std::vector<float> none;
+    load_weights(path, {entry("a", {kLong}, slice, 5), entry("b", {kShort}, none, kShort)});
+    CHECK(std::equal(slice.begin(), slice.end(), a.begin() + 5));
+  }
+  a[kLong - 2] = std::numeric_limits<float>::infinity();
+  write();
+  std::vector<float> whole(kLong), short_one(kShort);
+  CHECK_THAT(load_error(path, {entry("a", {kLong}, whole), entry("b", {kShort}, short_one)}),
+             Contains(fmt::format("element {} of a is infinite", kLong - 2)));
+  set_thread_count(before);
 }
 
 TEST_CASE("weights in blocks are packed as they are read, whole groups of any slice") {

@@ -58,14 +58,30 @@ void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want
 
 // Reads 16-bit elements from byte `at` and converts them to f32 in `to`.
 void read_widened(const InputFile& file, bool is_bf16, int64_t at, float* to, int64_t count,
-                  std::vector<uint16_t>& scratch) {
-  scratch.resize(static_cast<size_t>(kWidenedAtOnce));
+                  std::vector<uint16_t>& narrow) {
+  narrow.resize(static_cast<size_t>(kWidenedAtOnce));
   for (int64_t done = 0; done < count; done += kWidenedAtOnce) {
     const int64_t n = std::min(kWidenedAtOnce, count - done);
-    file.read_at(scratch.data(), 2 * n, at + 2 * done);
+    file.read_at(narrow.data(), 2 * n, at + 2 * done);
     for (int64_t i = 0; i < n; ++i) {
-      const uint16_t bits = scratch[static_cast<size_t>(i)];
+      const uint16_t bits = narrow[static_cast<size_t>(i)];
       to[done + i] = is_bf16 ? to_float(bf16{bits}) : to_float(f16{bits});
+    }
+  }
+}
+
+// Writes the elements of `columns`, which lie one after the other in `together`, to their places in the weight. All
+// columns are worked through for a few rows at a time, so that whole cache lines are written.
+void scatter(const float* together, std::span<const FileRun> columns, float* weight) {
+  constexpr int64_t kRows = 16;
+  int64_t most = 0;
+  for (const FileRun& run : columns) most = std::max(most, run.count);
+  for (int64_t first = 0; first < most; first += kRows) {
+    const float* from = together;
+    for (const FileRun& run : columns) {
+      const int64_t last = std::min(first + kRows, run.count);
+      for (int64_t i = first; i < last; ++i) weight[run.begin + i * run.stride] = from[i];
+      from += run.count;
     }
   }
 }
@@ -98,18 +114,19 @@ std::vector<size_t> WeightsReader::in_file_order() const {
   return order;
 }
 
-void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to,
-                         const TensorPart& part) {
+void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to, Buffers& buffers,
+                         const TensorPart& part) const {
   const std::vector<FileRun> runs = layout_.runs(weight, begin, count, part);
   if (part.by != TensorPart::By::nothing) std::fill_n(to, count, 0.0f);
+  std::vector<float>& together = buffers.together;
   for (size_t i = 0; i < runs.size();) {
     const FileRun& run = runs[i];
     if (run.stride == 1 && part.by == TensorPart::By::columns) {
-      i += read_rows({runs.data() + i, runs.size() - i}, to - begin);
+      i += read_rows({runs.data() + i, runs.size() - i}, to - begin, buffers);
       continue;
     }
     if (run.stride == 1) {
-      read_elements(run.tensor, run.at, run.count, to + (run.begin - begin));
+      read_elements(run.tensor, run.at, run.count, to + (run.begin - begin), buffers);
       ++i;
       continue;
     }
@@ -119,14 +136,19 @@ void WeightsReader::read(size_t weight, int64_t begin, int64_t count, float* to,
     while (end < runs.size() && runs[end].tensor == run.tensor && runs[end].stride == run.stride &&
            runs[end].at == run.at + elements && (end == i || elements < kTogether))
       elements += runs[end++].count;
-    together_.resize(static_cast<size_t>(elements));
-    read_elements(run.tensor, run.at, elements, together_.data());
-    scatter({runs.data() + i, end - i}, to - begin);
+    together.resize(static_cast<size_t>(elements));
+    read_elements(run.tensor, run.at, elements, together.data(), buffers);
+    scatter(together.data(), {runs.data() + i, end - i}, to - begin);
     i = end;
   }
 }
 
-size_t WeightsReader::read_rows(std::span<const FileRun> runs, float* weight) {
+bool WeightsReader::reads_in_pieces(size_t weight, const TensorPart& part) const {
+  return part.by != TensorPart::By::columns && !layout_.is_transposed(weight);
+}
+
+size_t WeightsReader::read_rows(std::span<const FileRun> runs, float* weight,
+                                Buffers& buffers) const {
   const FileRun& first = runs.front();
   const auto span_to = [&first](const FileRun& run) { return run.at + run.count - first.at; };
   size_t end = 1;
@@ -134,40 +156,26 @@ size_t WeightsReader::read_rows(std::span<const FileRun> runs, float* weight) {
          runs[end].stride == 1 && runs[end].at > first.at && span_to(runs[end]) <= kTogether)
     ++end;
   if (end == 1) {
-    read_elements(first.tensor, first.at, first.count, weight + first.begin);
+    read_elements(first.tensor, first.at, first.count, weight + first.begin, buffers);
     return 1;
   }
   const int64_t elements = span_to(runs[end - 1]);
-  together_.resize(static_cast<size_t>(elements));
-  read_elements(first.tensor, first.at, elements, together_.data());
+  std::vector<float>& together = buffers.together;
+  together.resize(static_cast<size_t>(elements));
+  read_elements(first.tensor, first.at, elements, together.data(), buffers);
   for (const FileRun& run : runs.first(end))
-    std::copy_n(together_.begin() + (run.at - first.at), run.count, weight + run.begin);
+    std::copy_n(together.begin() + (run.at - first.at), run.count, weight + run.begin);
   return end;
 }
 
-// Writes together_, which has the elements of `columns` one after the other, to their places in the weight. It works
-// through all columns for a few rows at a time, so that it writes whole cache lines.
-void WeightsReader::scatter(std::span<const FileRun> columns, float* weight) const {
-  constexpr int64_t kRows = 16;
-  int64_t most = 0;
-  for (const FileRun& run : columns) most = std::max(most, run.count);
-  for (int64_t first = 0; first < most; first += kRows) {
-    const float* from = together_.data();
-    for (const FileRun& run : columns) {
-      const int64_t last = std::min(first + kRows, run.count);
-      for (int64_t i = first; i < last; ++i) weight[run.begin + i * run.stride] = from[i];
-      from += run.count;
-    }
-  }
-}
-
-void WeightsReader::read_elements(size_t tensor, int64_t first, int64_t count, float* to) {
+void WeightsReader::read_elements(size_t tensor, int64_t first, int64_t count, float* to,
+                                  Buffers& buffers) const {
   const auto& [file, t] = tensors_[tensor];
   const int64_t at = t->begin + first * t->type.bytes;
   if (t->type.bytes == 4)
     file->read_at(to, 4 * count, at);
   else
-    read_widened(*file, t->type.name == "BF16", at, to, count, scratch_);
+    read_widened(*file, t->type.name == "BF16", at, to, count, buffers.narrow);
 }
 
 }  // namespace dstrain

@@ -1,4 +1,5 @@
-// WeightsReader: the weights of a model in safetensors files (docs/formats.md), read a piece at a time.
+// WeightsReader: the weights of a model in safetensors files (docs/formats.md), read a piece at a time by any number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +26,31 @@ class WeightsReader {
 
   // Returns the weights in the order in which the files have their elements, so that a drive reads ahead.
   std::vector<size_t> in_file_order() const;
+  // What a thread reads through.
+  struct Buffers {
+    std::vector<uint16_t> narrow;
+    std::vector<float> together;  // elements that are apart in the weight
+  };
   // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the register. Of a part of the
   // weight they are elements of the part's memory, and padding becomes zeros. Where these are short pieces of many rows,
-  // whole rows are read; else nothing but the elements is. Throws UserError.
-  void read(size_t weight, int64_t begin, int64_t count, float* to, const TensorPart& part = {});
+  // whole rows are read; else nothing but the elements is. Threads that read at the same time have a `buffers` each.
+  // Throws UserError.
+  void read(size_t weight, int64_t begin, int64_t count, float* to, Buffers& buffers,
+            const TensorPart& part = {}) const;
+  // Returns whether elements of the weight that follow each other do so in the files too, so that reading it in pieces
+  // reads nothing twice.
+  bool reads_in_pieces(size_t weight, const TensorPart& part) const;
 
  private:
   // Reads runs that have parts of rows: the first one of the list, and those behind it that one read takes along. Returns
   // how many. `weight`: where element 0 would be.
-  size_t read_rows(std::span<const FileRun> runs, float* weight);
-  void scatter(std::span<const FileRun> columns, float* weight) const;
-  void read_elements(size_t tensor, int64_t first, int64_t count, float* to);
+  size_t read_rows(std::span<const FileRun> runs, float* weight, Buffers& buffers) const;
+  void read_elements(size_t tensor, int64_t first, int64_t count, float* to,
+                     Buffers& buffers) const;
 
   WeightFiles files_;
   WeightLayout layout_;
   std::vector<WeightFiles::Found> tensors_;  // as layout_.tensors()
-  std::vector<uint16_t> scratch_;
-  std::vector<float> together_;  // elements that are apart in the weight
 };
 
 }  // namespace dstrain
