@@ -221,8 +221,10 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
 
 void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded,
                    std::optional<RankMemory> offered) {
-  settle_open(request, loaded, offered, loaded.default_batch ? Pieces::stay_open : Pieces::settle);
-  settle_batch(request, loaded, offered);
+  if (loaded.default_batch) {
+    settle_open(request, loaded, offered, Pieces::stay_open);
+    settle_batch(request, loaded, offered);
+  }
   settle_open(request, loaded, offered, Pieces::settle);
 }
 
