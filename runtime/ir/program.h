@@ -241,6 +241,17 @@ struct UnitBuffers {
   }
 };
 
+// Where the tensors of a unit live, and where it is updated.
+struct UnitSpaces {
+  Space values = Space::device;
+  Space gradients = Space::device;  // their sums
+  Space state = Space::device;      // masters and optimizer state
+  Space update = Space::device;     // where the optimizer works: on the device, or on the host
+  // The masters, which have the parameters' dtype, are not the parameters themselves: when the host has updated them
+  // they are copied to those of the device.
+  bool sends_masters = false;
+};
+
 // The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole. Of a layer
 // that a pipeline cuts, each part has a unit. Frozen parameters of a layer are a unit of their own (separate_frozen()).
 struct Unit {
@@ -252,6 +263,7 @@ struct Unit {
   int64_t elements = 0;  // padded to a multiple of those ranks (set by the layout)
   bool frozen = false;   // all parameters are: they are held and gathered, nothing else
   BlockFormat blocks = BlockFormat::none;  // of all parameters; not none: elements are bytes
+  UnitSpaces spaces{};                     // set by the layout
   UnitBuffers buffers{};
 };
 

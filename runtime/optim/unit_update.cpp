@@ -81,17 +81,19 @@ BufferId UnitUpdate::slot(size_t i, Range range) {
 }
 
 BufferId UnitUpdate::copy(Range range) {
-  const bool apart = unit_.buffers.separate_master.id != kNone;
+  const bool apart = unit_.buffers.separate_master.id != kNone && !unit_.spaces.sends_masters;
   return apart ? part(unit_.buffers.values, range) : kNone;
 }
 
 BufferId UnitUpdate::add_buffer(std::string_view what, int64_t elements, Lifetime lifetime,
                                 DType dtype) {
-  return program_.add_buffer({.name = fmt::format("{}:{}", what, unit_.name),
-                              .shape = {elements},
-                              .dtype = dtype,
-                              .memory = MemoryClass::optimizer,
-                              .lifetime = lifetime});
+  return program_.add_buffer(
+      {.name = fmt::format("{}:{}", what, unit_.name),
+       .shape = {elements},
+       .dtype = dtype,
+       .memory = MemoryClass::optimizer,
+       .lifetime = lifetime,
+       .space = lifetime == Lifetime::persistent ? unit_.spaces.state : unit_.spaces.update});
 }
 
 UnitBuffer UnitUpdate::held_as_state(BufferId id) const {

@@ -69,10 +69,10 @@ class UnitUpdate {
   BufferId direction(Range range) { return part(unit_.buffers.direction, range); }
   // The values of slot `i`; kNone where the optimizer keeps no state.
   BufferId slot(size_t i, Range range);
-  // The weights in the run's dtype; kNone where they are the masters.
+  // The weights in the run's dtype; kNone where they are the masters, or where these are sent to them.
   BufferId copy(Range range);
 
-  // Adds a buffer "WHAT:UNIT" for the optimizer.
+  // Adds a buffer "WHAT:UNIT" for the optimizer, where its state lives, or where it works.
   BufferId add_buffer(std::string_view what, int64_t elements, Lifetime lifetime,
                       DType dtype = DType::f32);
   // Returns a buffer that is held as the unit's first slot.

@@ -118,8 +118,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   separate_frozen(program);
   separate_replicated(program, place);
   const Residency residency = residency_of(job, place);
-  layout(program, place, residency);
-  offload_parameters(program, job);
+  layout(program, job, place, residency);
   const bool keeps = keeps_gradients(job, kind), in_groups = updates_in_groups(job, kind);
   const Axes adds = in_groups ? kShardAxes : kStateAxes;
   if (sends_factors(job, place, kind))
@@ -135,8 +134,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   update(program, job, place, adds, residency, kind);
   if (in_groups) send_in_groups(program, job, place, kind);
   commit_codec_state(program);
-  offload_gradients(program, job);
-  offload_optimizer(program, job, place, residency);
+  bring_operands(program, job);
   update_buffers(program, job, place);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
@@ -161,8 +159,7 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   separate_frozen(program);
   separate_replicated(program, place);
   const Residency residency = residency_of(job, place);
-  layout(program, place, residency);
-  offload_parameters(program, job);
+  layout(program, job, place, residency);
   gather(program, job, place, residency);
   quantize_gathers(program, job, place, residency);
   use_synchronised_weights(program, job);

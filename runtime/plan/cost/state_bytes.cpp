@@ -2,8 +2,8 @@
 
 #include "runtime/config/model/family.h"
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/plan/passes/transfers.h"
 #include "runtime/plan/residency.h"
+#include "runtime/plan/unit_spaces.h"
 
 namespace dstrain {
 namespace {

@@ -29,20 +29,22 @@ Instruction& DividedMatrix::emit(OpKind kind, BufferId from, BufferId to) {
   return program_.instructions.back();
 }
 
-BufferId DividedMatrix::add(std::string_view what, const Shape& shape) {
+BufferId DividedMatrix::add(std::string_view what, const Shape& shape, Space space) {
   return program_.add_buffer({.name = fmt::format("{}:{}", what, parameter_.name),
                               .shape = shape,
                               .memory = MemoryClass::optimizer,
-                              .lifetime = Lifetime::step});
+                              .lifetime = Lifetime::step,
+                              .space = space});
 }
 
 BufferId DividedMatrix::gather(BufferId part) {
   const int64_t rows = held_[0], columns = held_[1];
-  const BufferId parts =
-      by_columns() ? add("parts", {parts_, rows, columns}) : add("whole", {parts_ * rows, columns});
+  const Space space = program_.space_of(part);
+  const BufferId parts = by_columns() ? add("parts", {parts_, rows, columns}, space)
+                                      : add("whole", {parts_ * rows, columns}, space);
   emit(OpKind::all_gather, part, parts).channel = channel_of(place_, Axis::tensor);
   if (!by_columns()) return parts;
-  const BufferId whole = add("whole", {rows, parts_ * columns});
+  const BufferId whole = add("whole", {rows, parts_ * columns}, space);
   emit(OpKind::join_columns, parts, whole).attrs = ColumnsAttrs{.parts = parts_};
   return whole;
 }
@@ -50,7 +52,7 @@ BufferId DividedMatrix::gather(BufferId part) {
 BufferId DividedMatrix::pick(BufferId whole) {
   BufferId parts = whole;
   if (by_columns()) {
-    parts = add("picked", {parts_, held_[0], held_[1]});
+    parts = add("picked", {parts_, held_[0], held_[1]}, program_.space_of(whole));
     emit(OpKind::split_columns, whole, parts).attrs = ColumnsAttrs{.parts = parts_};
   }
   const int64_t elements = held_.elements();

@@ -19,11 +19,12 @@ class DividedMatrix {
   // So it is the whole matrix but for the order of its rows, and for zeros.
   BufferId gather(BufferId part);
   // Emits what picks this rank's part of such a matrix, with its padding. Returns its elements as a flat buffer.
+  // What either adds is in the space of its operand.
   BufferId pick(BufferId whole);
 
  private:
   Instruction& emit(OpKind kind, BufferId from, BufferId to);
-  BufferId add(std::string_view what, const Shape& shape);
+  BufferId add(std::string_view what, const Shape& shape, Space space);
   bool by_columns() const { return parameter_.part.by == TensorPart::By::columns; }
 
   Program& program_;

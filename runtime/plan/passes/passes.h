@@ -1,8 +1,7 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> chunk_mlp
-//   -> issue_early -> split_backward -> offload_activations -> separate_frozen -> layout -> offload_parameters -> reduce
-//   -> codecs (codecs.h) -> update -> offload_gradients -> offload_optimizer -> update_buffers -> gather
-//   -> codecs (codecs.h) -> halve_sums -> join_norms -> pack -> place -> verify,
+//   -> issue_early -> split_backward -> offload_activations -> separate_frozen -> layout -> reduce
+//   -> codecs (codecs.h) -> update -> bring_operands -> update_buffers -> gather -> codecs (codecs.h) -> halve_sums -> join_norms -> pack -> place -> verify,
 // of which chunk_loss and chunk_mlp are those of chunks/, issue_early and halve_sums those of parallel/.
 #pragma once
 
@@ -72,10 +71,10 @@ void split_backward(Program& program, const std::set<BufferId>& in_pieces = {});
 void separate_frozen(Program& program);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
-// slices. Adds the buffers "params:U" in the run's dtype and "grads:U" in the residency's, whole or the owned
-// slice. Parameters and f32 gradients become views of buffers that are whole; otherwise `gather` and `reduce`
+// slices. Fills Unit::spaces. Adds the buffers "params:U" in the run's dtype and "grads:U" in the residency's, whole or the
+// owned slice. Parameters and f32 gradients become views of buffers that are whole; otherwise `gather` and `reduce`
 // give them a place.
-void layout(Program& program, Place place, const Residency& residency);
+void layout(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Adds the sums over ranks: after the last instruction that writes a unit's gradients, in the last
 // micro-batch (boundary) or in each (micro_batch). If gradients are held in 16 bits, the f32 gradients of a
@@ -109,20 +108,11 @@ void use_synchronised_weights(Program& program, const Job& job);
 // where groups of them update weights of their own, so that all ranks have the same values.
 void update_buffers(Program& program, const Job& job, Place place);
 
-// Moves the parameters to the host's memory or to disk, if the job offloads them. gather() brings them to the device
-// where they are used, also where a rank holds them whole.
-void offload_parameters(Program& program, const Job& job);
-
-// Moves the sums of gradients to the host's memory, after update(), if the host updates and ranks add their gradients
-// after each micro-batch: each unit's are copied there when they have been added, and the host adds up those of the
-// step and their squares. The numbers of a step do not change.
-void offload_gradients(Program& program, const Job& job);
-
-// Moves masters and optimizer state to the host's memory or to disk (job.offload), after update(). Either the host
-// updates: gradients come to it and new parameters go back; then masters of f32 runs have buffers of their own too
-// ("master:U"). Or the device updates, and the state passes it. What a unit needs is copied beside the unit before. The
-// numbers of a step do not change.
-void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency);
+// Brings the operands of instructions into one space, after update(), where units have tensors elsewhere than on the device
+// (Unit::spaces). Sums of gradients go where the step's are as soon as ranks have added them. Of an update, which works on
+// the device or on the host, what each unit needs is copied beside the unit before, and what it has written goes back. The
+// numbers of a step do not change. gather() brings parameters to where layers use them.
+void bring_operands(Program& program, const Job& job);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and
 // frees it if its next use is too far away. Does nothing if parameters are whole. Shards are gathered in as many

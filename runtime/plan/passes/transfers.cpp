@@ -4,25 +4,6 @@
 
 namespace dstrain {
 
-Space update_space(const OffloadConfig& offload) {
-  const bool device =
-      offload.optimizer == OffloadTo::none || offload.optimizer_on == UpdateOn::device;
-  return device ? Space::device : Space::host;
-}
-
-std::vector<bool> offloaded_units(const Program& program, const OffloadConfig& offload) {
-  double room = 0;  // elements of units whose state stays on the device
-  for (const Unit& unit : program.trained_units()) room += static_cast<double>(unit.elements);
-  room *= offload.optimizer == OffloadTo::none ? 0 : 1 - offload.ratio;
-  std::vector<bool> offloaded;
-  for (const Unit& unit : program.trained_units()) {
-    const auto elements = static_cast<double>(unit.elements);
-    offloaded.push_back(elements > room);
-    if (!offloaded.back()) room -= elements;
-  }
-  return offloaded;
-}
-
 std::vector<Instruction> transfer(Program& program, BufferId from, BufferId to, Instruction like) {
   const Space source = program.space_of(from), target = program.space_of(to);
   const auto hop = [&](OpKind kind, BufferId reads, BufferId writes) {

@@ -37,6 +37,7 @@ class PlacedUpdate final : public UnitUpdate {
       known.separate_master = state("master");
     for (size_t i = 0; i < state_slots(job.optimizer).size(); ++i)
       known.slots.push_back(new_slot(rule_.slots[i], job.state_dtype));
+    if (unit.spaces.sends_masters) known.separate_master = state("master", program.dtype);
   }
 
   // Appends what reads the gradients.
@@ -44,6 +45,9 @@ class PlacedUpdate final : public UnitUpdate {
   // Appends the rest.
   void finish() {
     if (rule_.finish) rule_.finish(*this);
+    if (!unit().spaces.sends_masters) return;
+    emit(OpKind::copy, {}, {buffers().master().id}, {part(buffers().values, updated())})
+        .unless_skipped = true;
   }
 
   BufferId part(const UnitBuffer& buffer, Range range) override {

@@ -17,7 +17,7 @@ Program laid_out(const Place& place, const Residency& residency, bool trained = 
   builder.parameter("u.bias", {17}, Init::zeros);
   for (Parameter& p : program.parameters)
     if (trained) p.gradient = program.add_buffer({.name = "grad:" + p.name, .shape = p.shape});
-  layout(program, place, residency);
+  layout(program, Job{}, place, residency);
   return program;
 }
 
@@ -34,7 +34,7 @@ TEST_CASE("rows of padding lie between a parameter and the next one") {
   builder.unit("u");
   builder.vocabulary("u.weight", {5, 3}, Init::normal);
   builder.parameter("u.bias", {17}, Init::zeros);
-  layout(program, {}, {});
+  layout(program, Job{}, {}, {});
   CHECK(program.parameters[0].shape == Shape{5, 3});
   CHECK(program.parameters[1].offset == 32);  // 8 rows of 3, up to a cache line
   CHECK(program.units[0].elements == 64);

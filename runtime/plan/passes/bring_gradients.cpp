@@ -1,36 +1,31 @@
-// Offload of gradients. Where the host updates, the gradients of a unit leave the device as soon as ranks have added
-// them, and the host adds those of the step's micro-batches. Where a step has one micro-batch and the optimizer's state
-// is on disk, they go on to disk.
+#include "runtime/plan/passes/bring_gradients.h"
+
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "runtime/core/error.h"
-#include "runtime/plan/passes/passes.h"
 #include "runtime/plan/passes/transfers.h"
 
 namespace dstrain {
 namespace {
 
-class GradientOffload {
+class GradientTransfers {
  public:
-  GradientOffload(Program& program, const Job& job)
-      : program_(program),
-        one_micro_batch_(job.batch.accumulation == 1),
-        to_disk_(one_micro_batch_ && job.offload.optimizer == OffloadTo::nvme),
-        leave_(offloaded_units(program, job.offload)) {}
+  GradientTransfers(Program& program, bool one_micro_batch)
+      : program_(program), one_micro_batch_(one_micro_batch) {}
 
   void run() {
-    move_gradients();
+    for (const Instruction& op : program_.instructions)
+      if (op.op == OpKind::sum_squares) squares_of_[program_.root(op.reads[0])] = op;
     bool finished = false;
     std::vector<Instruction> before = std::exchange(program_.instructions, {});
     for (Instruction& op : before) {
       if (!waiting_.empty() && !in_turn_of(op)) add_waiting();
-      if (op.op == OpKind::accumulate && program_.space_of(op.writes[0]) != Space::device) {
+      if (!finished && op.op == OpKind::accumulate &&
+          program_.space_of(op.writes[0]) != Space::device) {
         bring(std::move(op));
         continue;
       }
@@ -48,22 +43,7 @@ class GradientOffload {
   }
 
  private:
-  void move_gradients() {
-    std::unordered_set<BufferId> in_parts;  // a drive writes whole blocks
-    for (const Instruction& op : program_.instructions) {
-      if (op.op == OpKind::accumulate && program_.at(op.writes[0]).parent != kNone)
-        in_parts.insert(program_.root(op.writes[0]));
-      if (op.op == OpKind::sum_squares) squares_of_[program_.root(op.reads[0])] = op;
-    }
-    for (size_t u = 0; u < leave_.size(); ++u) {
-      if (!leave_[u]) continue;
-      const BufferId id = program_.units[u].buffers.gradients.id;
-      Buffer& grads = program_.at(id);
-      grads.space = to_disk_ && !in_parts.contains(id) ? Space::disk : Space::host;
-      // A drive has no bytes to save: a file has room for each tensor.
-      if (grads.space == Space::disk) grads.lifetime = Lifetime::persistent;
-    }
-  }
+  bool leaves(size_t unit) const { return program_.units[unit].spaces.gradients != Space::device; }
 
   bool in_turn_of(const Instruction& op) const {
     return op.when != When::step_end && op.phase == waiting_.front().phase &&
@@ -126,9 +106,10 @@ class GradientOffload {
 
   // Adds the copies of the host's sums to the device: of consecutive units at once.
   void bring_sums(const Instruction& finish) {
-    for (size_t begin = 0, end; begin < leave_.size(); begin = end) {
-      for (end = begin; end < leave_.size() && leave_[end] == leave_[begin];) ++end;
-      if (!leave_[begin]) continue;
+    const size_t units = program_.trained_units().size();
+    for (size_t begin = 0, end; begin < units; begin = end) {
+      for (end = begin; end < units && leaves(end) == leaves(begin);) ++end;
+      if (!leaves(begin)) continue;
       const auto at = static_cast<int64_t>(begin), count = static_cast<int64_t>(end - begin);
       const BufferId from = program_.view(sums_, at, count);
       const BufferId to = program_.view(finish.reads[0], at, count);
@@ -139,8 +120,7 @@ class GradientOffload {
   }
 
   Program& program_;
-  const bool one_micro_batch_, to_disk_;
-  const std::vector<bool> leave_;                         // of every unit: its gradients leave
+  const bool one_micro_batch_;
   std::vector<Instruction> waiting_;                      // add what has been posted last
   std::unordered_map<BufferId, Instruction> squares_of_;  // the step's, by gradients
   BufferId sums_ = kNone;                                 // of squares, on the host
@@ -148,10 +128,11 @@ class GradientOffload {
 
 }  // namespace
 
-void offload_gradients(Program& program, const Job& job) {
-  const bool leave =
-      update_space(job.offload) == Space::host && job.reduce == ReduceMode::micro_batch;
-  if (leave) GradientOffload(program, job).run();
+void bring_gradients(Program& program, bool one_micro_batch) {
+  const bool leave = std::ranges::any_of(program.trained_units(), [](const Unit& unit) {
+    return unit.spaces.gradients != Space::device;
+  });
+  if (leave) GradientTransfers(program, one_micro_batch).run();
 }
 
 }  // namespace dstrain

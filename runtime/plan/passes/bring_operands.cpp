@@ -1,5 +1,5 @@
-// Offload of parameters and of the optimizer. What is offloaded lives in the host's memory or on disk; the instructions
-// of the update have operands in two spaces then, and this pass gives them copies of those that are in the other one.
+// The operands of an update in one space. What is offloaded lives in the host's memory or on disk; the instructions of the
+// update have operands in two spaces then, and are given copies of those that are in the other one.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -9,6 +9,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/passes/bring_gradients.h"
 #include "runtime/plan/passes/early_reads.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/passes/transfers.h"
@@ -59,30 +60,17 @@ void extend(Range& all, Range by) {
   all = {std::min(all.begin, by.begin), std::max(all.end, by.end)};
 }
 
-class OffloadPass {
+class UpdateOperands {
  public:
-  OffloadPass(Program& program, const Job& job, Place place, const Residency& residency)
-      : program_(program),
-        place_(place),
-        residency_(residency),
-        state_in_(job.offload.optimizer == OffloadTo::none   ? Space::device
-                  : job.offload.optimizer == OffloadTo::nvme ? Space::disk
-                                                             : Space::host),
-        offloaded_updates_in_(update_space(job.offload)),
-        own_masters_(job.master_dtype == program.dtype),
-        separate_masters_(offloaded_updates_in_ == Space::host &&
-                          job.offload.parameters == OffloadTo::none && own_masters_),
-        offloaded_(offloaded_units(program, job.offload)),
-        early_(program, job) {}
+  UpdateOperands(Program& program, const Job& job)
+      : program_(program), own_masters_(job.master_dtype == program.dtype), early_(program, job) {}
 
   void run() {
     std::vector<Instruction>& list = program_.instructions;
     const auto finish = std::ranges::find(list, OpKind::finish_gradients, &Instruction::op);
-    check(finish != list.end(), "offload: the step has no end");
+    check(finish != list.end(), "the step has no end");
     update_.assign(std::make_move_iterator(finish + 1), std::make_move_iterator(list.end()));
     list.erase(finish + 1, list.end());
-    if (separate_masters_) separate_masters();
-    if (state_in_ != Space::device) move_state();
     std::vector<UnitStep> steps = unit_steps();
     if (steps.empty()) return;
     // The device begins with what is its own to update, and the host with the rest beside it.
@@ -112,60 +100,10 @@ class OffloadPass {
     std::ranges::move(more, std::back_inserter(list));
   }
 
-  // Gives masters that are the parameters themselves, as in f32 runs, a buffer of their own.
-  void separate_masters() {
-    std::map<BufferId, std::pair<BufferId, int64_t>> master_of;  // and its first element there
-    for (size_t u = 0; u < offloaded_.size(); ++u) {
-      if (!offloaded_[u]) continue;
-      Unit& unit = program_.units[u];
-      const BufferId params = unit.buffers.values.id;
-      const Range updated =
-          range_of(unit_buffer(kNone, residency_.optimizer, unit.axes), unit, place_);
-      const int64_t begin = position_of(unit.buffers.values, unit, place_, updated.begin);
-      const BufferId master = program_.add_buffer({.name = "master:" + unit.name,
-                                                   .shape = {updated.size()},
-                                                   .dtype = program_.at(params).dtype,
-                                                   .memory = MemoryClass::optimizer,
-                                                   .lifetime = Lifetime::persistent});
-      unit.buffers.separate_master = unit_buffer(master, residency_.optimizer, unit.axes);
-      master_of[params] = {master, begin};
-      published_[master] = {params, {begin, begin + updated.size()}};
-    }
-    for (Instruction& op : update_) {
-      if (!is_kernel(op)) continue;
-      for (auto* list : {&op.reads, &op.writes})
-        for (BufferId& id : *list) {
-          if (id == kNone) continue;
-          const Part part = part_of(program_, id);
-          const auto found = master_of.find(part.root);
-          if (found == master_of.end()) continue;
-          const auto [master, begin] = found->second;
-          id = program_.view(master, part.range.begin - begin, part.range.size());
-        }
-    }
-  }
-
-  // Returns whether an instruction belongs to a unit whose state is offloaded. Others work on the device's own.
-  bool is_offloaded(const Instruction& op) const {
+  // Returns the spaces of the unit whose update an instruction belongs to; the device, where it is of none.
+  UnitSpaces spaces_of(const Instruction& op) const {
     const int unit = program_.groups[static_cast<size_t>(op.group)].unit;
-    return unit >= 0 && offloaded_[static_cast<size_t>(unit)];
-  }
-
-  void move_state() {
-    std::unordered_set<BufferId> stays;
-    for (const Instruction& op : update_)
-      if (!is_offloaded(op))
-        for (const auto* list : {&op.reads, &op.writes})
-          for (const BufferId id : *list)
-            if (id != kNone) stays.insert(program_.root(id));
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      Buffer& b = program_.buffers[i];
-      if (b.memory != MemoryClass::optimizer || b.parent != kNone) continue;
-      const bool state = b.lifetime == Lifetime::persistent;
-      if (!state && offloaded_updates_in_ == Space::device) continue;
-      if (stays.contains(static_cast<BufferId>(i))) continue;
-      b.space = state ? state_in_ : Space::host;
-    }
+    return unit < 0 ? UnitSpaces{} : program_.units[static_cast<size_t>(unit)].spaces;
   }
 
   // Returns the instructions of every unit with their copies.
@@ -182,8 +120,9 @@ class OffloadPass {
 
   UnitStep unit_step(size_t begin, size_t end) {
     UnitStep step;
-    step.offloaded = is_offloaded(update_[begin]);
-    updates_in_ = step.offloaded ? offloaded_updates_in_ : Space::device;
+    const UnitSpaces spaces = spaces_of(update_[begin]);
+    step.offloaded = spaces.state != Space::device;
+    updates_in_ = spaces.update;
     std::map<BufferId, Staged> staged;
     for (size_t i = begin; i < end; ++i) find_staged(i, staged);
     const int32_t group = update_[begin].group;
@@ -211,7 +150,11 @@ class OffloadPass {
     }
     for (size_t i = begin; i < end; ++i) {
       Instruction& op = update_[i];
-      const std::vector<BufferId> written = op.writes;
+      if (op.op == OpKind::copy) {
+        op.reads[0] = here(op.reads[0], staged, true);
+        step.body.push_back(std::move(op));
+        continue;
+      }
       const bool kernel = is_kernel(op);
       for (auto* list : {&op.reads, &op.writes})
         for (BufferId& id : *list) id = here(id, staged, kernel);
@@ -222,7 +165,6 @@ class OffloadPass {
       }
       step.body.push_back(std::move(op));
       add_stores(i, staged, group, step);
-      publish_master(i, written, staged, group, step);
     }
     return step;
   }
@@ -231,6 +173,8 @@ class OffloadPass {
   // too, where the update has them: what it gathers is stored with what has been updated.
   void find_staged(size_t i, std::map<BufferId, Staged>& staged) const {
     const Instruction& op = update_[i];
+    if (op.op == OpKind::copy)
+      return;  // of masters to the device, as they are where they were updated
     const bool kernel = is_kernel(op);
     const auto away = [&](BufferId id) {
       const Space space = program_.space_of(id);
@@ -285,36 +229,11 @@ class OffloadPass {
     }
   }
 
-  // Adds the copy of separate masters to the parameters after the last instruction that writes them. `written`: what
-  // instruction `i` writes.
-  void publish_master(size_t i, const std::vector<BufferId>& written,
-                      const std::map<BufferId, Staged>& staged, int32_t group, UnitStep& step) {
-    for (const BufferId id : written) {
-      const auto found = id == kNone ? published_.end() : published_.find(program_.root(id));
-      if (found == published_.end() || writes_later(i, found->first)) continue;
-      const auto& [master, part] = *found;
-      const auto there = staged.find(master);
-      check(there == staged.end() || there->second.range.size() == part.range.size(),
-            "{} is updated in part", program_.at(master).name);
-      const BufferId from = there == staged.end() ? master : there->second.copy;
-      const BufferId to = program_.view(part.root, part.range.begin, part.range.size());
-      store(from, to, of_step(group, true), step);
-      return;
-    }
-  }
-
   // Adds the transfer of a result.
   void store(BufferId from, BufferId to, const Instruction& like, UnitStep& step) {
     std::vector<Instruction> hops = transfer(program_, from, to, like);
     step.body.push_back(std::move(hops.front()));
     if (hops.size() > 1) step.stores.push_back(std::move(hops.back()));
-  }
-
-  bool writes_later(size_t i, BufferId root) const {
-    for (size_t k = i + 1; k < update_.size() && update_[k].group == update_[i].group; ++k)
-      for (const BufferId id : update_[k].writes)
-        if (id != kNone && program_.root(id) == root) return true;
-    return false;
   }
 
   // Returns the ranges with neighbours joined.
@@ -371,24 +290,22 @@ class OffloadPass {
   }
 
   Program& program_;
-  Place place_;
-  const Residency& residency_;
-  Space state_in_, offloaded_updates_in_;  // of units whose state is offloaded
-  bool own_masters_;                       // the parameters are the masters, as in f32 runs
-  bool separate_masters_;  // such masters get buffers of their own beside the device's parameters
-  std::vector<bool> offloaded_;  // of every unit: its optimizer state
+  const bool own_masters_;  // the parameters are the masters, as in f32 runs
   EarlyReads early_;
-  Space updates_in_ = Space::device;    // of the unit at hand: where its update runs
-  std::vector<Instruction> update_;     // what follows finish_gradients
-  std::map<BufferId, Part> published_;  // separate masters, and their parameters
-  std::set<BufferId> on_disk_;          // what transfers have been made for
+  Space updates_in_ = Space::device;  // of the unit at hand: where its update runs
+  std::vector<Instruction> update_;   // what follows finish_gradients
+  std::set<BufferId> on_disk_;        // what transfers have been made for
 };
+
+bool is_away(const Unit& unit) {
+  return unit.spaces.values != Space::device || unit.spaces.state != Space::device;
+}
 
 }  // namespace
 
-void offload_optimizer(Program& program, const Job& job, Place place, const Residency& residency) {
-  if (job.offload.optimizer != OffloadTo::none || job.offload.parameters != OffloadTo::none)
-    OffloadPass(program, job, place, residency).run();
+void bring_operands(Program& program, const Job& job) {
+  bring_gradients(program, job.batch.accumulation == 1);
+  if (std::ranges::any_of(program.trained_units(), is_away)) UpdateOperands(program, job).run();
 }
 
 }  // namespace dstrain

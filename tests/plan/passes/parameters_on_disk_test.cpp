@@ -77,22 +77,6 @@ TEST_CASE("what an update has on disk is read and written once, with Muon's matr
   }
 }
 
-TEST_CASE("max_in_cpu says how many elements of parameters on nvme stay in the host's memory") {
-  const int64_t slice = padded(plan_of(parameters_on_disk(0))) / 4;
-  int64_t before = 0;
-  for (const int64_t in_cpu : {int64_t{0}, slice / 3, slice / 2, slice}) {
-    const RankPlan rank = plan_of(parameters_on_disk(in_cpu));
-    int64_t held = 0;
-    for (const Buffer& b : rank.train.program.buffers)
-      if (b.name.starts_with("params:") && b.parent == kNone && b.space == Space::host)
-        held += b.shape.elements();
-    CHECK(held <= in_cpu);
-    CHECK((held > before || in_cpu == 0));
-    before = held;
-  }
-  CHECK(before == slice);
-}
-
 TEST_CASE("text is generated from parameters on the device, wherever training had them") {
   const RankPlan rank = make_forward_plan(parameters_on_disk(0, 1), 5, false, fake_inputs());
   CHECK(rank.memory.total(Space::disk) == 0);

@@ -1,0 +1,68 @@
+#include "runtime/plan/unit_spaces.h"
+
+#include <vector>
+
+namespace dstrain {
+namespace {
+
+Space space_of(OffloadTo to) {
+  return to == OffloadTo::none ? Space::device : to == OffloadTo::cpu ? Space::host : Space::disk;
+}
+
+// Returns for each unit that is trained whether its optimizer state is offloaded.
+std::vector<bool> offloaded_units(const Program& program, const OffloadConfig& offload) {
+  double room = 0;  // elements of units whose state stays on the device
+  for (const Unit& unit : program.trained_units()) room += static_cast<double>(unit.elements);
+  room *= 1 - offload.ratio;
+  std::vector<bool> offloaded;
+  for (const Unit& unit : program.trained_units()) {
+    const auto elements = static_cast<double>(unit.elements);
+    offloaded.push_back(elements > room);
+    if (!offloaded.back()) room -= elements;
+  }
+  return offloaded;
+}
+
+void assign_values(Program& program, const Job& job, const Place& place,
+                   const Residency& residency) {
+  int64_t in_cpu = 0;
+  for (Unit& unit : program.units) {
+    const int64_t held = unit.elements / divisor(residency.parameters, place, unit.axes);
+    unit.spaces.values = space_of(job.offload.parameters);
+    if (unit.spaces.values != Space::disk || in_cpu + held > job.offload.max_in_cpu) continue;
+    unit.spaces.values = Space::host;
+    in_cpu += held;
+  }
+}
+
+}  // namespace
+
+Space update_space(const OffloadConfig& offload) {
+  const bool device =
+      offload.optimizer == OffloadTo::none || offload.optimizer_on == UpdateOn::device;
+  return device ? Space::device : Space::host;
+}
+
+void assign_spaces(Program& program, const Job& job, const Place& place,
+                   const Residency& residency) {
+  assign_values(program, job, place, residency);
+  const OffloadConfig& offload = job.offload;
+  if (offload.optimizer == OffloadTo::none) return;
+  const std::vector<bool> offloaded = offloaded_units(program, offload);
+  for (size_t u = 0; u < offloaded.size(); ++u) {
+    if (!offloaded[u]) continue;
+    const Unit& unit = program.units[u];
+    UnitSpaces& spaces = program.units[u].spaces;
+    spaces.state = space_of(offload.optimizer);
+    spaces.update = update_space(offload);
+    if (spaces.update == Space::device) continue;
+    spaces.sends_masters = spaces.values == Space::device && job.master_dtype == program.dtype;
+    if (job.reduce != ReduceMode::micro_batch) continue;
+    // A drive writes whole blocks.
+    const bool in_slices = residency.gradients == Held::whole &&
+                           residency.optimizer != Held::whole && place.ranks_in(unit.axes) > 1;
+    spaces.gradients = job.batch.accumulation == 1 && !in_slices ? spaces.state : Space::host;
+  }
+}
+
+}  // namespace dstrain
