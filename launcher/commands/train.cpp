@@ -101,10 +101,11 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   if (alone && !options.dry_run && !input.job().init_weights.empty())
     read_ahead.emplace(input.job().init_weights);
   const size_t own_sets = request.sets.size();
-  settle_to_fit(request, input.loaded,
-                several ? std::nullopt
-                        : std::optional(RankMemory{available_memory().bytes, ranks,
-                                                   local_ranks(input.job())}));
+  const bool fits = settle_to_fit(
+      request, input.loaded,
+      several
+          ? std::nullopt
+          : std::optional(RankMemory{available_memory().bytes, ranks, local_ranks(input.job())}));
   settle_steps(request, input.loaded, *input.dataset);
   const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)
@@ -127,7 +128,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
         "--elastic leaves out a host that failed, and all ranks are on this machine: leave it out");
   note_without_network(options, "ranks on one machine need no network");
   check_process_limits(ranks);
-  check_surroundings(input, ranks, local_ranks(input.job()));
+  check_surroundings(input, ranks, local_ranks(input.job()), fits);
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} on this node", job->id, counted(ranks, "rank"));

@@ -19,7 +19,8 @@ constexpr std::string_view kWhy = "derived: the memory does not suffice ";
 
 }  // namespace
 
-bool fits(const Job& job, const RankMemory& offered) {
+bool fits(const Job& asked, const RankMemory& offered) {
+  const Job job = job_of_host(asked, offered.ranks);
   const auto all = static_cast<double>(offered.bytes);
   // Planning a model that is far too large would take long.
   if (least_state_bytes(job).memory() * offered.ranks > all) return false;
@@ -29,10 +30,11 @@ bool fits(const Job& job, const RankMemory& offered) {
          (job.device_memory == 0 || plan.device <= job.device_memory);
 }
 
-void settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
+bool settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
                  Pieces pieces) {
   const Job& job = loaded.job;
-  if (!offered || job.device == "cuda" || fits(job, *offered)) return;
+  if (!offered || job.device == "cuda") return false;
+  if (fits(job, *offered)) return true;
   Job open = job;
   if (pieces == Pieces::stay_open) {
     open.loss_chunks = std::max<int64_t>(open.loss_chunks, 1);
@@ -40,12 +42,13 @@ void settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ran
   }
   std::optional<Job> settled =
       made_to_fit(open, [&](const Job& changed) { return fits(changed, *offered); });
-  if (!settled) return;
+  if (!settled) return false;
   if (settled->loss_chunks == open.loss_chunks) settled->loss_chunks = job.loss_chunks;
   if (settled->mlp_chunks == open.mlp_chunks) settled->mlp_chunks = job.mlp_chunks;
   for (const SettledSetting& setting : settled_between(job, *settled))
     request.sets.push_back(fmt::format("{}={}", setting.key, setting.value));
   apply_settled(loaded, *settled);
+  return pieces == Pieces::settle;
 }
 
 void apply_settled(LoadedConfig& loaded, const Job& settled) {

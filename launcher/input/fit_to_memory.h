@@ -23,9 +23,10 @@ bool fits(const Job& job, const RankMemory& offered);
 
 // Settles what the file leaves open (runtime/plan/report/open_settings.h) where the job fits only so: whether rows of a
 // tensor group are gathered again, and the pieces of the loss and of MLPs. Adds it to `request` too. Does nothing on GPUs,
-// whose ranks decide it, and without `offered`. `pieces`: whether pieces may be settled, too.
+// whose ranks decide it, and without `offered`. `pieces`: whether pieces may be settled, too. Returns true if the job is
+// then known to fit.
 enum class Pieces : bool { stay_open, settle };
-void settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
+bool settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
                  Pieces pieces);
 
 // Gives the loaded job what `settled`, the same job, has settled, with its origin in resolved_config.json.

@@ -219,13 +219,13 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
   request.sets.push_back(fmt::format("{}={}", kMicroBatchKey, job.batch.micro_batch));
 }
 
-void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded,
+bool settle_to_fit(ConfigRequest& request, LoadedConfig& loaded,
                    std::optional<RankMemory> offered) {
   if (loaded.default_batch) {
     settle_open(request, loaded, offered, Pieces::stay_open);
     settle_batch(request, loaded, offered);
   }
-  settle_open(request, loaded, offered, Pieces::settle);
+  return settle_open(request, loaded, offered, Pieces::settle);
 }
 
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why) {
@@ -283,7 +283,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where, CacheUse cach
   return input;
 }
 
-void check_surroundings(const RunInput& input, int ranks_here, RankProcesses processes) {
+void check_surroundings(const RunInput& input, int ranks_here, RankProcesses processes, bool fits) {
   const Job& job = input.job();
   refuse_if_locked(job.output);
   if (!job.resume.empty()) {
@@ -296,7 +296,7 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
   }
   check_overwriting(job);
   refuse_model_directory(job);
-  if (ranks_here > 0) check_memory_here(job, ranks_here, processes);
+  if (ranks_here > 0 && !fits) check_memory_here(job, ranks_here, processes);
   if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
   check_own_files(job.output);

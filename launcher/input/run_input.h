@@ -42,8 +42,8 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
 
 // Settles the batch with settle_batch(), and with settle_open() what else the file leaves open. A default micro-batch is
 // halved only where it does not suffice that a tensor group gathers rows again, and rows come in pieces only where the
-// smallest micro-batch does not fit.
-void settle_to_fit(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
+// smallest micro-batch does not fit. Returns true if the job is then known to fit.
+bool settle_to_fit(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered);
 
 // Replaces the default micro-batch. `why` becomes its origin in resolved_config.json.
 void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::string& why);
@@ -60,10 +60,10 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::h
 
 // Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint
 // and what has changed since it; that no other run uses the output directory, and no checkpoints there would be
-// removed; the memory for `ranks_here` ranks on this machine, unless it is 0; the output directory; the trace file.
-// Throws UserError.
+// removed; the memory for `ranks_here` ranks on this machine, unless it is 0 or the job `fits` there; the output directory;
+// the trace file. Throws UserError.
 void check_surroundings(const RunInput& input, int ranks_here,
-                        RankProcesses processes = RankProcesses::programs);
+                        RankProcesses processes = RankProcesses::programs, bool fits = false);
 
 // Logs how much the ranks of this machine put on each drive that tensors are offloaded to. Throws UserError if one
 // lacks the space.
