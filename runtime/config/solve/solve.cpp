@@ -12,14 +12,15 @@
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/config_json.h"
+#include "runtime/config/solve/communication/solve_sparse.h"
 #include "runtime/config/solve/diagnostics.h"
+#include "runtime/config/solve/exclusions.h"
 #include "runtime/config/solve/model/check_sizes.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/solve/solve_batch.h"
 #include "runtime/config/solve/solve_pipeline.h"
 #include "runtime/config/solve/solve_run.h"
-#include "runtime/config/solve/solve_sparse.h"
 #include "runtime/config/solve/solve_training.h"
 #include "runtime/config/solve/values.h"
 #include "runtime/config/text.h"
@@ -152,6 +153,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   if (data_ranks && *data_ranks * job.sequence_ranks == 1) judge_lone_rank(job, diagnostics);
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   solve_sparse(job, values, diagnostics, data_ranks.has_value());
+  judge_exclusions(job, values, diagnostics);
   if (job.graph == GraphMode::on && job.device == "cpu")
     diagnostics.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
   else if (job.graph == GraphMode::on)

@@ -59,44 +59,6 @@ void report_ranks(const std::vector<ModelAxis>& axes, int64_t product, int64_t r
                   counted(ranks, "rank"), ranks_origin, product, divisors_text(ranks, several)));
 }
 
-// Something that does not run on the ranks of an axis yet.
-struct AxisLimit {
-  std::string_view key;
-  bool used = false;                      // by the job
-  bool sequence = false, tensor = false;  // the axes
-  std::string_view what;                  // in messages, with its verb: "1-bit optimizers do"
-  std::string_view advice;
-};
-
-// Returns the limits: a line for each.
-std::vector<AxisLimit> axis_limits(const Job& job) {
-  const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
-  return {
-      {"optimizer.type", is_one_bit(job.optimizer.kind), true, true, "1-bit optimizers do",
-       "use AdamW"},
-      {"dstrain.comm_hook.type", job.hook.kind != HookKind::none, true, true,
-       "powerSGD and post_localSGD do", "use noop, fp16_compress or bf16_compress"},
-      {"dstrain.lora.base", lora && lora->base != BlockFormat::none, false, true,
-       "weights in packed blocks do", "remove it"},
-      {"dstrain.lora.dropout", lora && lora->dropout > 0, false, true, "dropout of adapters does",
-       "use 0"},
-  };
-}
-
-void report_limits(const Job& job, Diagnostics& diagnostics) {
-  for (const AxisLimit& limit : axis_limits(job)) {
-    const bool sequence = limit.sequence && job.sequence_ranks > 1;
-    const bool tensor = limit.tensor && job.tensor_ranks > 1;
-    if (!limit.used || (!sequence && !tensor)) continue;
-    const std::string both = fmt::format("{} and {}", kSequenceKey, kTensorKey);
-    diagnostics.error(limit.key, fmt::format("{} not run with {} above 1 yet: {}", limit.what,
-                                             sequence && tensor ? both
-                                             : sequence         ? kSequenceKey
-                                                                : kTensorKey,
-                                             limit.advice));
-  }
-}
-
 }  // namespace
 
 std::optional<int64_t> solve_axes(Job& job, Values& values, Diagnostics& diagnostics,
@@ -124,7 +86,6 @@ std::string data_ranks_origin(const Job& job, const std::string& ranks_origin) {
 
 void check_axes(const Job& job, Diagnostics& diagnostics) {
   if (job.sequence_ranks == 1 && job.tensor_ranks == 1) return;
-  report_limits(job, diagnostics);
   const ModelFamily& family = job.model.family();
   const DividedSizes sizes = divided_sizes(job.model, job.batch.micro_batch);
   const DividingRanks ranks{job.sequence_ranks, job.tensor_ranks};

@@ -21,8 +21,7 @@ std::optional<int64_t> solve_axes(Job& job, Values& values, Diagnostics& diagnos
 // Returns where the number of ranks with samples of their own comes from: "--num_gpus / 2 stages / 2 tensor ranks".
 std::string data_ranks_origin(const Job& job, const std::string& ranks_origin);
 
-// Reports what of a complete job does not run on sequence or tensor ranks, and numbers of them among which its model does
-// not divide.
+// Reports numbers of sequence and tensor ranks among which the model of a complete job does not divide.
 void check_axes(const Job& job, Diagnostics& diagnostics);
 
 // Returns whether the model and the micro-batch of a job divide among its ranks.

@@ -9,7 +9,7 @@
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/keys/table/optimizer_types.h"
-#include "runtime/config/solve/solve_hook.h"
+#include "runtime/config/solve/communication/solve_hook.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/solve/solve_schedule.h"
 #include "runtime/config/text.h"
@@ -34,9 +34,7 @@ void solve_muon(OptimizerConfig& o, Values& v, Diagnostics& diagnostics) {
   o.gram = v.text("optimizer.params.ns_method") == "gram";
 }
 
-// Returns the type of the optimizer; null where there is none, which its verdict reports.
-const OptimizerType* solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics,
-                                     const Facts& facts) {
+void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
   OptimizerConfig& o = job.optimizer;
   if (const Member* section = find(*facts.root, "optimizer");
       section && section->value.is(Node::Kind::object) && !section->value.member("type"))
@@ -44,7 +42,7 @@ const OptimizerType* solve_optimizer(Job& job, Values& v, Diagnostics& diagnosti
                       fmt::format("missing: use {}, or remove the section", kOptimizerNames));
   const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
   const OptimizerType* const known = optimizer_type(type);
-  if (!known) return known;
+  if (!known) return;  // which its verdict reports
   o.kind = known->kind;
   const auto key = [](std::string_view name) { return fmt::format("optimizer.params.{}", name); };
   const auto has = [&](std::string_view name) { return find_key(facts, key(name)) != nullptr; };
@@ -104,7 +102,6 @@ const OptimizerType* solve_optimizer(Job& job, Values& v, Diagnostics& diagnosti
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     diagnostics.error("optimizer.params.nesterov", "needs a momentum above 0 and a dampening of 0",
                       {key("momentum"), key("dampening")});
-  return known;
 }
 
 void solve_shards(Job& job, Values& v, Diagnostics& diagnostics, const std::string& sharding) {
@@ -164,27 +161,6 @@ void judge_wire(const Job& job, Values& v, Diagnostics& diagnostics) {
                       "zero_quantized_gradients says how gradients travel: keep one of the two");
 }
 
-// Reports what does not go together with signs that travel in place of gradients.
-void judge_signs(const OptimizerType& type, const Job& job, Values& v, Diagnostics& diagnostics) {
-  if (type.stages.empty()) return;
-  const std::string_view name = type.name;
-  constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
-  if (job.zero_stage > type.highest_stage)
-    diagnostics.error("zero_optimization.stage", fmt::format("{} runs {}", name, type.stages));
-  if (job.pipeline.stages > 1)
-    diagnostics.error("pipeline.stages",
-                      fmt::format("{} runs without a pipeline: use 1, or AdamW", name));
-  if (job.hook.kind != HookKind::none)
-    diagnostics.error("dstrain.comm_hook.type",
-                      fmt::format("it says how gradients travel, and {} sends something else: keep "
-                                  "one of the two",
-                                  name));
-  if (v.given(offload) && v.text(offload) != "none")
-    diagnostics.error(
-        offload,
-        fmt::format("{} updates on the device: remove offload_optimizer, or use AdamW", name));
-}
-
 // Reports whether the bucket size has an effect. Gradients that ranks add once per step, in the type in which
 // they are held, are added in place without a buffer, so that there is nothing to limit.
 void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
@@ -224,8 +200,7 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   judge_wire(job, values, diagnostics);
   solve_hook(job, values, diagnostics);
   judge_bucket(job, values, diagnostics);
-  if (const OptimizerType* type = solve_optimizer(job, values, diagnostics, facts))
-    judge_signs(*type, job, values, diagnostics);
+  solve_optimizer(job, values, diagnostics, facts);
   solve_schedule(job, values, diagnostics, facts);
 }
 

@@ -255,7 +255,8 @@ bool can_gather_again(const Job& job) {
 
 int highest_stage(const Job& job) {
   if (job.hook.kind == HookKind::post_local_sgd || job.sparse_gradients) return 0;
-  return std::min(highest_stage_of(job.optimizer.kind), job.hook.kind == HookKind::none ? 3 : 1);
+  return std::min(optimizer_type_of(job.optimizer.kind).highest_stage,
+                  job.hook.kind == HookKind::none ? 3 : 1);
 }
 
 bool limits_device(const Job& job) {

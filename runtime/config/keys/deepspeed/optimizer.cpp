@@ -48,8 +48,8 @@ const OptimizerType* optimizer_type(std::string_view name) {
   return nullptr;
 }
 
-int highest_stage_of(OptimizerKind kind) {
-  return std::ranges::find(kOptimizerTypes, kind, &OptimizerType::kind)->highest_stage;
+const OptimizerType& optimizer_type_of(OptimizerKind kind) {
+  return *std::ranges::find(kOptimizerTypes, kind, &OptimizerType::kind);
 }
 
 namespace keys {

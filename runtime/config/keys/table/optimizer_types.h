@@ -27,7 +27,7 @@ struct OptimizerType {
 // has it, the others in any case.
 const OptimizerType* optimizer_type(std::string_view name);
 
-// Returns the highest ZeRO stage at which an optimizer runs.
-int highest_stage_of(OptimizerKind kind);
+// Returns the first type of a kind.
+const OptimizerType& optimizer_type_of(OptimizerKind kind);
 
 }  // namespace dstrain

@@ -1,5 +1,5 @@
 // PyTorch's communication hooks.
-#include "runtime/config/solve/solve_hook.h"
+#include "runtime/config/solve/communication/solve_hook.h"
 
 #include <catch2/catch.hpp>
 

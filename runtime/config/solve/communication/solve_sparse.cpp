@@ -1,4 +1,4 @@
-#include "runtime/config/solve/solve_sparse.h"
+#include "runtime/config/solve/communication/solve_sparse.h"
 
 #include <fmt/core.h>
 
@@ -10,26 +10,6 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kSparseGradients = "sparse_gradients";
-
-// Reports the keys that rows of tokens do not go with.
-void judge_others(const Job& job, Values& v, Diagnostics& diagnostics) {
-  constexpr std::string_view offload = "zero_optimization.offload_optimizer.device";
-  if (job.pipeline.stages > 1)
-    diagnostics.error("pipeline.stages",
-                      "sparse_gradients runs without a pipeline: use 1, or sparse_gradients false");
-  if (is_one_bit(job.optimizer.kind))
-    diagnostics.error("optimizer.type",
-                      "it says how gradients travel, and so does sparse_gradients: use AdamW, or "
-                      "sparse_gradients false");
-  if (job.hook.kind != HookKind::none)
-    diagnostics.error("dstrain.comm_hook.type",
-                      "it says how gradients travel, and so does sparse_gradients: keep one of the "
-                      "two");
-  if (v.given(offload) && v.text(offload) != "none")
-    diagnostics.error(offload,
-                      "sparse_gradients adds and updates on the device: remove offload_optimizer, "
-                      "or use sparse_gradients false");
-}
 
 // Says what travels, as far as the configuration alone decides it.
 void explain_bytes(const Job& job, Diagnostics& diagnostics, bool ranks_known) {
@@ -68,7 +48,6 @@ void solve_sparse(Job& job, Values& values, Diagnostics& diagnostics, bool ranks
         kSparseGradients,
         "with sequence or tensor parallelism the token embedding's gradient travels as a table");
   job.sparse_gradients = true;
-  judge_others(job, values, diagnostics);
   explain_bytes(job, diagnostics, ranks_known);
 }
 

@@ -7,7 +7,7 @@
 
 namespace dstrain {
 
-// Sets Job::sparse_gradients and reports what excludes it. The rest of the job must be solved. `ranks_known`: the job
+// Sets Job::sparse_gradients. The rest of the job must be solved. `ranks_known`: the job
 // has the number of ranks of the run.
 void solve_sparse(Job& job, Values& values, Diagnostics& diagnostics, bool ranks_known);
 

@@ -7,7 +7,7 @@
 
 namespace dstrain {
 
-// Fills job.hook, and reports what does not go with it. `job` must have its stage and its types.
-void solve_hook(Job& job, Values& values, Diagnostics& diagnostics);
+// Fills job.hook.
+void solve_hook(Job& job, Values& values, const Diagnostics& diagnostics);
 
 }  // namespace dstrain

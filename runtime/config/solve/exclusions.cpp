@@ -1,0 +1,146 @@
+#include "runtime/config/solve/exclusions.h"
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/config/keys/table/optimizer_types.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kStages = "pipeline.stages", kHook = "dstrain.comm_hook.type",
+                           kOptimizer = "optimizer.type",
+                           kOffload = "zero_optimization.offload_optimizer.device",
+                           kSequence = "sequence_parallel_size",
+                           kTensor = "tensor_parallel.autotp_size";
+
+// A pair of settings.
+struct Exclusion {
+  bool had = false;      // by the job
+  std::string_view key;  // of one of the two
+  std::string message;   // names the other one, and says what to do
+};
+
+// Something that changes what ranks send, for which there is no pipeline and no offload.
+struct Sent {
+  bool used = false;           // by the job
+  std::string name;            // in messages
+  std::string_view instead;    // what goes with what it excludes
+  std::string_view on_device;  // what it does there
+  std::string_view sends;      // why there is no hook beside it; empty: it is one
+};
+
+// Something that ranks of an axis do not run yet.
+struct AxisLimit {
+  bool used = false;  // by the job
+  std::string_view key;
+  bool sequence = false, tensor = false;  // the axes
+  std::string_view what;                  // in messages, with its verb: "1-bit optimizers do"
+  std::string_view instead;
+};
+
+bool offloads(Values& values) {
+  return values.given(kOffload) && values.text(kOffload) != "none";
+}
+
+class Table {
+ public:
+  Table(const Job& job, Values& values) : job_(job), offloads_(offloads(values)) {}
+
+  void add(bool had, std::string_view key, std::string message) {
+    rows_.push_back({had, key, std::move(message)});
+  }
+
+  void add_sent(const Sent& sent) {
+    add(sent.used && job_.pipeline.stages > 1, kStages,
+        fmt::format("{} runs without a pipeline: use 1, or {}", sent.name, sent.instead));
+    add(sent.used && offloads_, kOffload,
+        fmt::format("{} {} on the device: remove offload_optimizer, or use {}", sent.name,
+                    sent.on_device, sent.instead));
+    add(sent.used && !sent.sends.empty() && job_.hook.kind != HookKind::none, kHook,
+        fmt::format("it says how gradients travel, and {}: keep one of the two", sent.sends));
+  }
+
+  void add_limit(const AxisLimit& limit) {
+    const bool sequence = limit.sequence && job_.sequence_ranks > 1;
+    const bool tensor = limit.tensor && job_.tensor_ranks > 1;
+    const std::string axes = sequence && tensor ? fmt::format("{} and {}", kSequence, kTensor)
+                                                : std::string(sequence ? kSequence : kTensor);
+    add(limit.used && (sequence || tensor), limit.key,
+        fmt::format("{} not run with {} above 1 yet: {}", limit.what, axes, limit.instead));
+  }
+
+  const std::vector<Exclusion>& rows() const { return rows_; }
+
+ private:
+  const Job& job_;
+  const bool offloads_;
+  std::vector<Exclusion> rows_;
+};
+
+void add_hooks(Table& table, const Job& job) {
+  const HookKind kind = job.hook.kind;
+  const bool local = kind == HookKind::post_local_sgd, factors = kind == HookKind::power_sgd,
+             batched = kind == HookKind::batched_power_sgd;
+  table.add_sent({local, "post_localSGD", "noop", "averages weights", ""});
+  table.add(local && is_16bit(job.master_dtype),
+            job.dtype == DType::bf16 ? "bf16.bf16_master_weights_and_grads"
+                                     : "fp16.fp16_master_weights_and_grads",
+            "post_localSGD averages fp32 masters: use false, or noop");
+  const std::string_view name = batched ? "batched_powerSGD" : "powerSGD";
+  table.add((factors || batched) && job.reduce == ReduceMode::micro_batch, "dstrain.reduce",
+            fmt::format("{} sends the gradient of a whole step: use \"boundary\"", name));
+  table.add((factors || batched) && job.grad_dtype != DType::f32, "data_types.grad_accum_dtype",
+            fmt::format("{} makes factors of fp32 gradients: use \"fp32\"", name));
+}
+
+void add_signs(Table& table, const Job& job) {
+  const OptimizerType& type = optimizer_type_of(job.optimizer.kind);
+  const bool signs = !type.stages.empty();
+  table.add(signs && job.zero_stage > type.highest_stage, "zero_optimization.stage",
+            fmt::format("{} runs {}", type.name, type.stages));
+  const std::string sends = fmt::format("{} sends something else", type.name);
+  table.add_sent({signs, std::string(type.name), "AdamW", "updates", sends});
+}
+
+void add_axes(Table& table, const Job& job) {
+  const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
+  for (const AxisLimit& limit : {
+           AxisLimit{is_one_bit(job.optimizer.kind), kOptimizer, true, true, "1-bit optimizers do",
+                     "use AdamW"},
+           {job.hook.kind != HookKind::none, kHook, true, true, "powerSGD and post_localSGD do",
+            "use noop, fp16_compress or bf16_compress"},
+           {lora && lora->base != BlockFormat::none, "dstrain.lora.base", false, true,
+            "weights in packed blocks do", "remove it"},
+           {lora && lora->dropout > 0, "dstrain.lora.dropout", false, true,
+            "dropout of adapters does", "use 0"},
+       })
+    table.add_limit(limit);
+}
+
+void add_rows_of_tokens(Table& table, const Job& job) {
+  table.add(job.sparse_gradients && is_one_bit(job.optimizer.kind), kOptimizer,
+            "it says how gradients travel, and so does sparse_gradients: use AdamW, or "
+            "sparse_gradients false");
+  table.add_sent({job.sparse_gradients, "sparse_gradients", "sparse_gradients false",
+                  "adds and updates", "so does sparse_gradients"});
+}
+
+}  // namespace
+
+void judge_exclusions(const Job& job, Values& values, Diagnostics& diagnostics) {
+  Table table(job, values);
+  add_hooks(table, job);
+  add_signs(table, job);
+  add_axes(table, job);
+  add_rows_of_tokens(table, job);
+  for (const Exclusion& row : table.rows())
+    if (row.had) diagnostics.error(row.key, row.message);
+}
+
+}  // namespace dstrain
