@@ -51,8 +51,8 @@ void assign_spaces(Program& program, const Job& job, const Place& place,
   const std::vector<bool> offloaded = offloaded_units(program, offload);
   for (size_t u = 0; u < offloaded.size(); ++u) {
     if (!offloaded[u]) continue;
-    const Unit& unit = program.units[u];
-    UnitSpaces& spaces = program.units[u].spaces;
+    Unit& unit = program.units[u];
+    UnitSpaces& spaces = unit.spaces;
     spaces.state = space_of(offload.optimizer);
     spaces.update = update_space(offload);
     if (spaces.update == Space::device) continue;

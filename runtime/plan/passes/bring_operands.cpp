@@ -4,7 +4,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <unordered_set>
 #include <utility>
 
 #include "runtime/core/error.h"
