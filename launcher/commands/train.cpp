@@ -98,7 +98,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   // Only a rank in a process of its own can be restarted.
   const bool alone = !several && ranks == 1 && options.max_restarts == 0;
   std::optional<ReadAhead> read_ahead;  // not where ranks are forked, from a process of one thread
-  if (alone && !options.dry_run && !input.job().init_weights.empty())
+  if (alone && !options.dry_run && !input.job().init_weights.empty() && input.job().resume.empty())
     read_ahead.emplace(input.job().init_weights);
   const size_t own_sets = request.sets.size();
   const bool fits = settle_to_fit(

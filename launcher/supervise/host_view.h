@@ -68,8 +68,9 @@ class HostView {
   }
   // Returns why the host counts as lost ("no word from it for 5 s"); "" as long as it answers.
   virtual const std::string& lost() const = 0;
-  // Of a lost host: return since when it is lost, and what of it has failed.
+  // Returns since when a lost host is lost.
   virtual int64_t lost_since() const = 0;
+  // Returns what of a lost host has failed.
   virtual Loss loss() const { return Loss::host; }
 
   // Asks the host's ranks to stop after their step, because of `signal`.

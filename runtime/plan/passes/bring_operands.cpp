@@ -264,21 +264,20 @@ class UpdateOperands {
       }
       return program_.view(buffer, part.range.begin, part.range.size());
     };
+    const auto replace = [&](std::vector<BufferId>& operands, bool arrive,
+                             std::vector<Instruction>& transfers) {
+      for (BufferId& id : operands) {
+        if (id == kNone || program_.space_of(id) == Space::device) continue;
+        const BufferId from = id;
+        id = on_device(from);
+        std::vector<Instruction> hops = arrive ? transfer(program_, from, id, of_step(group))
+                                               : transfer(program_, id, from, of_step(group));
+        append(transfers, hops);
+      }
+    };
     std::vector<Instruction> after;
-    for (BufferId& id : op.reads) {
-      if (id == kNone || program_.space_of(id) == Space::device) continue;
-      const BufferId on_it = on_device(id);
-      std::vector<Instruction> hops = transfer(program_, id, on_it, of_step(group));
-      append(body, hops);
-      id = on_it;
-    }
-    for (BufferId& id : op.writes) {
-      if (id == kNone || program_.space_of(id) == Space::device) continue;
-      const BufferId on_it = on_device(id);
-      std::vector<Instruction> hops = transfer(program_, on_it, id, of_step(group));
-      append(after, hops);
-      id = on_it;
-    }
+    replace(op.reads, true, body);
+    replace(op.writes, false, after);
     body.push_back(std::move(op));
     append(body, after);
   }

@@ -1,7 +1,8 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> chunk_mlp
 //   -> issue_early -> split_backward -> offload_activations -> separate_frozen -> layout -> reduce
-//   -> codecs (codecs.h) -> update -> bring_operands -> update_buffers -> gather -> codecs (codecs.h) -> halve_sums -> join_norms -> pack -> place -> verify,
+//   -> codecs (codecs.h) -> update -> bring_operands -> update_buffers -> gather -> codecs (codecs.h) -> halve_sums
+//   -> join_norms -> pack -> place -> verify,
 // of which chunk_loss and chunk_mlp are those of chunks/, issue_early and halve_sums those of parallel/.
 #pragma once
 
