@@ -25,19 +25,13 @@ constexpr size_t kKeptErrors = 4096;  // bytes
 }  // namespace
 
 AgentView::AgentView(std::string name, const std::vector<std::string>& command,
-                     std::vector<int> ranks, int64_t silence_ns)
-    : name_(std::move(name)),
+                     const std::vector<int>& ranks, int64_t silence_ns)
+    : RemoteView(std::move(name), ranks, "agent", silence_ns),
       command_(command),
-      own_ranks_(std::move(ranks)),
+      silence_ns_(silence_ns),
       child_(command, {}, Child::Pipes::three, Child::StopSignal::ignored),
       channel_(child_.output(), child_.input()),
-      reports_(own_ranks_.size()),
-      addresses_(own_addresses()),
-      most_silence_ns_(silence_ns),
-      silence_(monotonic_ns()),
-      last_received_ns_(monotonic_ns()) {
-  for (size_t i = 0; i < own_ranks_.size(); ++i) reports_[i].rank = own_ranks_[i];
-}
+      addresses_(own_addresses()) {}
 
 void AgentView::ask(const json& question, const std::string& answer) {
   awaited_answer_ = answer;
@@ -58,7 +52,7 @@ std::string AgentView::error_line() const {
 }
 
 // Returns what is lost if nothing arrives from the host: this machine's network, if one of its addresses has gone.
-Loss AgentView::host_or_network() const {
+Loss AgentView::loss_in_silence() const {
   const std::vector<InterfaceAddress> now = own_addresses();
   const bool all_there = std::ranges::all_of(addresses_, [&now](const InterfaceAddress& address) {
     return std::ranges::find(now, address) != now.end();
@@ -67,76 +61,48 @@ Loss AgentView::host_or_network() const {
 }
 
 void AgentView::mark_lost(const std::string& why, Loss loss) {
-  if (ended_) return;
-  ended_ = true;
-  if (ending_) return;
-  lost_ = why;
-  loss_ = loss;
-  lost_since_ = std::min(last_received_ns_, monotonic_ns());
+  if (ending_)
+    set_over();
+  else
+    RemoteView::mark_lost(why, loss);
 }
 
 void AgentView::update(bool) {
-  const int64_t now = monotonic_ns();
-  silence_.update(now);
   if (cleaner_) cleaner_->update(false);
-  if (ended_) return;
-  read();
-  if (ended_) return;
-  if (answered_ && silence_.ns() > most_silence_ns_)
-    return mark_lost(fmt::format("no word from it for {} s", most_silence_ns_ / 1'000'000'000),
-                     host_or_network());
-  if (now - last_sent_ns_ >= kHeartbeat) {
-    last_sent_ns_ = now;
-    channel_.send({{"do", "alive"}});
-  }
-  channel_.flush();
+  if (over()) return;
+  read_errors();
+  exchange(channel_);
 }
 
-void AgentView::read() {
+void AgentView::read_errors() {
   std::array<char, 4096> buffer;
   for (ssize_t n = 0; (n = ::read(child_.errors(), buffer.data(), buffer.size())) > 0;) {
     errors_.append(buffer.data(), static_cast<size_t>(n));
     if (errors_.size() > kKeptErrors) errors_.erase(0, errors_.size() - kKeptErrors);
   }
-  const bool open = channel_.receive([this](const json& message) {
-    last_received_ns_ = monotonic_ns();
-    silence_.heard();
-    answered_ = true;
-    handle_message(message);
-  });
-  if (!channel_.fault().empty())
-    return mark_lost(
-        fmt::format("its agent cannot be understood: {} (start-up files of shells there "
-                    "must print nothing)",
-                    channel_.fault()));
-  if (open || !child_.ended()) return;
+}
+
+bool AgentView::connection_ended() {
+  if (!child_.ended()) return false;
   const int status = *child_.ended();
   // The exit status of the agent, which ssh passes on. If ssh itself fails it is 255.
-  if (WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + NSIG)
-    return mark_lost(ending_text(W_EXITCODE(0, WEXITSTATUS(status) - 128)), Loss::agent);
+  if (WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + NSIG) {
+    mark_lost(ending_text(W_EXITCODE(0, WEXITSTATUS(status) - 128)), Loss::agent);
+    return true;
+  }
   const std::string said = error_line();
   cut_off_ = true;
   mark_lost(
       fmt::format("the connection to it ended{}{}",
                   WIFEXITED(status) ? fmt::format(" (exit status {})", WEXITSTATUS(status)) : "",
                   said.empty() ? "" : ": " + said),
-      host_or_network());
+      loss_in_silence());
+  return true;
 }
 
-void AgentView::handle_message(const json& m) {
-  const std::string what = m.at("say").get<std::string>();
+void AgentView::handle(const std::string& what, const json& m) {
   if (what == "ranks") {
-    const int64_t now = monotonic_ns();
-    std::vector<RankReport> reports;
-    for (const json& rank : m.at("ranks")) reports.push_back(rank_report_of(rank, now));
-    const bool same =
-        std::equal(reports.begin(), reports.end(), own_ranks_.begin(), own_ranks_.end(),
-                   [](const RankReport& r, int rank) { return r.rank == rank; });
-    if (!same) return mark_lost("its agent reports other ranks than its own");
-    reports_ = std::move(reports);
-    starter_ = starter_report_of(m.at("starter"), now);
-    stopped_ = m.at("stopped").get<int>();
-    kills_ = m.at("kills").get<int64_t>();
+    starter_ = starter_report_of(m.at("starter"), monotonic_ns());
   } else if (what == "output") {
     output_.push_back({m.at("rank").get<int>(),
                        m.at("error").get<bool>() ? StandardStream::error : StandardStream::output,
@@ -146,9 +112,9 @@ void AgentView::handle_message(const json& m) {
   } else if (what == "trace") {
     take_trace_signal();
   } else if (what == "fault") {
-    mark_lost(from_json_text(m.at("text").get<std::string>()));
+    mark_lost(from_json_text(m.at("text").get<std::string>()), Loss::host);
   } else if (what == "bye") {
-    ended_ = true;
+    set_over();
   } else if (what == awaited_answer_) {
     answer_ = m;
   }
@@ -172,9 +138,9 @@ void AgentView::forward_output(const OutputSink& sink) {
 
 void AgentView::end() {
   if (std::exchange(ending_, true)) return;
-  if (!ended_) return channel_.send({{"do", "end"}});
-  if (!cut_off_ || loss_ == Loss::own_network || hello_.is_null()) return;
-  cleaner_ = std::make_unique<AgentView>(name_, command_, std::vector<int>(), most_silence_ns_);
+  if (!over()) return channel_.send({{"do", "end"}});
+  if (!cut_off_ || loss() == Loss::own_network || hello_.is_null()) return;
+  cleaner_ = std::make_unique<AgentView>(name(), command_, std::vector<int>(), silence_ns_);
   cleaner_->channel_.send(hello_);
   cleaner_->end();
 }

@@ -29,22 +29,20 @@
 #include <string>
 #include <vector>
 
-#include "launcher/connection/line_channel.h"
 #include "launcher/connection/network.h"
-#include "launcher/connection/silence.h"
 #include "launcher/process/child.h"
-#include "launcher/supervise/host_view.h"
+#include "launcher/supervise/remote_view.h"
 
 namespace dstrain {
 
 // The connection to the agent on one host, and what the agent has reported. Invariant: the command that started the
 // agent (ssh) does not outlive this object.
-class AgentView final : public HostView {
+class AgentView final : public RemoteView {
  public:
   // `name`: of the host, for messages. `command`: starts the agent, by ssh or directly if the host is this machine.
   // `ranks`: those of the host. `silence_ns`: after which the host counts as lost.
-  AgentView(std::string name, const std::vector<std::string>& command, std::vector<int> ranks,
-            int64_t silence_ns = kLongestSilence);
+  AgentView(std::string name, const std::vector<std::string>& command,
+            const std::vector<int>& ranks, int64_t silence_ns = kLongestSilence);
 
   // Sends a question. The answer is the next message whose "say" is `answer`.
   void ask(const nlohmann::json& question, const std::string& answer);
@@ -53,51 +51,37 @@ class AgentView final : public HostView {
   // Returns the last line that the command wrote to standard error.
   std::string error_line() const;
 
-  const std::string& name() const override { return name_; }
   void update(bool closely) override;
-  std::span<const RankReport> ranks() const override { return reports_; }
   const StarterReport& starter() const override { return starter_; }
-  const std::string& lost() const override { return lost_; }
-  int64_t lost_since() const override { return lost_since_; }
-  Loss loss() const override { return loss_; }
   void request_stop(int signal) override;
   void request_trace() override;
   void kill_all() override;
-  int stopped() const override { return stopped_; }
-  int64_t out_of_memory_kills() const override { return kills_; }
   void forward_output(const OutputSink& sink) override;
   void end() override;
-  bool ended() const override { return ended_ && (!cleaner_ || cleaner_->ended()); }
+  bool ended() const override { return over() && (!cleaner_ || cleaner_->ended()); }
 
  private:
-  void read();
-  void handle_message(const nlohmann::json& message);
-  void mark_lost(const std::string& why, Loss loss = Loss::host);
-  Loss host_or_network() const;
+  void handle(const std::string& what, const nlohmann::json& message) override;
+  bool connection_ended() override;
+  void mark_lost(const std::string& why, Loss loss) override;
+  Loss loss_in_silence() const override;
+  std::string fault_hint() const override {
+    return " (start-up files of shells there must print nothing)";
+  }
+  void read_errors();
 
-  std::string name_;
   std::vector<std::string> command_;
-  std::vector<int> own_ranks_;
+  int64_t silence_ns_;
   Child child_;
   LineChannel channel_;
-  std::vector<RankReport> reports_;
   StarterReport starter_;
-  std::string errors_;  // the last part of what the command wrote to standard error
-  std::string lost_;
-  Loss loss_ = Loss::host;
+  std::string errors_;    // the last part of what the command wrote to standard error
   bool cut_off_ = false;  // the connection ended, without a word of the agent's guard
   nlohmann::json hello_;  // as it was sent to the agent
   // An agent that clears the host in the place of one that was killed together with its guard.
   std::unique_ptr<AgentView> cleaner_;
   std::vector<InterfaceAddress> addresses_;  // of this machine when the agent was started
-  int64_t lost_since_ = 0;
-  int stopped_ = 0;
-  int64_t kills_ = 0;
-  int64_t most_silence_ns_;
-  Silence silence_;             // of the agent
-  int64_t last_received_ns_;    // from the agent
-  int64_t last_sent_ns_ = 0;    // to the agent
-  std::string awaited_answer_;  // its "say"
+  std::string awaited_answer_;               // its "say"
   std::optional<nlohmann::json> answer_;
   struct Output {
     int rank;
@@ -105,8 +89,7 @@ class AgentView final : public HostView {
     std::string text;
   };
   std::vector<Output> output_;
-  bool answered_ = false;  // the agent has sent anything
-  bool ending_ = false, ended_ = false;
+  bool ending_ = false;
 };
 
 // Sends each host that is not lost its question, if that is not null, and waits until all have answered or are lost, or

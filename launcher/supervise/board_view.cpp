@@ -79,7 +79,7 @@ void BoardView::update_rank(size_t i, int64_t now) {
   const RankSlot& slot = board_.slot(report.rank);
   if (!report.joined() && slot.pid.load() != 0) set_process(i, slot.pid.load(), now);
   if (report.gone && !report.wait_status) report.wait_status = process.wait_status();
-  if (!report.joined() || report.gone) return;
+  if (!report.alive()) return;
   report.gone = !process.alive();
   if (report.gone) report.wait_status = process.wait_status();
   // It may have ended right after the last update.

@@ -34,6 +34,7 @@ struct RankReport {
   std::string failure;  // the error that it reported
 
   bool joined() const { return pid != 0; }
+  bool alive() const { return joined() && !gone; }
   bool failed() const { return failure_kind != FailureKind::none; }
   // It ended before it was done, and reported no error.
   bool vanished() const { return gone && state != RankState::done && !failed(); }

@@ -77,10 +77,8 @@ bool RankWatch::all_running() const {
 }
 
 bool RankWatch::any_alive() const {
-  return std::any_of(hosts_.begin(), hosts_.end(), [](const auto& host) {
-    const auto ranks = host->ranks();
-    return host->lost().empty() && std::any_of(ranks.begin(), ranks.end(),
-                                               [](const auto& r) { return r.joined() && !r.gone; });
+  return std::ranges::any_of(hosts_, [](const auto& host) {
+    return host->lost().empty() && std::ranges::any_of(host->ranks(), &RankReport::alive);
   });
 }
 

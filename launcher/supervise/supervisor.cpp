@@ -21,6 +21,7 @@
 #include "launcher/ranks/rank_link.h"
 #include "launcher/supervise/board_view.h"
 #include "launcher/supervise/rank_watch.h"
+#include "launcher/supervise/run_ending.h"
 #include "runtime/comm/rendezvous/peer_process.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/atomic_file.h"
@@ -30,15 +31,11 @@ namespace {
 
 constexpr int kTickMs = 20;
 constexpr int64_t kMs = 1'000'000;
-// Between the first fault and the choice of the root cause, while further faults of the same cause are reported.
+// Between the first fault and the choice of the root cause.
 constexpr int64_t kSettle = 150 * kMs;
 constexpr int64_t kSettleSeveralHosts = 1200 * kMs;  // each host reports once a second
-constexpr int64_t kSettlePeerFailures =
-    3000 * kMs;  // the rank that the peer failures name ends in this time
-// After the root cause is chosen. First ranks may end by themselves, and mpirun notices it.
-constexpr int64_t kKillRanks = 1000 * kMs;
+// After the ranks are told to end. The command ends by itself when they have.
 constexpr int64_t kEndCommand = 4000 * kMs;
-constexpr int64_t kKillCommand = 6000 * kMs;
 constexpr int64_t kReleaseTimeout = 6000 * kMs;
 constexpr int64_t kCommandStateInterval =
     500 * kMs;                        // between checks of whether the command is stopped
@@ -89,6 +86,7 @@ class Watch {
                  StopSignals::Second::is_remembered),
         board_(run.board),
         several_hosts_(!run.hosts.empty()),
+        end_(several_hosts_ ? kSettleSeveralHosts : kSettle),
         ranks_(several_hosts_ ? std::move(run.hosts) : this_machine(run.board), run.timeouts),
         output_({.ranks = run.board.ranks(),
                  .hosts = run.host_of_rank,
@@ -178,7 +176,7 @@ class Watch {
     stopped_by_ = at_once ? board_.stop_request() : signals_.second();
     if (stopped_by_ == 0) return;
     ranks_.choose_root_cause();  // ranks that end from here on do so because of the signal
-    stop_ns_ = monotonic_ns() - kEndCommand;
+    end_.begin(monotonic_ns() - kEndCommand);
   }
 
   void forward() {
@@ -192,11 +190,6 @@ class Watch {
     });
     pollfd pipe{command_->output(), 0, 0};
     output_closed_ = ::poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLHUP) != 0;
-  }
-
-  int64_t settling() const {
-    if (ended_ns_ == 0 && ranks_.only_peer_failures()) return kSettlePeerFailures;
-    return several_hosts_ ? kSettleSeveralHosts : kSettle;
   }
 
   // Returns whether the command has been stopped (SIGSTOP) for too long.
@@ -218,20 +211,19 @@ class Watch {
   // Chooses the root cause of a fault, and then ends the ranks and the command step by step.
   void react() {
     const int64_t now = monotonic_ns();
-    if (stop_ns_ == 0 && (ranks_.has_fault() || ended_ns_ != 0 || command_stopped(now))) {
-      if (fault_ns_ == 0) fault_ns_ = now;
-      if (now - fault_ns_ < settling()) return;
+    if (!end_.begun()) {
+      const bool fault = ranks_.has_fault() || ended_ns_ != 0 || command_stopped(now);
+      if (!end_.settled(fault, ended_ns_ == 0 && ranks_.only_peer_failures(), now)) return;
       ranks_.choose_root_cause();
-      stop_ns_ = now;
+      end_.begin(now);
     }
-    if (stop_ns_ == 0) return;
-    if (now - stop_ns_ >= kKillRanks && ranks_.any_alive()) {
+    if (end_.kills_ranks(now) && ranks_.any_alive()) {
       ranks_.kill_all();
       killed_ranks_ = true;
     }
-    if (now - stop_ns_ >= kEndCommand && !std::exchange(asked_to_end_, true))
+    if (end_.lasts(kEndCommand, now) && !std::exchange(asked_to_end_, true))
       command_->signal(SIGTERM);
-    if (now - stop_ns_ >= kKillCommand) command_->signal(SIGKILL);
+    if (end_.gives_up(now)) command_->signal(SIGKILL);
   }
 
   RunReport report() {
@@ -302,6 +294,7 @@ class Watch {
   StopSignals signals_;
   RankBoard& board_;
   bool several_hosts_;
+  RunEnding end_;
   RankWatch ranks_;
   RankOutput output_;
   std::optional<Child> command_;
@@ -317,7 +310,7 @@ class Watch {
   bool stop_passed_on_ = false;
   int64_t traces_passed_on_ = 0;  // requests for traces
   int stopped_by_ = 0;            // the signal of the second request
-  int64_t fault_ns_ = 0, stop_ns_ = 0, ended_ns_ = 0;
+  int64_t ended_ns_ = 0;          // when the command ended
 };
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "launcher/supervise/rank_reporter.h"
 #include "launcher/supervise/rank_watch.h"
 #include "launcher/supervise/report_messages.h"
+#include "launcher/supervise/run_ending.h"
 #include "launcher/supervise/watchers/peer_view.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -30,14 +31,12 @@ namespace {
 
 constexpr int kWatchTickMs = 20;
 constexpr int64_t kMillisecond = 1'000'000;
-// Between the first fault and the choice of the root cause, while further faults of the same cause are reported. Less
-// than a second, after which mpirun, which notices the end of a rank too, ends everything and closes the output.
+// Between the first fault and the choice of the root cause. Less than a second, after which mpirun, which notices the
+// end of a rank too, ends everything and closes the output.
 constexpr int64_t kWatchSettleOneHost = 150 * kMillisecond;
 constexpr int64_t kWatchSettleSeveralHosts = 500 * kMillisecond;
-constexpr int64_t kWatchSettlePeerFailures = 3000 * kMillisecond;
-// After the order to end: until ranks that still run are killed, and until the watcher gives up.
-constexpr int64_t kWatchKillRanks = 1000 * kMillisecond;
-constexpr int64_t kGiveUp = 6000 * kMillisecond;
+// A watcher waits so long after the end of its ranks for the leader to learn of it.
+constexpr int64_t kLastReport = 6000 * kMillisecond;
 // For the watchers to meet.
 constexpr int64_t kToMeet = 15'000 * kMillisecond;
 // A rank that vanishes so long after a stop request was ended by whoever sent the request.
@@ -45,7 +44,7 @@ constexpr int64_t kAfterStopRequest = 300 * kMillisecond;
 
 bool all_suspended(std::span<const RankReport> ranks) {
   return std::ranges::all_of(
-      ranks, [](const RankReport& r) { return !r.joined() || r.gone || r.suspended_since != 0; });
+      ranks, [](const RankReport& r) { return !r.alive() || r.suspended_since != 0; });
 }
 
 bool all_done(std::span<const RankReport> ranks) {
@@ -53,7 +52,7 @@ bool all_done(std::span<const RankReport> ranks) {
 }
 
 bool any_left(std::span<const RankReport> ranks) {
-  return std::ranges::any_of(ranks, [](const RankReport& r) { return r.joined() && !r.gone; });
+  return std::ranges::any_of(ranks, &RankReport::alive);
 }
 
 std::unique_ptr<BoardView> view_of(const RankBoard& board, const WatchTask& task) {
@@ -86,7 +85,8 @@ class LeaderWatcher {
       : board_(board),
         rank_(rank),
         pending_(task.key),
-        watch_(views(task, alone), {.instruction = task.timeout_s * 1000 * kMillisecond}) {
+        watch_(views(task, alone), {.instruction = task.timeout_s * 1000 * kMillisecond}),
+        end_(peers_.empty() ? kWatchSettleOneHost : kWatchSettleSeveralHosts) {
     if (task.listener >= 0) listener_.emplace(task.listener);
   }
 
@@ -98,11 +98,11 @@ class LeaderWatcher {
       watch_.update();
       if (board_.stop_request() != 0 && stop_requested_ns_ == 0)
         stop_requested_ns_ = monotonic_ns();
-      if (over_ns_ == 0)
+      if (!end_.begun())
         check_faults();
       else if (enforce_end())
         break;
-      if (!watch_.any_alive() && fault_ns_ == 0) break;
+      if (!watch_.any_alive() && !end_.has_fault()) break;
     }
     watch_.end();
     for (int i = 0; i < 50 && !watch_.ended(); ++i) {
@@ -144,7 +144,7 @@ class LeaderWatcher {
     if (!rank_.waits()) return;
     const bool late = monotonic_ns() - begin_ns_ > kToMeet;
     for (const auto& [host, peer] : peers_) {
-      if (peer->connected() || over_ns_ != 0) continue;
+      if (peer->connected() || end_.begun()) continue;
       if (!late) return;
       log::warn("the watcher on {} has not come: failures of that host are not told", peer->name());
     }
@@ -152,20 +152,13 @@ class LeaderWatcher {
   }
 
   void check_faults() {
-    if (!watch_.has_fault() || job_is_suspended()) {
-      fault_ns_ = 0;
-      return;
-    }
     const int64_t now = monotonic_ns();
-    if (fault_ns_ == 0) fault_ns_ = now;
-    const int64_t settling = watch_.only_peer_failures() ? kWatchSettlePeerFailures
-                             : peers_.empty()            ? kWatchSettleOneHost
-                                                         : kWatchSettleSeveralHosts;
-    if (now - fault_ns_ < settling) return;
+    const bool fault = watch_.has_fault() && !job_is_suspended();
+    if (!end_.settled(fault, watch_.only_peer_failures(), now)) return;
     watch_.choose_root_cause();
     if (!watch_.root_cause()) return;
     if (!ended_by_user()) print_error(watch_.report("ended unexpectedly"));
-    over_ns_ = now;
+    end_.begin(now);
     board_.order_end(watch_.exit_status());
     for (const auto& [host, peer] : peers_) peer->order_end(watch_.exit_status());
   }
@@ -186,8 +179,8 @@ class LeaderWatcher {
   // Kills the ranks when their time is over. Returns whether none is left, or the watcher gives up.
   bool enforce_end() {
     const int64_t now = monotonic_ns();
-    if (now - over_ns_ >= kWatchKillRanks && !std::exchange(killed_, true)) watch_.kill_all();
-    return !watch_.any_alive() || now - over_ns_ >= kGiveUp;
+    if (end_.kills_ranks(now)) watch_.kill_all();
+    return !watch_.any_alive() || end_.gives_up(now);
   }
 
   const RankBoard& board_;
@@ -197,9 +190,9 @@ class LeaderWatcher {
   BoardView* own_ = nullptr;
   std::vector<std::pair<int, PeerView*>> peers_;  // by host
   RankWatch watch_;                               // owns the views
+  RunEnding end_;
   const int64_t begin_ns_ = monotonic_ns();
-  int64_t fault_ns_ = 0, over_ns_ = 0, stop_requested_ns_ = 0;
-  bool killed_ = false;
+  int64_t stop_requested_ns_ = 0;
 };
 
 // The watcher of any other host. It reports to the leader and follows its orders.
@@ -221,12 +214,12 @@ class MemberWatcher {
       if (!leader_ && !connect()) return LeaderWatcher(board_, task_, rank_, true).run();
       serve();
       const int64_t now = monotonic_ns();
-      if (over_ns_ != 0 && now - over_ns_ >= kWatchKillRanks) view_->kill_all();
-      if (over_ns_ != 0 && now - over_ns_ >= kGiveUp) return 2;
+      if (end_.kills_ranks(now)) view_->kill_all();
+      if (end_.gives_up(now)) return 2;
       if (any_left(view_->ranks()) || !leader_) continue;
       if (gone_ns_ == 0) gone_ns_ = now;
       // The leader must learn of it, and sends "end" when it has.
-      if (ended_ || now - gone_ns_ >= kGiveUp) return 0;
+      if (ended_ || now - gone_ns_ >= kLastReport) return 0;
     }
   }
 
@@ -266,7 +259,7 @@ class MemberWatcher {
       handle(message);
     });
     leader_->channel.flush();
-    if (ended_ || over_ns_ != 0 || all_done(view_->ranks())) return;
+    if (ended_ || end_.begun() || all_done(view_->ranks())) return;
     if (open && silence_.ns() <= task_.silence_s * 1000 * kMillisecond) return;
     print_error(fmt::format("{} was lost: {}", task_.names.front(),
                             open ? fmt::format("no word from it for {} s", task_.silence_s)
@@ -282,7 +275,7 @@ class MemberWatcher {
   }
 
   void order_end(int status) {
-    over_ns_ = monotonic_ns();
+    end_.begin(monotonic_ns());
     board_.order_end(status);
   }
 
@@ -294,7 +287,8 @@ class MemberWatcher {
   TcpConnector connector_;
   std::optional<Handshake> handshake_;  // with who answered
   std::unique_ptr<SocketChannel> leader_;
-  int64_t begin_ns_, over_ns_ = 0, gone_ns_ = 0;
+  RunEnding end_{0};  // the leader decides it
+  int64_t begin_ns_, gone_ns_ = 0;
   Silence silence_{0};  // of the leader
   bool ended_ = false;  // the leader has sent its last message
 };
