@@ -36,6 +36,15 @@ BufferId Program::add_buffer(Buffer buffer) {
   return id;
 }
 
+Instruction& Program::add_at_end(OpKind op, std::vector<BufferId> reads,
+                                 std::vector<BufferId> writes, int32_t group) {
+  return instructions.emplace_back(Instruction{.op = op,
+                                               .when = When::step_end,
+                                               .reads = std::move(reads),
+                                               .writes = std::move(writes),
+                                               .group = group});
+}
+
 BufferId Program::input(InputRole role) const {
   const auto found = std::ranges::find(inputs, role, &ProgramInput::role);
   return found == inputs.end() ? kNone : found->buffer;

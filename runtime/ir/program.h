@@ -289,7 +289,7 @@ struct ProgramInput {
 };
 
 // Instructions that are printed together.
-struct Group {
+struct InstructionGroup {
   std::string name{};  // of a layer, or of what is done
   int unit = -1;       // whose update they are: an index into Program::units; -1: none
 };
@@ -298,7 +298,7 @@ struct Program {
   DType dtype = DType::f32;  // the run's dtype: parameters, activations and their gradients
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
-  std::vector<Group> groups{Group{}};
+  std::vector<InstructionGroup> groups{InstructionGroup{}};
   std::vector<Parameter> parameters;
   std::vector<Unit> units;
   std::vector<Layer> layers;        // of the whole model, in order
@@ -314,6 +314,9 @@ struct Program {
   std::vector<ProgramLoss> losses;           // of the whole model
 
   BufferId add_buffer(Buffer buffer);
+  // Appends an instruction of the end of a step.
+  Instruction& add_at_end(OpKind op, std::vector<BufferId> reads, std::vector<BufferId> writes,
+                          int32_t group);
   // Returns the sum of the last loss; kNone if the program has none, or its stage has not that one.
   BufferId last_loss() const { return losses.empty() ? kNone : losses.back().sum; }
   // Returns whether what is differentiated is something else than one loss as it is.

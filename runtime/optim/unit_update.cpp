@@ -104,13 +104,9 @@ UnitBuffer UnitUpdate::held_as_state(BufferId id) const {
 
 Instruction& UnitUpdate::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                               std::vector<BufferId> writes) {
-  program_.instructions.push_back({.op = op,
-                                   .when = When::step_end,
-                                   .attrs = attrs,
-                                   .reads = std::move(reads),
-                                   .writes = std::move(writes),
-                                   .group = group_});
-  return program_.instructions.back();
+  Instruction& added = program_.add_at_end(op, std::move(reads), std::move(writes), group_);
+  added.attrs = attrs;
+  return added;
 }
 
 void UnitUpdate::emit_first(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,

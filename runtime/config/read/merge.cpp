@@ -19,7 +19,7 @@ namespace {
 
 constexpr SourcePlace kCommandLine{Source::command_line, 0, 0};
 
-Node text_node(std::string text, SourcePlace place) {
+Node node_of(std::string text, SourcePlace place) {
   Node node;
   node.kind = Node::Kind::string;
   node.text = std::move(text);
@@ -27,7 +27,7 @@ Node text_node(std::string text, SourcePlace place) {
   return node;
 }
 
-Node integer_node(int64_t value, SourcePlace place) {
+Node node_of(int64_t value, SourcePlace place) {
   Node node;
   node.kind = Node::Kind::integer;
   node.integer = value;
@@ -39,6 +39,13 @@ Node integer_node(int64_t value, SourcePlace place) {
 void put_or_fail(Node& root, std::string_view option, std::string_view path, Node value) {
   if (!put(root, path, std::move(value)))
     fail_user("{}: a key above {} is not a section {{ }}", option, path);
+}
+
+// Puts the value of a command line option at `path`, if it is given.
+template <class Value>
+void put_option(Node& root, std::string_view option, std::string_view path,
+                const std::optional<Value>& value) {
+  if (value) put_or_fail(root, option, path, node_of(*value, kCommandLine));
 }
 
 // Removes the member at the dotted `path` if it exists.
@@ -75,7 +82,7 @@ Node set_value(const std::string& set, std::string text) {
     const bool meant_as_json = text.empty() || text.find_first_of("[{\"'") == 0 ||
                                first_invalid_utf8(text) != std::string_view::npos;
     if (meant_as_json) fail_user("--set {}: {}", printable(set), e.what());
-    return text_node(std::move(text), place);
+    return node_of(std::move(text), place);
   }
 }
 
@@ -94,10 +101,10 @@ void apply_recompute(Node& root, const std::string& text) {
   constexpr std::string_view option = "--activation_checkpoint_interval";
   constexpr std::string_view interval_key = "pipeline.activation_checkpoint_interval";
   const bool number = is_json_number(text);
-  Node value = number ? read_value(text, Source::command_line) : text_node(text, kCommandLine);
+  Node value = number ? read_value(text, Source::command_line) : node_of(text, kCommandLine);
   value.place = kCommandLine;
   if (find(root, interval_key))
-    put_or_fail(root, option, interval_key, number ? value : integer_node(0, kCommandLine));
+    put_or_fail(root, option, interval_key, number ? value : node_of(0, kCommandLine));
   put_or_fail(root, option, "dstrain.recompute", std::move(value));
 }
 
@@ -183,33 +190,18 @@ Merged merge(const ConfigRequest& request) {
     }
   }
   for (const std::string& set : request.sets) apply_set(root, set);
-  if (request.data)
-    put_or_fail(root, "--data", "dstrain.data.path", text_node(*request.data, kCommandLine));
-  if (request.vocab)
-    put_or_fail(root, "--vocab", "dstrain.data.vocab", text_node(*request.vocab, kCommandLine));
-  if (request.steps)
-    put_or_fail(root, "--steps", "dstrain.steps", integer_node(*request.steps, kCommandLine));
-  if (request.seed)
-    put_or_fail(root, "--seed", "dstrain.seed", integer_node(*request.seed, kCommandLine));
-  if (request.save_interval)
-    put_or_fail(root, "--save_interval", "dstrain.save_interval",
-                integer_node(*request.save_interval, kCommandLine));
-  if (request.device_memory)
-    put_or_fail(root, "--device_memory", "dstrain.device_memory",
-                integer_node(*request.device_memory, kCommandLine));
+  put_option(root, "--data", "dstrain.data.path", request.data);
+  put_option(root, "--vocab", "dstrain.data.vocab", request.vocab);
+  put_option(root, "--steps", "dstrain.steps", request.steps);
+  put_option(root, "--seed", "dstrain.seed", request.seed);
+  put_option(root, "--save_interval", "dstrain.save_interval", request.save_interval);
+  put_option(root, "--device_memory", "dstrain.device_memory", request.device_memory);
   if (request.recompute) apply_recompute(root, *request.recompute);
-  if (request.pipeline_stages)
-    put_or_fail(root, "--pipeline_num_stages", "pipeline.stages",
-                integer_node(*request.pipeline_stages, kCommandLine));
-  if (request.pipeline_schedule)
-    put_or_fail(root, "--pipeline_schedule", "pipeline.schedule",
-                text_node(*request.pipeline_schedule, kCommandLine));
-  if (request.tensor_parallel)
-    put_or_fail(root, "--tensor_parallel_size", "tensor_parallel.autotp_size",
-                integer_node(*request.tensor_parallel, kCommandLine));
-  if (request.sequence_parallel)
-    put_or_fail(root, "--sequence_parallel_size", "sequence_parallel_size",
-                integer_node(*request.sequence_parallel, kCommandLine));
+  put_option(root, "--pipeline_num_stages", "pipeline.stages", request.pipeline_stages);
+  put_option(root, "--pipeline_schedule", "pipeline.schedule", request.pipeline_schedule);
+  put_option(root, "--tensor_parallel_size", "tensor_parallel.autotp_size",
+             request.tensor_parallel);
+  put_option(root, "--sequence_parallel_size", "sequence_parallel_size", request.sequence_parallel);
   merged.ignored = ignored_keys(request, root);
   return merged;
 }
@@ -220,11 +212,11 @@ Node canonical(const Merged& merged) {
   Node result = root;
   if (const Member* zero = result.member("zero_optimization");
       zero && zero->value.is(Node::Kind::boolean))
-    put(result, "zero_optimization.stage", integer_node(zero->value.boolean ? 1 : 0, zero->place));
+    put(result, "zero_optimization.stage", node_of(zero->value.boolean ? 1 : 0, zero->place));
   if (const Member* sharding = find(root, "dstrain.sharding");
       sharding && !find(result, "zero_optimization.stage"))
     if (const auto stage = stage_of_sharding(sharding->value.text))
-      put(result, "zero_optimization.stage", integer_node(*stage, sharding->place));
+      put(result, "zero_optimization.stage", node_of(*stage, sharding->place));
   if (const Member* model = find(root, kModelSectionName); model && merged.models)
     if (const ModelFamily* family = hugging_face_family(model->value, *merged.models)) {
       Node section = model->value;
@@ -239,7 +231,7 @@ Node canonical(const Merged& merged) {
     if (spec.alias.find("offload_") == std::string_view::npos)
       put(result, spec.alias, old->value);
     else if (to_boolean(old->value).value_or(false))
-      put(result, std::string(spec.alias) + ".device", text_node("cpu", old->place));
+      put(result, std::string(spec.alias) + ".device", node_of("cpu", old->place));
   }
   return result;
 }

@@ -43,12 +43,7 @@ class WeightsAverage {
 
  private:
   Instruction& emit(OpKind op, std::vector<BufferId> reads, std::vector<BufferId> writes) {
-    program_.instructions.push_back({.op = op,
-                                     .when = When::step_end,
-                                     .reads = std::move(reads),
-                                     .writes = std::move(writes),
-                                     .group = group_});
-    return program_.instructions.back();
+    return program_.add_at_end(op, std::move(reads), std::move(writes), group_);
   }
 
   Program& program_;

@@ -158,18 +158,12 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
     const Range owned =
         keeps ? Range{0, unit.elements} : owned_slice(unit, place, adds_of(unit, adds));
     const int64_t at = position_of(grads, unit, place, owned.begin);
-    program.instructions.push_back({.op = OpKind::sum_squares,
-                                    .when = When::step_end,
-                                    .reads = {program.view(grads.id, at, owned.size())},
-                                    .writes = {program.view(norms, u, 1)},
-                                    .group = group});
+    program.add_at_end(OpKind::sum_squares, {program.view(grads.id, at, owned.size())},
+                       {program.view(norms, u, 1)}, group);
   }
   std::vector<BufferId> reads{norms};
   for (const ProgramLoss& loss : program.losses) reads.push_back(loss.sum);
-  program.instructions.push_back({.op = OpKind::finish_gradients,
-                                  .when = When::step_end,
-                                  .reads = std::move(reads),
-                                  .group = group});
+  program.add_at_end(OpKind::finish_gradients, std::move(reads), {}, group);
   std::vector<PlacedUpdate> updates;
   updates.reserve(static_cast<size_t>(units));
   const auto add = [&](size_t u) -> PlacedUpdate& {
@@ -184,14 +178,9 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
     const Range owned = owned_slice(unit, place, along);
     const UnitBuffer& params = unit.buffers.values;
     const int64_t at = position_of(params, unit, place, owned.begin);
-    program.instructions.push_back(
-        {.op = OpKind::all_gather,
-         .when = When::step_end,
-         .reads = {program.view(params.id, at, owned.size())},
-         .writes = {params.id},
-         .group = updates[u].group(),
-         .channel =
-             channel_of(place, residency.parameters == Held::shard ? Axis::replica : along)});
+    const BufferId mine = program.view(params.id, at, owned.size());
+    program.add_at_end(OpKind::all_gather, {mine}, {params.id}, updates[u].group()).channel =
+        channel_of(place, residency.parameters == Held::shard ? Axis::replica : along);
   };
   if (keeps) {
     for (size_t u = 0; u < static_cast<size_t>(units); ++u) add(u);
