@@ -45,6 +45,10 @@ struct f16 {
   uint16_t bits;
 };
 
+inline bool same_bits(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
 inline float to_float(float x) {
   return x;
 }

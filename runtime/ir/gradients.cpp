@@ -94,7 +94,7 @@ BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
 }
 
 void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
-                            std::vector<BufferId> values) {
+                            const std::vector<BufferId>& values) {
   Instruction instruction{.op = op,
                           .attrs = attrs,
                           .reads = std::move(reads),
@@ -102,7 +102,7 @@ void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> read
                           .phase = Phase::backward,
                           .sublayer = sublayer_};
   bool any = false;
-  for (BufferId value : values) {
+  for (const BufferId value : values) {
     if (!needs(value)) {
       instruction.writes.push_back(kNone);
       continue;

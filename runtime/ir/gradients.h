@@ -43,7 +43,7 @@ class Gradients {
   // them from the second micro-batch on. Does nothing if none of them needs one: where all are frozen or kNone. The
   // gradient of one that needs none is kNone.
   void emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
-                   std::vector<BufferId> values);
+                   const std::vector<BufferId>& values);
 
   // The same for an op that always writes all gradients: one that nothing needs goes to a buffer that nothing reads.
   void emit_weights_together(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,

@@ -117,14 +117,15 @@ struct HeadPass {
   const int64_t steps;  // D in steps of kDepth
   const float scale;    // AttentionShape::exponent_scale
 
-  HeadPass(const AttentionShape& shape_, const Operands& o_, int64_t head, ScratchLayout layout)
-      : shape(shape_),
-        o(o_),
-        at(shape_, head),
-        s(shape_, layout),
-        first_key(first_keys(shape_, o_, at.sample)),
-        steps(padded_size(shape_) / kDepth),
-        scale(shape_.exponent_scale()) {}
+  HeadPass(const AttentionShape& heads, const Operands& operands, int64_t head,
+           ScratchLayout layout)
+      : shape(heads),
+        o(operands),
+        at(heads, head),
+        s(heads, layout),
+        first_key(first_keys(heads, operands, at.sample)),
+        steps(padded_size(heads) / kDepth),
+        scale(heads.exponent_scale()) {}
 };
 
 }  // namespace dstrain::attention::amx

@@ -96,8 +96,8 @@ struct Generator {
   uint64_t sample;
   uint32_t threshold;
 
-  Generator(PhiloxKey key, uint64_t sample_, uint32_t threshold_)
-      : sample(sample_), threshold(threshold_) {
+  Generator(PhiloxKey key, uint64_t of_sample, uint32_t dropped_below)
+      : sample(of_sample), threshold(dropped_below) {
     constexpr size_t kLanes = hn::MaxLanes(U64());
     for (size_t lane = 0; lane < kLanes; ++lane) {
       block_of_lane[lane] = lane / 2 + (lane % 2) * (kLanes / 2);

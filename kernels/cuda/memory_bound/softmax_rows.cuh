@@ -153,14 +153,16 @@ __device__ __forceinline__ void differentiate_row(const RowOfBlock<T>& row) {
   // Packs of the row are aligned. Those of the gradient are too if it is in place.
   const bool whole = kAligned || aligned<kN>(row.d + pack_start<kN>(row.x));
   int64_t at = first_pack<kAligned>(row);
-  const auto masked = [&] {
+  const auto masked = [&](int64_t from) {
     float x[kN];
-    load(row.x, at, v, x);
-    row.differentiate(x, at);
-    store(x, row.d, at, v);
-    at += step;
+    load(row.x, from, v, x);
+    row.differentiate(x, from);
+    store(x, row.d, from, v);
   };
-  if (at < 0) masked();
+  if (at < 0) {
+    masked(at);
+    at += step;
+  }
 #pragma unroll 1
   for (; whole && at + (kAhead - 1) * step + kN <= v; at += kAhead * step) {
     PackOf<true, T, kN> packs[kAhead];
@@ -175,7 +177,7 @@ __device__ __forceinline__ void differentiate_row(const RowOfBlock<T>& row) {
     }
   }
 #pragma unroll 1
-  while (at < v) masked();
+  for (; at < v; at += step) masked(at);
 }
 
 // Returns how many threads a row of v logits has.

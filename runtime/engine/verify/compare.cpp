@@ -7,6 +7,8 @@
 #include <cstring>
 #include <map>
 
+#include "runtime/core/dtype.h"
+
 namespace dstrain {
 namespace {
 
@@ -39,8 +41,7 @@ struct Tensors {
         for (int64_t i = 0; i < piece.count; ++i) {
           const float value = record->floats[static_cast<size_t>(piece.first + i)];
           const auto at = static_cast<size_t>(piece.begin + i);
-          if (there[at] != 0 && std::memcmp(&all[at], &value, sizeof value) != 0)
-            agree[name] = false;
+          if (there[at] != 0 && !same_bits(all[at], value)) agree[name] = false;
           all[at] = value;
           there[at] = 1;
         }

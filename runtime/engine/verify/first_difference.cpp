@@ -1,11 +1,14 @@
 #include "runtime/engine/verify/first_difference.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <unordered_map>
 
 #include "runtime/core/collective/collective.h"
+#include "runtime/core/dtype.h"
 
 namespace dstrain {
 namespace {
@@ -214,7 +217,7 @@ bool is_right_elsewhere(const std::vector<Pieces>& configured, const ConfiguredR
   const auto ranks = static_cast<size_t>(run.stage_ranks());
   for (size_t other = r / ranks * ranks; other < (r / ranks + 1) * ranks; ++other) {
     const float* const value = configured[other].find(name, slot, step, element, 1);
-    if (value != nullptr && std::memcmp(value, &expected, sizeof expected) == 0) return true;
+    if (value != nullptr && same_bits(*value, expected)) return true;
   }
   return false;
 }
@@ -240,12 +243,12 @@ std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
       if (std::memcmp(values, expected, static_cast<size_t>(piece.count) * sizeof(float)) == 0)
         continue;
       int64_t element = 0;
-      while (std::memcmp(values + element, expected + element, sizeof(float)) == 0) ++element;
+      while (same_bits(values[element], expected[element])) ++element;
       // Where another rank of the stage has the value, this one has not been brought it.
       const bool own = !gradients && !is_right_elsewhere(configured, run, r, name, slot, step,
                                                          piece.begin + element, expected[element]);
       const auto source = producer(mine, static_cast<size_t>(piece.at), mine.name(piece.root), own);
-      const std::string what = slot + " of " + name;
+      const std::string what = fmt::format("{} of {}", slot, name);
       if (source) return difference_at(mine, static_cast<int>(r), *source, what);
       return FirstDifference{step, static_cast<int>(r), 0, "", what};
     }

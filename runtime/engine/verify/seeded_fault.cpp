@@ -175,7 +175,7 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
     case Fault::mask_without_offset: {
       std::optional<OpAttrs> attrs = without_offset(op);
       if (attrs) note(issue, "the dropout mask of the first rows or heads");
-      return {.attrs = std::move(attrs)};
+      return {.attrs = attrs};
     }
     case Fault::stale_weight:
       if (updates_weights(op)) keep(issue, updated_weights(issue.plan.program, op));

@@ -30,7 +30,7 @@ RankForward::RankForward(Program& program, const Place& place, int64_t row_multi
 Instruction& RankForward::emit(OpKind kind, OpAttrs attrs, std::vector<BufferId> reads,
                                std::vector<BufferId> writes) {
   list_.push_back({.op = kind,
-                   .attrs = std::move(attrs),
+                   .attrs = attrs,
                    .reads = std::move(reads),
                    .writes = std::move(writes),
                    .group = like_->group,
