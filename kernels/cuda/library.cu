@@ -43,9 +43,9 @@ class Library final : public KernelLibrary {
   // Products whose rows are no multiple of it compute rows that nobody needs.
   int64_t sum_rows_part(const KernelSpec&) const override { return 128; }
 
-  std::unique_ptr<KernelGroup> make_group(std::span<const KernelSpec> specs,
-                                          size_t& count) const override {
-    return specs[0].op == OpKind::adam ? make_adam_group(specs, count, context_) : nullptr;
+  std::unique_ptr<MultiTensorKernel> make_multi_tensor(std::span<const KernelSpec> specs,
+                                                       size_t& count) const override {
+    return specs[0].op == OpKind::adam ? make_multi_tensor_adam(specs, count, context_) : nullptr;
   }
 
   std::unique_ptr<Kernel> make(const KernelSpec& spec) const override {

@@ -27,7 +27,7 @@ namespace {
 class RunWeights {
  public:
   explicit RunWeights(const ExportPlan& plan) {
-    const ModelPlace& place = plan.run.place;
+    const WeightsSource& place = plan.run.place;
     const ModelConfig& model = plan.run.job.model;
     if (place.checkpoint.empty())
       files_.emplace(

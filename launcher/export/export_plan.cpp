@@ -44,7 +44,7 @@ bool is_same(const std::string& a, const std::string& b) {
 }
 
 // Returns the folder that is written where --output names none.
-std::string usual_output(const ModelPlace& place, bool hugging_face) {
+std::string usual_output(const WeightsSource& place, bool hugging_face) {
   std::string name = hugging_face ? "hf" : "safetensors";
   if (!place.checkpoint.empty()) name += "_" + last_name(place.checkpoint);
   return (fs::path(place.run_dir) / "export" / name).string();
@@ -92,7 +92,7 @@ Dtypes kept_dtypes(const WrittenRun& run) {
 
 // Tells that fp32 is asked of weights that the run has rounded.
 void warn_of_rounded(const ExportPlan& plan) {
-  const ModelPlace& place = plan.run.place;
+  const WeightsSource& place = plan.run.place;
   if (!place.checkpoint.empty()) return;
   const Dtypes dtypes = dtypes_in_directory(place.run_dir, plan.run.job.model);
   if (std::ranges::all_of(dtypes, [](const auto& d) { return d.second == DType::f32; })) return;

@@ -23,10 +23,10 @@ namespace {
 constexpr int64_t kLargestFile = int64_t{64} << 20;
 
 // Returns where the weights are that a run has left. Throws UserError if there are none.
-ModelPlace model_place(const std::string& directory, std::string_view option) {
+WeightsSource model_place(const std::string& directory, std::string_view option) {
   namespace fs = std::filesystem;
   std::error_code none;
-  ModelPlace place{.run_dir = directory, .option = option};
+  WeightsSource place{.run_dir = directory, .option = option};
   const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
   if (checkpoint) {  // RUN/checkpoints/step_N
     place.run_dir = (fs::path(directory) / ".." / "..").lexically_normal().string();
@@ -47,7 +47,7 @@ ModelPlace model_place(const std::string& directory, std::string_view option) {
 }
 
 // Returns the model whose weights are at a place: with the adapters of the run, unless the weights have them already.
-ModelConfig held_model(const Job& job, const ModelPlace& place) {
+ModelConfig held_model(const Job& job, const WeightsSource& place) {
   ModelConfig model = job.model;
   FineTuning tuning = model.fine_tuning();
   if (place.checkpoint.empty() && job.adapters.merge) tuning.lora.reset();

@@ -16,7 +16,7 @@ class ModelRegistry;
 struct TrainedModel {
   Job job;  // of the run, with the device on which the model is to run
   Vocabulary vocabulary;
-  ModelPlace place;
+  WeightsSource place;
   std::string
       tokenizer;  // the directory of the tokenizer that its token ids are of; empty: there is none
 };
@@ -24,7 +24,7 @@ struct TrainedModel {
 // A run that has left weights.
 struct WrittenRun {
   Job job;
-  ModelPlace place;
+  WeightsSource place;
 };
 
 // Reads what a run has left. `run`: its output directory, or one of its checkpoints, which `option` names in messages.

@@ -54,10 +54,10 @@ class Kernel {
 };
 
 // One launch for several instructions of one op that do not depend on each other.
-class KernelGroup {
+class MultiTensorKernel {
  public:
-  virtual ~KernelGroup() = default;
-  // Does what the kernels of the group's specs would do one after the other; calls[i] is that of spec i.
+  virtual ~MultiTensorKernel() = default;
+  // Does what the kernels of its specs would do one after the other; calls[i] is that of spec i.
   virtual void run(std::span<const KernelCall> calls) const = 0;
 };
 
@@ -94,8 +94,8 @@ class KernelLibrary {
   virtual int64_t sum_rows_part(const KernelSpec&) const { return 1; }
   // Returns the kernel of as many of the first `specs` as one launch takes, all of them the same op; null if the
   // library launches the first one by itself. `count`: set to their number.
-  virtual std::unique_ptr<KernelGroup> make_group(std::span<const KernelSpec> /*specs*/,
-                                                  size_t& /*count*/) const {
+  virtual std::unique_ptr<MultiTensorKernel> make_multi_tensor(
+      std::span<const KernelSpec> /*specs*/, size_t& /*count*/) const {
     return nullptr;
   }
   // Throws InternalError if the library has no implementation for the op and dtypes.

@@ -29,9 +29,9 @@ namespace {
 // The instructions that are issued for every micro-batch, by phase and chunk.
 using Bodies = std::map<std::pair<Phase, int32_t>, std::vector<int32_t>>;
 
-// Returns the order of a step: the list expanded as the slots and Instruction::when say. What a slot receives is
-// posted before the slot in front of it, so that it can arrive meanwhile.
-std::vector<Issue> expand(const Program& program, const std::vector<Slot>& slots,
+// Returns the order of a step: the list expanded as the tasks and Instruction::when say. What a task receives is
+// posted before the task in front of it, so that it can arrive meanwhile.
+std::vector<Issue> expand(const Program& program, const std::vector<StageTask>& tasks,
                           int64_t micro_batches) {
   std::vector<Issue> order;
   Bodies receives, others;
@@ -48,26 +48,26 @@ std::vector<Issue> expand(const Program& program, const std::vector<Slot>& slots
     if (op.when == When::every_micro || op.when == When::last_micro)
       (op.op == OpKind::recv ? receives : others)[{op.phase, op.chunk}].push_back(i);
   }
-  const auto issue = [&](Bodies& bodies, const Slot& slot) {
-    const bool last = slot.micro + 1 == micro_batches;
-    for (const int32_t i : bodies[{slot.phase, slot.chunk}])
-      if (last || op_at(i).when == When::every_micro) order.push_back({i, slot.micro});
+  const auto issue = [&](Bodies& bodies, const StageTask& task) {
+    const bool last = task.micro + 1 == micro_batches;
+    for (const int32_t i : bodies[{task.phase, task.chunk}])
+      if (last || op_at(i).when == When::every_micro) order.push_back({i, task.micro});
   };
   issue_once(When::step_begin);
-  if (!slots.empty()) issue(receives, slots[0]);
-  for (size_t s = 0; s < slots.size(); ++s) {
-    if (s + 1 < slots.size()) issue(receives, slots[s + 1]);
-    issue(others, slots[s]);
+  if (!tasks.empty()) issue(receives, tasks[0]);
+  for (size_t s = 0; s < tasks.size(); ++s) {
+    if (s + 1 < tasks.size()) issue(receives, tasks[s + 1]);
+    issue(others, tasks[s]);
   }
   issue_once(When::step_end);
   return order;
 }
 
-Plan finish(Program program, const Job& job, Place place, std::vector<Slot> slots,
+Plan finish(Program program, const Job& job, Place place, std::vector<StageTask> tasks,
             int64_t micro_batches, int threads) {
   Plan plan;
-  plan.order = expand(program, slots, micro_batches);
-  plan.slots = std::move(slots);
+  plan.order = expand(program, tasks, micro_batches);
+  plan.tasks = std::move(tasks);
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
@@ -144,11 +144,11 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int64_t micro_batches = job.batch.accumulation;
-  std::vector<Slot> slots =
+  std::vector<StageTask> tasks =
       stage_order(job.pipeline.schedule, place.stages(), job.pipeline.virtual_stages, place.stage(),
                   static_cast<int>(micro_batches));
   Plan plan =
-      finish(std::move(program), job, place, std::move(slots), micro_batches, inputs.threads);
+      finish(std::move(program), job, place, std::move(tasks), micro_batches, inputs.threads);
   plan.kind = kind;
   plan.adds = adds;
   return plan;
@@ -167,9 +167,9 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   pack(program, *inputs.library, inputs.threads);
   begin_step(program);
   const int chunks = place.stages() > 1 ? chunks_of(job.pipeline) : 1;
-  std::vector<Slot> slots;
-  for (int chunk = 0; chunk < chunks; ++chunk) slots.push_back({Phase::forward, chunk, 0});
-  return finish(std::move(program), job, place, std::move(slots), 1, inputs.threads);
+  std::vector<StageTask> tasks;
+  for (int chunk = 0; chunk < chunks; ++chunk) tasks.push_back({Phase::forward, chunk, 0});
+  return finish(std::move(program), job, place, std::move(tasks), 1, inputs.threads);
 }
 
 // The regular plan's buffers are what checkpoints save, so it has those of the others.

@@ -70,7 +70,7 @@ struct MemoryTable {
 struct Plan {
   StepKind kind = StepKind::regular;  // the kind of training steps that the plan is for
   Program program;
-  std::vector<Slot> slots;         // the phases of micro-batches in the order in which they run
+  std::vector<StageTask> tasks;    // the phases of micro-batches in the order in which they run
   std::vector<Issue> order;        // all issues of the step in their order
   std::vector<Address> address;    // of each buffer, views included
   std::vector<Address> workspace;  // of each instruction

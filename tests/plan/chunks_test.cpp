@@ -102,7 +102,7 @@ TEST_CASE("chunks: what the weight gradients read has a copy for every micro-bat
   for (const PipelineCase& c : kCases) {
     INFO(c.text());
     for (const Plan& plan : plans_of(chunks_job(c, 16))) {
-      const std::vector<int> held = in_flight(plan.slots, c.virtual_stages);
+      const std::vector<int> held = in_flight(plan.tasks, c.virtual_stages);
       const std::vector<Copies> copies = copies_of(plan);
       std::vector<int64_t> most(held.size());
       for (const Instruction& op : plan.program.instructions) {

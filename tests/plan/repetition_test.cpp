@@ -16,13 +16,13 @@ Plan stage_plan(PipelineSchedule schedule, int stages, int stage) {
   return plan_of(job, stage).train;
 }
 
-// The number of slots from which a period begins.
-size_t periods_of(const Plan& plan, size_t slots, int32_t micros) {
+// The number of tasks from which a period begins.
+size_t periods_of(const Plan& plan, size_t tasks, int32_t micros) {
   const Repetition repetition(plan);
   size_t count = 0;
-  for (size_t slot = 0; slot + 1 < plan.slots.size(); ++slot)
-    if (const auto period = repetition.period_at(slot)) {
-      CHECK(period->slots == slots);
+  for (size_t task = 0; task + 1 < plan.tasks.size(); ++task)
+    if (const auto period = repetition.period_at(task)) {
+      CHECK(period->tasks == tasks);
       CHECK(period->micros == micros);
       ++count;
     }

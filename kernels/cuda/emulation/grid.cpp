@@ -25,13 +25,13 @@ struct Worker {
   explicit Worker(std::function<void()> work) : fiber(std::move(work)) {}
 
   Fiber fiber;
-  unsigned thread = 0;           // linear index in the block
-  const Place* waits = nullptr;  // null if the thread can run
+  unsigned thread = 0;                // linear index in the block
+  const SourceLine* waits = nullptr;  // null if the thread can run
 };
 
 struct Warp {
   unsigned present = 0, arrived = 0, mask = 0;
-  Place place{};
+  SourceLine place{};
   void* payloads[kWarp] = {};
   Worker* waiting[kWarp] = {};
   char order[2] = {};  // addresses for acquire and release, used alternately
@@ -59,14 +59,14 @@ bool same_text(const char* a, const char* b) {
   return false;
 }
 
-bool same(const Place& a, const Place& b) {
+bool same(const SourceLine& a, const SourceLine& b) {
   return a.line == b.line && same_text(a.call, b.call) && same_text(a.file, b.file);
 }
 
 // A barrier, the threads that wait at it, and addresses for acquire and release, used alternately.
 struct Barrier {
   WorkerList waiting;
-  Place place{};
+  SourceLine place{};
   unsigned threads = 0;
   char order[2] = {};
   unsigned turn = 0;
@@ -76,9 +76,10 @@ struct Barrier {
 class Block {
  public:
   void run(const GridShape& shape, const std::function<void()>& body, dim3 index, uint64_t seed);
-  void barrier(const Place& place);
-  void group_barrier(int id, int threads, const Place& place);
-  void collective(unsigned mask, void* payload, Combine combine, bool orders, const Place& place);
+  void barrier(const SourceLine& place);
+  void group_barrier(int id, int threads, const SourceLine& place);
+  void collective(unsigned mask, void* payload, Combine combine, bool orders,
+                  const SourceLine& place);
   void* shared() { return shared_.get(); }
 
  private:
@@ -86,8 +87,8 @@ class Block {
   void work(Worker& worker);
   void run_thread(Worker& worker);
   Worker& free_worker();
-  void meet(Barrier& barrier, unsigned threads, const Place& place);
-  void wait(const Place& place);
+  void meet(Barrier& barrier, unsigned threads, const SourceLine& place);
+  void wait(const SourceLine& place);
   [[noreturn]] void fail_waiting() const;
   std::string name_of_thread(unsigned thread) const;
 
@@ -177,7 +178,7 @@ void Block::run_thread(Worker& worker) {
 }
 
 // Suspends the running thread until another one adds it to the ready list.
-void Block::wait(const Place& place) {
+void Block::wait(const SourceLine& place) {
   Worker& self = *running_;
   const dim3 thread = threadIdx;
   self.waits = &place;
@@ -186,11 +187,11 @@ void Block::wait(const Place& place) {
   threadIdx = thread;
 }
 
-void Block::barrier(const Place& place) {
+void Block::barrier(const SourceLine& place) {
   meet(barriers_[0], threads_, place);
 }
 
-void Block::group_barrier(int id, int threads, const Place& place) {
+void Block::group_barrier(int id, int threads, const SourceLine& place) {
   check(
       id > 0 && id < kBarriers && threads > 0 && threads % kWarp == 0,
       "emulated kernel {}: {}:{}: a barrier {} of {} threads; ids are 1 to {}, threads whole warps",
@@ -198,7 +199,7 @@ void Block::group_barrier(int id, int threads, const Place& place) {
   meet(barriers_[static_cast<size_t>(id)], static_cast<unsigned>(threads), place);
 }
 
-void Block::meet(Barrier& barrier, unsigned threads, const Place& place) {
+void Block::meet(Barrier& barrier, unsigned threads, const SourceLine& place) {
   if (barrier.waiting.empty()) barrier.place = place, barrier.threads = threads;
   check(same(place, barrier.place),
         "emulated kernel {}: {} is at the barrier of {}:{}, others of its block at that of {}:{}",
@@ -219,7 +220,7 @@ void Block::meet(Barrier& barrier, unsigned threads, const Place& place) {
 }
 
 void Block::collective(unsigned mask, void* payload, Combine combine, bool orders,
-                       const Place& place) {
+                       const SourceLine& place) {
   const unsigned thread = running_->thread, lane = thread % kWarp;
   Warp& warp = warps_[thread / kWarp];
   check((mask >> lane & 1u) != 0, "emulated kernel {}: {}:{}: {}: {} is not in its mask {:#x}",
@@ -375,16 +376,16 @@ void run_grid(const GridShape& shape, const std::function<void()>& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-void block_barrier(const Place& place) {
+void block_barrier(const SourceLine& place) {
   multiprocessor().block->barrier(place);
 }
 
-void group_barrier(int id, int threads, const Place& place) {
+void group_barrier(int id, int threads, const SourceLine& place) {
   multiprocessor().block->group_barrier(id, threads, place);
 }
 
 void warp_collective(unsigned mask, void* payload, Combine combine, bool orders,
-                     const Place& place) {
+                     const SourceLine& place) {
   multiprocessor().block->collective(mask, payload, combine, orders, place);
 }
 

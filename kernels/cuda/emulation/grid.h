@@ -32,7 +32,7 @@ struct GridShape {
 void run_grid(const GridShape& shape, const std::function<void()>& body);
 
 // A place in a kernel's source, for messages.
-struct Place {
+struct SourceLine {
   const char* call;
   const char* file;
   int line;
@@ -41,17 +41,17 @@ struct Place {
 // The functions below must be called by a CUDA thread, that is within run_grid.
 
 // A barrier: returns when every thread of the block has called it from this place.
-void block_barrier(const Place& place);
+void block_barrier(const SourceLine& place);
 
 // A barrier of a part of the block: returns when `threads` threads have called it with this id, 1 to 15.
-void group_barrier(int id, int threads, const Place& place);
+void group_barrier(int id, int threads, const SourceLine& place);
 
 // A barrier of a warp: returns when all lanes of `mask` that the block has have called it from this place. One of
 // them then calls combine(lanes, payloads); payloads[k] is lane k's payload, null for lanes outside `mask`. With
 // `orders`, memory accesses before the call are ordered before those after it.
 using Combine = void (*)(unsigned lanes, void* const* payloads);
 void warp_collective(unsigned mask, void* payload, Combine combine, bool orders,
-                     const Place& place);
+                     const SourceLine& place);
 
 // Returns this block's dynamic shared memory, which is filled with 0xff when the block starts.
 void* dynamic_shared_memory();

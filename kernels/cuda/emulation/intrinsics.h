@@ -33,18 +33,19 @@ using std::min;
 
 // --- barriers and memory order -----------------------------------------------------------------
 
-inline void __syncthreads(const Place& place = {"__syncthreads", __builtin_FILE(),
-                                                __builtin_LINE()}) {
+inline void __syncthreads(const SourceLine& place = {"__syncthreads", __builtin_FILE(),
+                                                     __builtin_LINE()}) {
   block_barrier(place);
 }
 
 inline void sync_group(int id, int threads,
-                       const Place& place = {"sync_group", __builtin_FILE(), __builtin_LINE()}) {
+                       const SourceLine& place = {"sync_group", __builtin_FILE(),
+                                                  __builtin_LINE()}) {
   group_barrier(id, threads, place);
 }
 
-inline void __syncwarp(unsigned mask = ~0u,
-                       const Place& place = {"__syncwarp", __builtin_FILE(), __builtin_LINE()}) {
+inline void __syncwarp(unsigned mask = ~0u, const SourceLine& place = {
+                                                "__syncwarp", __builtin_FILE(), __builtin_LINE()}) {
   warp_collective(
       mask, nullptr, [](unsigned, void* const*) {}, true, place);
 }
@@ -75,7 +76,7 @@ inline int lane_of_warp() {
 }
 
 template <class T>
-T shuffle(unsigned mask, T value, int source, const Place& place) {
+T shuffle(unsigned mask, T value, int source, const SourceLine& place) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(uint64_t));
   Exchange e{0, 0, source};
   std::memcpy(&e.value, &value, sizeof(T));
@@ -86,28 +87,30 @@ T shuffle(unsigned mask, T value, int source, const Place& place) {
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = kWarp,
-              const Place& place = {"__shfl_sync", __builtin_FILE(), __builtin_LINE()}) {
+              const SourceLine& place = {"__shfl_sync", __builtin_FILE(), __builtin_LINE()}) {
   const int first = lane_of_warp() / width * width;
   return shuffle(mask, value, first + (source & (width - 1)), place);
 }
 
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = kWarp,
-                  const Place& place = {"__shfl_xor_sync", __builtin_FILE(), __builtin_LINE()}) {
+                  const SourceLine& place = {"__shfl_xor_sync", __builtin_FILE(),
+                                             __builtin_LINE()}) {
   const int lane = lane_of_warp(), source = lane ^ lane_mask;
   return shuffle(mask, value, source / width <= lane / width ? source : lane, place);
 }
 
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = kWarp,
-                   const Place& place = {"__shfl_down_sync", __builtin_FILE(), __builtin_LINE()}) {
+                   const SourceLine& place = {"__shfl_down_sync", __builtin_FILE(),
+                                              __builtin_LINE()}) {
   const int lane = lane_of_warp(), source = lane + static_cast<int>(delta);
   return shuffle(mask, value, source / width == lane / width ? source : lane, place);
 }
 
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = kWarp,
-                 const Place& place = {"__shfl_up_sync", __builtin_FILE(), __builtin_LINE()}) {
+                 const SourceLine& place = {"__shfl_up_sync", __builtin_FILE(), __builtin_LINE()}) {
   const int lane = lane_of_warp(), source = lane - static_cast<int>(delta);
   return shuffle(mask, value, source >= lane / width * width ? source : lane, place);
 }
@@ -123,25 +126,27 @@ __attribute__((no_sanitize("thread"))) inline void vote(unsigned lanes, void* co
 }
 
 // Returns the ballot in the low half and the lanes that took part in the high half.
-inline uint64_t votes(unsigned mask, bool predicate, const Place& place) {
+inline uint64_t votes(unsigned mask, bool predicate, const SourceLine& place) {
   Exchange e{predicate ? 1u : 0u, 0, 0};
   warp_collective(mask, &e, vote, false, place);
   return e.result;
 }
 
 inline unsigned __ballot_sync(unsigned mask, bool predicate,
-                              const Place& place = {"__ballot_sync", __builtin_FILE(),
-                                                    __builtin_LINE()}) {
+                              const SourceLine& place = {"__ballot_sync", __builtin_FILE(),
+                                                         __builtin_LINE()}) {
   return static_cast<unsigned>(votes(mask, predicate, place));
 }
 
 inline int __any_sync(unsigned mask, bool predicate,
-                      const Place& place = {"__any_sync", __builtin_FILE(), __builtin_LINE()}) {
+                      const SourceLine& place = {"__any_sync", __builtin_FILE(),
+                                                 __builtin_LINE()}) {
   return static_cast<unsigned>(votes(mask, predicate, place)) != 0;
 }
 
 inline int __all_sync(unsigned mask, bool predicate,
-                      const Place& place = {"__all_sync", __builtin_FILE(), __builtin_LINE()}) {
+                      const SourceLine& place = {"__all_sync", __builtin_FILE(),
+                                                 __builtin_LINE()}) {
   const uint64_t v = votes(mask, predicate, place);
   return static_cast<unsigned>(v) == static_cast<unsigned>(v >> 32);
 }

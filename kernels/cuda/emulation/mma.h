@@ -80,7 +80,7 @@ inline void check_aligned(const char* what, const void* p) {
 }
 
 template <bool kTrans>
-void load_matrices(uint32_t (&r)[4], const void* row, const Place& place) {
+void load_matrices(uint32_t (&r)[4], const void* row, const SourceLine& place) {
   check_aligned(place.call, row);
   LdmatrixLane lane{};
   std::memcpy(lane.row, row, sizeof(lane.row));

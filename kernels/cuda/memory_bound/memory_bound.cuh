@@ -41,8 +41,9 @@ std::unique_ptr<Kernel> make_requantize_int4_with_errors(const KernelSpec& spec,
 
 // Returns the kernel of the first specs of `specs`, all of them adam, that one launch takes; `count`: how many. Null
 // if the first two differ in more than elements, weight decay and lr_scale.
-std::unique_ptr<KernelGroup> make_adam_group(std::span<const KernelSpec> specs, size_t& count,
-                                             const LaunchContext& context);
+std::unique_ptr<MultiTensorKernel> make_multi_tensor_adam(std::span<const KernelSpec> specs,
+                                                          size_t& count,
+                                                          const LaunchContext& context);
 
 std::unique_ptr<RankSum> make_rank_sum();
 

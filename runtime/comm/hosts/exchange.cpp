@@ -19,15 +19,15 @@ constexpr int64_t kMostBufferBytes = int64_t{256} << 20;
 // the host.
 constexpr int kFirstTag = 16, kRunning = 0, kResult = 1, kRaw = 2;
 
-// A window keeps its slot from its first hop to its last.
-int slots_for(const HostMap& hosts) {
+// A window keeps its buffers from its first hop to its last.
+int most_windows(const HostMap& hosts) {
   return std::clamp(2 * hosts.hosts() + 4, 16, 24);
 }
 
 int64_t window_bytes_for(const HostMap& hosts) {
   int64_t bytes = kMostWindowBytes;
   while (bytes > kLeastWindowBytes &&
-         slots_for(hosts) * (3 + hosts.ranks()) * bytes > kMostBufferBytes)
+         most_windows(hosts) * (3 + hosts.ranks()) * bytes > kMostBufferBytes)
     bytes /= 2;
   return bytes;
 }
@@ -46,21 +46,21 @@ Exchange::Exchange(const MpiSession& mpi, const HostMap& hosts)
       index_(hosts.index_of(rank_)),
       window_bytes_(window_bytes_for(hosts)),
       tags_(kFirstTag, mpi.tag_bound(), kRaw + hosts.lanes()),
-      requests_per_slot_(hosts.ranks() + 2) {
+      requests_per_window_(hosts.ranks() + 2) {
   for (const bool scattered : {false, true})
     for (const int ratio : {1, 2}) routes_.emplace_back(hosts, ratio, scattered);
-  slots_.resize(static_cast<size_t>(slots_for(hosts)));
-  const int64_t slot_bytes = (3 + hosts.ranks() - hosts.ranks_on(host_)) * window_bytes_;
-  buffers_ =
-      Memory::anonymous(static_cast<int64_t>(slots_.size()) * slot_bytes, "messages between hosts");
+  windows_.resize(static_cast<size_t>(most_windows(hosts)));
+  const int64_t bytes_each = (3 + hosts.ranks() - hosts.ranks_on(host_)) * window_bytes_;
+  buffers_ = Memory::anonymous(static_cast<int64_t>(windows_.size()) * bytes_each,
+                               "messages between hosts");
   std::byte* at = buffers_.data();
-  for (Slot& slot : slots_) {
-    slot.running = at;
-    slot.relayed = at + 2 * window_bytes_;
-    slot.raw = at + 3 * window_bytes_;
-    at += slot_bytes;
+  for (OpenWindow& window : windows_) {
+    window.running = at;
+    window.relayed = at + 2 * window_bytes_;
+    window.raw = at + 3 * window_bytes_;
+    at += bytes_each;
   }
-  const size_t requests = slots_.size() * static_cast<size_t>(requests_per_slot_);
+  const size_t requests = windows_.size() * static_cast<size_t>(requests_per_window_);
   requests_.assign(requests, MPI_REQUEST_NULL);
   peers_.resize(requests);
   completed_.resize(requests);
@@ -79,9 +79,9 @@ void Exchange::begin(const Operation& op) {
   slice_ = key.kind == Collective::all_gather ? op.in : op.out;
   first_number_ += operation_windows_;
   key_ = key;
-  window_ = window_elements(key);
+  window_elements_ = window_elements(key);
   const int slices = is_sliced(key.kind) ? hosts_->ranks() : 1;
-  operation_windows_ = (key.elements + window_ - 1) / window_ * slices;
+  operation_windows_ = (key.elements + window_elements_ - 1) / window_elements_ * slices;
   slices_.clear();
   for (int s = 0; s < slices; ++s)
     if (!is_sliced(key.kind) || hosts_->lane_rank(host_, hosts_->index_of(s)) == rank_)
@@ -98,34 +98,35 @@ bool Exchange::done() const {
   return active_ == 0 && next_begin_ >= wholes_->end;
 }
 
-// Starts the next window of this rank's lanes, if there is one and a slot is free.
+// Starts the next window of this rank's lanes, if there is one and buffers are free.
 bool Exchange::start_next() {
-  for (; next_begin_ < wholes_->end; next_begin_ += window_, next_slice_ = 0) {
+  for (; next_begin_ < wholes_->end; next_begin_ += window_elements_, next_slice_ = 0) {
     for (; next_slice_ < slices_.size(); ++next_slice_) {
       const int slice = slices_[next_slice_];
-      const int64_t window = next_begin_ / window_;
+      const int64_t index = next_begin_ / window_elements_;
       const int lane = is_sliced(key_.kind) ? hosts_->index_of(slice)
-                                            : static_cast<int>(window % hosts_->lanes());
+                                            : static_cast<int>(index % hosts_->lanes());
       if (hosts_->lane_rank(host_, lane) != rank_) continue;
-      const auto free = std::find_if(slots_.begin(), slots_.end(),
-                                     [](const Slot& slot) { return slot.phase == Phase::idle; });
-      if (free == slots_.end()) return false;
+      const auto free =
+          std::find_if(windows_.begin(), windows_.end(),
+                       [](const OpenWindow& window) { return window.phase == Phase::idle; });
+      if (free == windows_.end()) return false;
       const int64_t number =
-          first_number_ + window * (is_sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
+          first_number_ + index * (is_sliced(key_.kind) ? hosts_->ranks() : 1) + slice;
       if (number - oldest_number(number) >= tags_.windows()) return false;
       ++next_slice_;
-      Slot& slot = *free;
-      slot.phase = Phase::inputs;
-      slot.number = number;
-      slot.slice = slice;
-      slot.lane = lane;
-      slot.begin = next_begin_;
-      slot.n = std::min(window_, wholes_->end - next_begin_);
-      slot.leg = leg_of(window, slice);
-      slot.used = 0;
+      OpenWindow& window = *free;
+      window.phase = Phase::inputs;
+      window.number = number;
+      window.slice = slice;
+      window.lane = lane;
+      window.begin = next_begin_;
+      window.n = std::min(window_elements_, wholes_->end - next_begin_);
+      window.leg = leg_of(index, slice);
+      window.used = 0;
       ++active_;
-      start_inputs(slot);
-      move_on(slot);
+      start_inputs(window);
+      move_on(window);
       return true;
     }
   }
@@ -134,8 +135,8 @@ bool Exchange::start_next() {
 
 // Returns the least number of the windows under way, or `otherwise` if there is none.
 int64_t Exchange::oldest_number(int64_t otherwise) const {
-  for (const Slot& slot : slots_)
-    if (slot.phase != Phase::idle) otherwise = std::min(otherwise, slot.number);
+  for (const OpenWindow& window : windows_)
+    if (window.phase != Phase::idle) otherwise = std::min(otherwise, window.number);
   return otherwise;
 }
 
@@ -164,147 +165,150 @@ bool Exchange::advance() {
                          completed_.data(), MPI_STATUSES_IGNORE),
             "MPI_Testsome");
   for (int i = 0; count != MPI_UNDEFINED && i < count; ++i) {
-    Slot& slot =
-        slots_[static_cast<size_t>(completed_[static_cast<size_t>(i)] / requests_per_slot_)];
-    --slot.pending;
-    move_on(slot);
+    OpenWindow& window =
+        windows_[static_cast<size_t>(completed_[static_cast<size_t>(i)] / requests_per_window_)];
+    --window.pending;
+    move_on(window);
     moved = true;
   }
   return moved;
 }
 
 // Enters the next phases, up to one that has messages to wait for.
-void Exchange::move_on(Slot& slot) {
-  while (slot.pending == 0 && slot.phase != Phase::idle) {
-    slot.used = 0;
-    if (slot.phase == Phase::inputs) {
-      slot.phase = Phase::sums;
-      start_sums(slot);
-    } else if (slot.phase == Phase::sums) {
-      slot.phase = Phase::results;
-      start_results(slot);
+void Exchange::move_on(OpenWindow& window) {
+  while (window.pending == 0 && window.phase != Phase::idle) {
+    window.used = 0;
+    if (window.phase == Phase::inputs) {
+      window.phase = Phase::sums;
+      start_sums(window);
+    } else if (window.phase == Phase::sums) {
+      window.phase = Phase::results;
+      start_results(window);
     } else {
-      slot.phase = Phase::idle;
+      window.phase = Phase::idle;
       --active_;
     }
   }
 }
 
-void Exchange::start_inputs(Slot& slot) {
-  const Leg& leg = slot.leg;
-  const int64_t bytes = slot.n * wholes_->element;
+void Exchange::start_inputs(OpenWindow& window) {
+  const Leg& leg = window.leg;
+  const int64_t bytes = window.n * wholes_->element;
   if (leg.running_from >= 0)
-    receive(slot, leg.running_from, kRunning, slot.running,
-            slot.n * size_of(running_dtype(key_.dtype)));
+    receive(window, leg.running_from, kRunning, window.running,
+            window.n * size_of(running_dtype(key_.dtype)));
   for (int h = leg.raw_begin; h < leg.raw_end; ++h)
     for (size_t i = 0; leg.takes_raw_from(h, host_) && i < hosts_->ranks_of(h).size(); ++i)
-      receive(slot, h, kRaw + static_cast<int>(i), raw_buffer(slot, hosts_->ranks_of(h)[i]), bytes);
+      receive(window, h, kRaw + static_cast<int>(i), raw_buffer(window, hosts_->ranks_of(h)[i]),
+              bytes);
   for (int i = 0; leg.raw_to >= 0 && i < hosts_->ranks_on(host_); ++i)
-    send(slot, leg.raw_to, kRaw + i, wholes_->address(i, slot.slice, slot.begin), bytes);
+    send(window, leg.raw_to, kRaw + i, wholes_->address(i, window.slice, window.begin), bytes);
 }
 
 // All inputs have arrived, and this host's raw elements have been sent, so that results may replace them.
-void Exchange::start_sums(Slot& slot) {
-  const Leg& leg = slot.leg;
+void Exchange::start_sums(OpenWindow& window) {
+  const Leg& leg = window.leg;
   if (is_sum(key_.kind)) {
-    if (leg.finishes || leg.running_to >= 0) add_up(slot);
+    if (leg.finishes || leg.running_to >= 0) add_up(window);
   } else if (key_.kind == Collective::all_to_all) {
     for (int i = 0; leg.finishes && i < hosts_->ranks_on(host_); ++i)
-      std::memcpy(exchanged(slot, hosts_->ranks_of(host_)[static_cast<size_t>(i)]),
-                  wholes_->address(i, slot.slice, slot.begin),
-                  static_cast<size_t>(slot.n * wholes_->element));
+      std::memcpy(exchanged(window, hosts_->ranks_of(host_)[static_cast<size_t>(i)]),
+                  wholes_->address(i, window.slice, window.begin),
+                  static_cast<size_t>(window.n * wholes_->element));
   } else if (leg.finishes) {
-    slot.result = key_.kind == Collective::all_gather
-                      ? slice_ + slot.begin * wholes_->element
-                      : wholes_->address(hosts_->index_of(key_.root), 0, slot.begin);
+    window.result = key_.kind == Collective::all_gather
+                        ? slice_ + window.begin * wholes_->element
+                        : wholes_->address(hosts_->index_of(key_.root), 0, window.begin);
   }
   if (leg.running_to >= 0)
-    send(slot, leg.running_to, kRunning, slot.running, slot.n * size_of(running_dtype(key_.dtype)));
+    send(window, leg.running_to, kRunning, window.running,
+         window.n * size_of(running_dtype(key_.dtype)));
   if (leg.result_from >= 0) {
-    std::byte* result = destination(slot, index_);
-    receive(slot, leg.result_from, kResult, result, slot.n * wholes_->element);
-    slot.result = result;
+    std::byte* result = destination(window, index_);
+    receive(window, leg.result_from, kResult, result, window.n * wholes_->element);
+    window.result = result;
   }
 }
 
 // The result has arrived on this host, if it is to.
-void Exchange::start_results(Slot& slot) {
-  const Leg& leg = slot.leg;
-  const int64_t bytes = slot.n * wholes_->element;
-  if (leg.result_to >= 0) send(slot, leg.result_to, kResult, slot.result, bytes);
+void Exchange::start_results(OpenWindow& window) {
+  const Leg& leg = window.leg;
+  const int64_t bytes = window.n * wholes_->element;
+  if (leg.result_to >= 0) send(window, leg.result_to, kResult, window.result, bytes);
   // add_up() has written a sum to all its places; a scattered one has no other place.
   if ((is_sum(key_.kind) && leg.finishes) || key_.kind == Collective::reduce_scatter ||
       key_.kind == Collective::all_to_all)
     return;
   for (int i = 0; i < hosts_->ranks_on(host_); ++i) {
-    std::byte* place = destination(slot, i);
-    if (place != slot.result) std::memcpy(place, slot.result, static_cast<size_t>(bytes));
+    std::byte* place = destination(window, i);
+    if (place != window.result) std::memcpy(place, window.result, static_cast<size_t>(bytes));
   }
 }
 
 // Returns where the `local`-th rank of this machine needs the result.
-std::byte* Exchange::destination(const Slot& slot, int local) const {
-  if (key_.kind == Collective::reduce_scatter) return slice_ + slot.begin * wholes_->element;
-  return wholes_->address(local, slot.slice, slot.begin);
+std::byte* Exchange::destination(const OpenWindow& window, int local) const {
+  if (key_.kind == Collective::reduce_scatter) return slice_ + window.begin * wholes_->element;
+  return wholes_->address(local, window.slice, window.begin);
 }
 
-void Exchange::add_up(Slot& slot) {
-  const Leg& leg = slot.leg;
+void Exchange::add_up(OpenWindow& window) {
+  const Leg& leg = window.leg;
   sources_.clear();
   for (int r = 0; r < hosts_->ranks(); ++r) {
     const int h = hosts_->host_of(r);
     if (h == host_)
-      sources_.push_back(wholes_->address(hosts_->index_of(r), slot.slice, slot.begin));
+      sources_.push_back(wholes_->address(hosts_->index_of(r), window.slice, window.begin));
     else if (leg.takes_raw_from(h, host_))
-      sources_.push_back(raw_buffer(slot, r));
+      sources_.push_back(raw_buffer(window, r));
   }
-  const std::byte* before = leg.running_from >= 0 ? slot.running : nullptr;
+  const std::byte* before = leg.running_from >= 0 ? window.running : nullptr;
   if (!leg.finishes) {
-    running_sum(key_.dtype, sources_, slot.running, slot.n, before);
+    running_sum(key_.dtype, sources_, window.running, window.n, before);
     return;
   }
   places_.clear();
   if (!leg.keeps)
-    places_.push_back(slot.relayed);
+    places_.push_back(window.relayed);
   else if (key_.kind == Collective::reduce_scatter)
-    places_.push_back(destination(slot, index_));
+    places_.push_back(destination(window, index_));
   else
-    for (int i = 0; i < hosts_->ranks_on(host_); ++i) places_.push_back(destination(slot, i));
-  sum_in_order(key_.dtype, sources_, places_, slot.n, before);
-  slot.result = places_.front();
+    for (int i = 0; i < hosts_->ranks_on(host_); ++i) places_.push_back(destination(window, i));
+  sum_in_order(key_.dtype, sources_, places_, window.n, before);
+  window.result = places_.front();
 }
 
 // Returns where this rank wants what `rank` sends it of an all-to-all.
-std::byte* Exchange::exchanged(const Slot& slot, int rank) const {
-  return slice_ + (rank * key_.elements + slot.begin) * wholes_->element;
+std::byte* Exchange::exchanged(const OpenWindow& window, int rank) const {
+  return slice_ + (rank * key_.elements + window.begin) * wholes_->element;
 }
 
-std::byte* Exchange::raw_buffer(const Slot& slot, int rank) const {
-  if (key_.kind == Collective::all_to_all) return exchanged(slot, rank);
+std::byte* Exchange::raw_buffer(const OpenWindow& window, int rank) const {
+  if (key_.kind == Collective::all_to_all) return exchanged(window, rank);
   const std::span<const int> own = hosts_->ranks_of(host_);
   const auto before = std::lower_bound(own.begin(), own.end(), rank) - own.begin();
-  return slot.raw + (rank - before) * window_bytes_;
+  return window.raw + (rank - before) * window_bytes_;
 }
 
-MPI_Request* Exchange::next_request(Slot& slot, int peer) {
-  const auto at = static_cast<size_t>((&slot - slots_.data()) * requests_per_slot_ + slot.used);
-  ++slot.used;
-  ++slot.pending;
+MPI_Request* Exchange::next_request(OpenWindow& window, int peer) {
+  const auto at =
+      static_cast<size_t>((&window - windows_.data()) * requests_per_window_ + window.used);
+  ++window.used;
+  ++window.pending;
   peers_[at] = peer;
   return &requests_[at];
 }
 
-void Exchange::send(Slot& slot, int host, int what, const std::byte* data, int64_t bytes) {
-  const int peer = hosts_->lane_rank(host, slot.lane);
-  check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(slot.number, what),
-                      comm_, next_request(slot, peer)),
+void Exchange::send(OpenWindow& window, int host, int what, const std::byte* data, int64_t bytes) {
+  const int peer = hosts_->lane_rank(host, window.lane);
+  check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(window.number, what),
+                      comm_, next_request(window, peer)),
             "MPI_Isend");
 }
 
-void Exchange::receive(Slot& slot, int host, int what, std::byte* data, int64_t bytes) {
-  const int peer = hosts_->lane_rank(host, slot.lane);
-  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(slot.number, what),
-                      comm_, next_request(slot, peer)),
+void Exchange::receive(OpenWindow& window, int host, int what, std::byte* data, int64_t bytes) {
+  const int peer = hosts_->lane_rank(host, window.lane);
+  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tags_.tag(window.number, what),
+                      comm_, next_request(window, peer)),
             "MPI_Irecv");
 }
 
@@ -316,9 +320,9 @@ int Exchange::waited_rank() {
   int64_t oldest = -1;
   int rank = -1;
   for (size_t i = 0; i < requests_.size(); ++i) {
-    const Slot& slot = slots_[i / static_cast<size_t>(requests_per_slot_)];
-    if (requests_[i] == MPI_REQUEST_NULL || (oldest >= 0 && slot.number >= oldest)) continue;
-    oldest = slot.number;
+    const OpenWindow& window = windows_[i / static_cast<size_t>(requests_per_window_)];
+    if (requests_[i] == MPI_REQUEST_NULL || (oldest >= 0 && window.number >= oldest)) continue;
+    oldest = window.number;
     rank = peers_[i];
   }
   return rank;

@@ -1,6 +1,6 @@
 // Exchange: moves the windows of one operation between hosts, along their routes (routes.h). A window is a
 // run of elements and belongs to a lane: one rank of each host, which reads and writes the tensors of all
-// ranks of its machine. Several windows are under way at once, each in a slot with its own buffers; none
+// ranks of its machine. Several windows are under way at once, each with its own buffers; none
 // waits for another.
 #pragma once
 
@@ -50,7 +50,7 @@ class Exchange final : public Awaited {
   // The messages that a window waits for, in turn: the inputs of this host's sum, and this host's raw
   // elements; the running sum to the next host, and the result; the result to the next host.
   enum class Phase { idle, inputs, sums, results };
-  struct Slot {
+  struct OpenWindow {
     Phase phase = Phase::idle;
     int64_t number = 0;  // among all windows since the start, for the tags
     int slice = 0;
@@ -69,30 +69,30 @@ class Exchange final : public Awaited {
   bool advance();
   bool start_next();
   int64_t oldest_number(int64_t otherwise) const;
-  void move_on(Slot& slot);
-  void start_inputs(Slot& slot);
-  void start_sums(Slot& slot);
-  void start_results(Slot& slot);
-  void add_up(Slot& slot);
+  void move_on(OpenWindow& window);
+  void start_inputs(OpenWindow& window);
+  void start_sums(OpenWindow& window);
+  void start_results(OpenWindow& window);
+  void add_up(OpenWindow& window);
   Leg leg_of(int64_t window, int slice) const;
-  std::byte* raw_buffer(const Slot& slot, int rank) const;
-  std::byte* exchanged(const Slot& slot, int rank) const;
-  std::byte* destination(const Slot& slot, int local) const;
-  void send(Slot& slot, int host, int what, const std::byte* data, int64_t bytes);
-  void receive(Slot& slot, int host, int what, std::byte* data, int64_t bytes);
-  MPI_Request* next_request(Slot& slot, int peer);
+  std::byte* raw_buffer(const OpenWindow& window, int rank) const;
+  std::byte* exchanged(const OpenWindow& window, int rank) const;
+  std::byte* destination(const OpenWindow& window, int local) const;
+  void send(OpenWindow& window, int host, int what, const std::byte* data, int64_t bytes);
+  void receive(OpenWindow& window, int host, int what, std::byte* data, int64_t bytes);
+  MPI_Request* next_request(OpenWindow& window, int peer);
 
   const HostMap* hosts_;
   MPI_Comm comm_;
   int rank_, host_, index_;
   int64_t window_bytes_;
   WindowTags tags_;
-  int requests_per_slot_;
+  int requests_per_window_;
   // For whole sums, for those in 16 bits, for scattered sums, for those in 16 bits.
   std::vector<Routes> routes_;
   Memory buffers_;
-  std::vector<Slot> slots_;
-  std::vector<MPI_Request> requests_;  // a block for each slot
+  std::vector<OpenWindow> windows_;
+  std::vector<MPI_Request> requests_;  // a block for each window
   std::vector<int> peers_;             // of the requests
   std::vector<int> completed_;
   std::vector<const std::byte*> sources_;  // of one sum
@@ -102,8 +102,8 @@ class Exchange final : public Awaited {
   // This rank's own tensor: the result of a scatter, the source of a gather, the result of an all-to-all.
   std::byte* slice_ = nullptr;
   const LocalTensors* wholes_ = nullptr;
-  std::vector<int> slices_;   // that this rank's lanes carry; {0} if the kind is not sliced
-  int64_t window_ = 0;        // elements of one
+  std::vector<int> slices_;  // that this rank's lanes carry; {0} if the kind is not sliced
+  int64_t window_elements_ = 0;
   int64_t first_number_ = 0;  // of this operation's windows
   int64_t operation_windows_ = 0;
   int64_t next_begin_ = 0;  // the next window to start: its first element and place in slices_

@@ -99,7 +99,7 @@ class HostComm final : public OrderedComm {
   RegionView memory_;
   Exchange exchange_;
   Packets packets_;
-  Packets::Places places_;
+  Packets::RankAddresses places_;
   std::vector<int> partners_;
   Messages header_messages_;
   std::vector<std::vector<std::byte>> headers_;  // of the partners' hosts, then of this one

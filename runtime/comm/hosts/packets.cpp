@@ -100,7 +100,7 @@ std::byte* Packets::slice(const OpKey& key, std::byte* whole, int rank) const {
   return whole + rank * element_bytes(key);
 }
 
-void Packets::pack(const OpKey& key, const Places& places, int to, std::byte* packet) const {
+void Packets::pack(const OpKey& key, const RankAddresses& places, int to, std::byte* packet) const {
   const auto n = static_cast<size_t>(element_bytes(key));
   if (n == 0) return;
   const std::span<const int> own = hosts_->ranks_of(host_);
@@ -120,8 +120,8 @@ void Packets::pack(const OpKey& key, const Places& places, int to, std::byte* pa
   }
 }
 
-void Packets::exchange(const OpKey& key, const Places* places, std::span<const std::byte> header,
-                       int tag) {
+void Packets::exchange(const OpKey& key, const RankAddresses* places,
+                       std::span<const std::byte> header, int tag) {
   for (int h = 0; h < hosts_->hosts(); ++h) {
     const auto i = static_cast<size_t>(h);
     std::vector<std::byte>& out = h == host_ ? received_[i] : sent_[i];
@@ -136,7 +136,8 @@ void Packets::exchange(const OpKey& key, const Places* places, std::span<const s
   }
 }
 
-const std::byte* Packets::source(const OpKey& key, const Places& places, int r, int part) const {
+const std::byte* Packets::source(const OpKey& key, const RankAddresses& places, int r,
+                                 int part) const {
   const int host = hosts_->host_of(r), index = hosts_->index_of(r);
   const int64_t n = element_bytes(key);
   if (host == host_) {
@@ -151,14 +152,14 @@ const std::byte* Packets::source(const OpKey& key, const Places& places, int r, 
 }
 
 // Adds slice `part` of all ranks' sources.
-void Packets::add(const OpKey& key, const Places& places, std::span<std::byte* const> results,
-                  int part) {
+void Packets::add(const OpKey& key, const RankAddresses& places,
+                  std::span<std::byte* const> results, int part) {
   sources_.clear();
   for (int r = 0; r < hosts_->ranks(); ++r) sources_.push_back(source(key, places, r, part));
   sum_in_order(key.dtype, sources_, results, key.elements);
 }
 
-void Packets::unpack(const OpKey& key, const Places& places) {
+void Packets::unpack(const OpKey& key, const RankAddresses& places) {
   const auto n = static_cast<size_t>(element_bytes(key));
   if (n == 0 || key.kind == Collective::barrier) return;
   const std::span<const int> own = hosts_->ranks_of(host_);

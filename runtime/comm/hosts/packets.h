@@ -34,7 +34,7 @@ class Packets {
   // The addresses of the tensors of this machine's ranks, by index in the host. Sources are read from `wholes`
   // and results are written there; only those of a scatter and of an all-to-all are written to `slices`. For a gather
   // each rank's own slice is already at its place in the whole.
-  struct Places {
+  struct RankAddresses {
     std::vector<std::byte*> wholes;
     std::vector<std::byte*> slices;
   };
@@ -47,20 +47,22 @@ class Packets {
 
   // Sends `header` to the other leaders and receives theirs. If the ranks of this machine agree (`places`
   // is not null), their sources travel with it. `tag`: of all such messages.
-  void exchange(const OpKey& key, const Places* places, std::span<const std::byte> header, int tag);
+  void exchange(const OpKey& key, const RankAddresses* places, std::span<const std::byte> header,
+                int tag);
   Awaited& messages() { return messages_; }
   // The header of a host, this one included, once messages() are complete.
   const std::byte* header(int host) const { return received_[static_cast<size_t>(host)].data(); }
   // Writes the results of this machine's ranks, once all headers agree.
-  void unpack(const OpKey& key, const Places& places);
+  void unpack(const OpKey& key, const RankAddresses& places);
 
  private:
   int64_t bytes(const OpKey& key, int from, int to) const;
-  void pack(const OpKey& key, const Places& places, int to, std::byte* packet) const;
+  void pack(const OpKey& key, const RankAddresses& places, int to, std::byte* packet) const;
   std::byte* slice(const OpKey& key, std::byte* whole, int rank) const;
   // Where rank r's source lies on this host: of a scatter or an all-to-all its slice `part`.
-  const std::byte* source(const OpKey& key, const Places& places, int r, int part) const;
-  void add(const OpKey& key, const Places& places, std::span<std::byte* const> results, int part);
+  const std::byte* source(const OpKey& key, const RankAddresses& places, int r, int part) const;
+  void add(const OpKey& key, const RankAddresses& places, std::span<std::byte* const> results,
+           int part);
 
   const HostMap* hosts_;
   int rank_, host_;

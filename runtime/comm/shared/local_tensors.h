@@ -13,25 +13,25 @@ namespace dstrain {
 
 struct LocalTensors {
   // Where the tensor of one rank lies.
-  struct Place {
+  struct RankTensor {
     std::byte* base = nullptr;
     bool staged = false;  // `base` holds the current chunk of each slice; else the tensor itself
   };
-  std::vector<Place> places;  // by index in the host
-  int64_t element = 1;        // bytes
-  int64_t elements = 0;       // of the whole, or of each slice
-  int64_t chunk = 0;          // elements of a full chunk; `elements` if no rank is staged
+  std::vector<RankTensor> places;  // by index in the host
+  int64_t element = 1;             // bytes
+  int64_t elements = 0;            // of the whole, or of each slice
+  int64_t chunk = 0;               // elements of a full chunk; `elements` if no rank is staged
   int64_t begin = 0;
   int64_t end = 0;
 
   bool staged(int local) const { return places[static_cast<size_t>(local)].staged; }
   bool any_staged() const {
-    return std::any_of(places.begin(), places.end(), [](const Place& p) { return p.staged; });
+    return std::any_of(places.begin(), places.end(), [](const RankTensor& p) { return p.staged; });
   }
 
   // Element `at` of slice `slice` (0 where there are none) of the tensor of the `local`-th rank.
   std::byte* address(int local, int64_t slice, int64_t at) const {
-    const Place& place = places[static_cast<size_t>(local)];
+    const RankTensor& place = places[static_cast<size_t>(local)];
     return place.base +
            (place.staged ? slice * chunk + at - begin : slice * elements + at) * element;
   }

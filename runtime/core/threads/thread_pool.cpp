@@ -18,7 +18,7 @@ namespace dstrain {
 namespace {
 
 using namespace std::chrono_literals;
-// The states of a slot. Its thread sleeps where it found `idle` for too long; a caller reserves it, writes the part, and
+// The states of a worker. Its thread sleeps where it found `idle` for too long; a caller reserves it, writes the part, and
 // offers it; whoever makes `offered` into `taken` has the part, and the region cannot end before it is complete.
 enum State : uint32_t { idle, asleep, reserved, offered, taken, ending };
 
@@ -92,14 +92,14 @@ SpinLimit spin_limit(int threads, int cores) {
 }
 
 ThreadPool::ThreadPool(int threads, SpinLimit limit)
-    : limit_(limit), slots_(static_cast<size_t>(std::max(1, threads) - 1)) {
+    : limit_(limit), workers_(static_cast<size_t>(std::max(1, threads) - 1)) {
   const WithoutSignals without;
   try {
-    for (size_t i = 0; i < slots_.size(); ++i) threads_.emplace_back([this, i] { work(i); });
+    for (size_t i = 0; i < workers_.size(); ++i) threads_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     for (size_t i = 0; i < threads_.size(); ++i) {
-      slots_[i].state = ending;
-      futex_wake(slots_[i].state, 1);
+      workers_[i].state = ending;
+      futex_wake(workers_[i].state, 1);
       threads_[i].join();
     }
     fail_run(
@@ -110,9 +110,9 @@ ThreadPool::ThreadPool(int threads, SpinLimit limit)
 }
 
 ThreadPool::~ThreadPool() {
-  for (Slot& slot : slots_) {
-    slot.state = ending;
-    futex_wake(slot.state, 1);
+  for (Worker& worker : workers_) {
+    worker.state = ending;
+    futex_wake(worker.state, 1);
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -123,9 +123,9 @@ void ThreadPool::run(int64_t parts, Function function, const void* context) {
   const auto now = limit_.if_free ? Clock::now() : Clock::time_point{};
   std::bitset<kMostOffers> offers;
   int64_t part = 1;
-  for (size_t i = 0; i < slots_.size() && i < kMostOffers && part < parts; ++i)
-    if (slots_[i].rests_until.load(std::memory_order_relaxed) <= now &&
-        offer(slots_[i], region, part)) {
+  for (size_t i = 0; i < workers_.size() && i < kMostOffers && part < parts; ++i)
+    if (workers_[i].rests_until.load(std::memory_order_relaxed) <= now &&
+        offer(workers_[i], region, part)) {
       offers.set(i);
       ++part;
     }
@@ -135,8 +135,8 @@ void ThreadPool::run(int64_t parts, Function function, const void* context) {
   // A thread that slept needs a while to get a core where they are shared, and the kernel gives each thread its share of
   // them: two that do half of the work each have more than one that does all.
   if (limit_.time <= 0ns && wait_for(region, kGrace)) return rethrow(region);
-  for (size_t i = 0; i < slots_.size() && i < kMostOffers; ++i)
-    if (offers.test(i)) take(slots_[i], false);
+  for (size_t i = 0; i < workers_.size() && i < kMostOffers; ++i)
+    if (offers.test(i)) take(workers_[i], false);
   while (!wait_for(region, kSleep)) {
   }
   rethrow(region);
@@ -146,33 +146,33 @@ void ThreadPool::rethrow(const Region& region) {
   if (region.failed) std::rethrow_exception(region.error);
 }
 
-// Offers a part to the slot's thread unless that one has one already. Wakes it if it sleeps.
-bool ThreadPool::offer(Slot& slot, Region& region, int64_t part) const {
-  uint32_t before = slot.state.load(std::memory_order_relaxed);
+// Offers a part to the worker's thread unless that one has one already. Wakes it if it sleeps.
+bool ThreadPool::offer(Worker& worker, Region& region, int64_t part) const {
+  uint32_t before = worker.state.load(std::memory_order_relaxed);
   if ((before != idle && before != asleep) ||
-      !slot.state.compare_exchange_strong(before, reserved, std::memory_order_acquire))
+      !worker.state.compare_exchange_strong(before, reserved, std::memory_order_acquire))
     return false;
-  slot.region = &region;
-  slot.part = part;
+  worker.region = &region;
+  worker.part = part;
   region.left.fetch_add(1, std::memory_order_relaxed);
-  slot.state.store(offered, std::memory_order_release);
-  if (before == asleep) futex_wake(slot.state, 1);
+  worker.state.store(offered, std::memory_order_release);
+  if (before == asleep) futex_wake(worker.state, 1);
   return true;
 }
 
-// Takes the part that the slot offers, if it does, and runs it. It may be another region's than the one it was looked
-// for. A part that another thread takes leaves the slot free at once.
-bool ThreadPool::take(Slot& slot, bool is_own) {
+// Takes the part that the worker offers, if it does, and runs it. It may be another region's than the one it was looked
+// for. A part that another thread takes leaves the worker free at once.
+bool ThreadPool::take(Worker& worker, bool is_own) {
   uint32_t expected = offered;
-  if (slot.state.load(std::memory_order_relaxed) != offered ||
-      !slot.state.compare_exchange_strong(expected, taken, std::memory_order_acquire))
+  if (worker.state.load(std::memory_order_relaxed) != offered ||
+      !worker.state.compare_exchange_strong(expected, taken, std::memory_order_acquire))
     return false;
-  Region& region = *slot.region;
-  const int64_t part = slot.part;
-  if (!is_own) slot.state.store(idle, std::memory_order_release);
+  Region& region = *worker.region;
+  const int64_t part = worker.part;
+  if (!is_own) worker.state.store(idle, std::memory_order_release);
   run_part(region, part);
   run_rest(region);
-  if (is_own) slot.state.store(idle, std::memory_order_release);
+  if (is_own) worker.state.store(idle, std::memory_order_release);
   complete(region);
   return true;
 }
@@ -213,30 +213,30 @@ bool ThreadPool::wait_for(Region& region, std::chrono::microseconds most) const 
 }
 
 void ThreadPool::work(size_t own) {
-  Slot& slot = slots_[own];
+  Worker& worker = workers_[own];
   Spin spin(limit_);
   RunDelay delay;
   auto rest = kShortestRest;
   while (true) {
-    if (take(slot, true)) {
-      for (size_t next = own + 1; next < slots_.size() && take(slots_[next], false);) ++next;
+    if (take(worker, true)) {
+      for (size_t next = own + 1; next < workers_.size() && take(workers_[next], false);) ++next;
       spin = Spin(limit_);
       if (!limit_.if_free || !delay.was_kept_waiting()) continue;
       const auto now = Clock::now();
-      const bool again = now - slot.rests_until.load(std::memory_order_relaxed) < kLongestRest;
+      const bool again = now - worker.rests_until.load(std::memory_order_relaxed) < kLongestRest;
       rest = again ? std::min(kRestGrowth * rest, kLongestRest) : kShortestRest;
-      slot.rests_until.store(now + rest, std::memory_order_relaxed);
+      worker.rests_until.store(now + rest, std::memory_order_relaxed);
       delay.leave_out();
       spin = Spin({});
       continue;
     }
-    uint32_t state = slot.state.load(std::memory_order_acquire);
+    uint32_t state = worker.state.load(std::memory_order_acquire);
     if (state == ending) return;
     if (spin.again()) continue;
-    if (state == asleep || (state == idle && slot.state.compare_exchange_strong(state, asleep)))
-      futex_wait(slot.state, asleep, kSleep);
+    if (state == asleep || (state == idle && worker.state.compare_exchange_strong(state, asleep)))
+      futex_wait(worker.state, asleep, kSleep);
     else  // a caller or another thread is about to change it
-      futex_wait(slot.state, state, kChange);
+      futex_wait(worker.state, state, kChange);
   }
 }
 

@@ -58,7 +58,7 @@ class ThreadPool {
     std::exception_ptr error{};  // of the part that set `failed`
   };
   // What is offered to one thread. On a cache line of its own.
-  struct alignas(64) Slot {
+  struct alignas(64) Worker {
     std::atomic<uint32_t> state{0};
     Region* region = nullptr;
     int64_t part = 0;
@@ -67,8 +67,8 @@ class ThreadPool {
   };
 
   void work(size_t own);
-  bool offer(Slot& slot, Region& region, int64_t part) const;
-  static bool take(Slot& slot, bool is_own);
+  bool offer(Worker& worker, Region& region, int64_t part) const;
+  static bool take(Worker& worker, bool is_own);
   static void run_part(Region& region, int64_t part) noexcept;
   static void run_rest(Region& region);
   static void complete(Region& region);
@@ -76,7 +76,7 @@ class ThreadPool {
   static void rethrow(const Region& region);
 
   const SpinLimit limit_;
-  std::vector<Slot> slots_;  // one for each thread but the caller
+  std::vector<Worker> workers_;  // one for each thread but the caller
   std::vector<std::thread> threads_;
 };
 

@@ -10,35 +10,35 @@
 
 namespace dstrain {
 
-struct MappingWatch::Slot {
+struct MappingWatch::Watched {
   std::atomic<char*> begin{nullptr};  // null: free
   std::atomic<char*> end{nullptr};
   std::atomic<bool> lost{false};
 };
 
 // Static, because the signal handler uses it.
-struct Slots {
-  std::array<MappingWatch::Slot, 64> list;
+struct WatchedMappings {
+  std::array<MappingWatch::Watched, 64> list;
   std::mutex taking;
   struct sigaction before {};
 
-  static Slots& all() {
-    static Slots slots;
-    return slots;
+  static WatchedMappings& all() {
+    static WatchedMappings mappings;
+    return mappings;
   }
 
   static void on_bus_error(int, siginfo_t* info, void*) {
     const auto* const address = static_cast<const char*>(info->si_addr);
-    for (MappingWatch::Slot& slot : all().list) {
-      char* const begin = slot.begin.load();
-      char* const end = slot.end.load();
+    for (MappingWatch::Watched& watched : all().list) {
+      char* const begin = watched.begin.load();
+      char* const end = watched.end.load();
       if (begin == nullptr || address < begin || address >= end) continue;
       const std::ptrdiff_t page = ::sysconf(_SC_PAGESIZE);
       char* const gone = begin + (address - begin) / page * page;  // mappings begin at a page
       void* const zeros = ::mmap(gone, static_cast<size_t>(end - gone), PROT_READ,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       if (zeros == MAP_FAILED) break;
-      slot.lost.store(true);
+      watched.lost.store(true);
       return;  // the kernel repeats the read
     }
     ::sigaction(SIGBUS, &all().before,
@@ -56,26 +56,26 @@ struct Slots {
 };
 
 MappingWatch::MappingWatch(const void* begin, int64_t bytes) {
-  Slots& slots = Slots::all();
-  const std::scoped_lock lock(slots.taking);
-  for (Slot& slot : slots.list) {
-    if (slot.begin.load() != nullptr) continue;
+  WatchedMappings& mappings = WatchedMappings::all();
+  const std::scoped_lock lock(mappings.taking);
+  for (Watched& watched : mappings.list) {
+    if (watched.begin.load() != nullptr) continue;
     auto* const first = static_cast<char*>(const_cast<void*>(begin));  // the handler maps it anew
-    slot.lost.store(false);
-    slot.end.store(first + bytes);
-    slot.begin.store(first);
-    slot_ = &slot;
-    slots.install();
+    watched.lost.store(false);
+    watched.end.store(first + bytes);
+    watched.begin.store(first);
+    watched_ = &watched;
+    mappings.install();
     return;
   }
 }
 
 MappingWatch::~MappingWatch() {
-  if (slot_) slot_->begin.store(nullptr);
+  if (watched_) watched_->begin.store(nullptr);
 }
 
 bool MappingWatch::lost() const {
-  return slot_ && slot_->lost.load(std::memory_order_relaxed);
+  return watched_ && watched_->lost.load(std::memory_order_relaxed);
 }
 
 }  // namespace dstrain

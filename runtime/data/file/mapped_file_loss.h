@@ -21,9 +21,9 @@ class MappingWatch {
   bool lost() const;
 
  private:
-  struct Slot;
-  friend struct Slots;
-  Slot* slot_ = nullptr;
+  struct Watched;
+  friend struct WatchedMappings;
+  Watched* watched_ = nullptr;
 };
 
 }  // namespace dstrain

@@ -43,36 +43,37 @@ DiskArena::DiskArena(const Plan& plan, const Job& job, const std::byte* base) : 
   store_.emplace(*files_, std::move(extents), job.aio, std::chrono::seconds(job.timeout_s));
 }
 
-DiskArena::Place DiskArena::place_of(const void* address, int64_t bytes) const {
+DiskArena::ExtentPosition DiskArena::position_of(const void* address, int64_t bytes) const {
   if (bytes == 0) return {};
   const int64_t at = static_cast<const std::byte*>(address) - base_;
   const auto after = std::ranges::upper_bound(begins_, at);
   check(after != begins_.begin(), "an address that is not on disk");
-  const Place place{static_cast<int>(after - begins_.begin()) - 1, at - *std::prev(after)};
-  check(place.offset + bytes <= store_->bytes(place.extent),
+  const ExtentPosition position{static_cast<int>(after - begins_.begin()) - 1,
+                                at - *std::prev(after)};
+  check(position.offset + bytes <= store_->bytes(position.extent),
         "{} bytes at {} on disk are not all in one tensor", bytes, at);
-  return place;
+  return position;
 }
 
 DiskStore::Ticket DiskArena::read(const Tensor& from, const Tensor& to) {
-  const auto [extent, offset] = place_of(from.data, to.bytes());
+  const auto [extent, offset] = position_of(from.data, to.bytes());
   return store_->read(extent, offset, to.as<std::byte>(), to.bytes());
 }
 
 DiskStore::Ticket DiskArena::write(const Tensor& from, const Tensor& to) {
-  const auto [extent, offset] = place_of(to.data, from.bytes());
+  const auto [extent, offset] = position_of(to.data, from.bytes());
   // Tensors that share an extent have whole blocks of it, and so have those that pass the host's memory.
   const int64_t bytes = extent == passing_ ? disk_blocks_up(from.bytes()) : from.bytes();
   return store_->write(extent, offset, from.as<const std::byte>(), bytes);
 }
 
 void DiskArena::download(void* host, const void* from, int64_t bytes) {
-  const auto [extent, offset] = place_of(from, bytes);
+  const auto [extent, offset] = position_of(from, bytes);
   store_->read(extent, offset, static_cast<std::byte*>(host), bytes).wait();
 }
 
 void DiskArena::upload(void* to, const void* host, int64_t bytes) {
-  const auto [extent, offset] = place_of(to, bytes);
+  const auto [extent, offset] = position_of(to, bytes);
   const int64_t end = offset + bytes, whole = store_->bytes(extent);
   const int64_t first = offset / kDiskBlock * kDiskBlock;
   const int64_t last = std::min(disk_blocks_up(end), whole);

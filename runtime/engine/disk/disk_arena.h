@@ -28,12 +28,12 @@ class DiskArena final : public RemoteMemory {
   void upload(void* to, const void* host, int64_t bytes) override;
 
  private:
-  struct Place {
+  struct ExtentPosition {
     int extent = 0;
     int64_t offset = 0;
   };
-  // Returns where bytes of a tensor are; of no bytes, any place. Throws InternalError if they are not all in one extent.
-  Place place_of(const void* address, int64_t bytes) const;
+  // Returns where bytes of a tensor are; of no bytes, any position. Throws InternalError if they are not all in one extent.
+  ExtentPosition position_of(const void* address, int64_t bytes) const;
 
   const std::byte* base_;
   std::vector<int64_t> begins_;  // of the extents, ascending

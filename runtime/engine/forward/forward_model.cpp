@@ -25,7 +25,7 @@ Job in_f32(const Job& trained) {
 
 }  // namespace
 
-ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
+ForwardModel::ForwardModel(const Job& job, const WeightsSource& place,
                            const Implementations& implementations, int64_t seq_len, Ends ends,
                            int threads)
     : job_(in_f32(job)),
@@ -48,7 +48,7 @@ ForwardModel::ForwardModel(const Job& job, const ModelPlace& place,
 }
 
 // A run with adapters has left them alone: the model is where the run took it from.
-void ForwardModel::load_files(const ModelState& state, const ModelPlace& place,
+void ForwardModel::load_files(const ModelState& state, const WeightsSource& place,
                               const Implementations& implementations) {
   const AdaptedWeights weights = split_adapters(mapped(state.weights(), weight_map_of(job_.model)));
   std::string base = place.run_dir, option = fmt::format("{} {}", place.option, place.run_dir);

@@ -15,7 +15,7 @@ namespace dstrain {
 class ModelState;
 
 // The weights of a run, model.safetensors in its output directory or a checkpoint, or those of another folder.
-struct ModelPlace {
+struct WeightsSource {
   std::string run_dir,
       checkpoint = {};  // checkpoint empty: model.safetensors, or the files of an index
   std::string_view option = "--run";  // that names the folder
@@ -27,7 +27,7 @@ class ForwardModel {
   enum class Ends { with_logits, with_losses };
 
   // `job`: of the run. Samples have `seq_len` tokens. Throws UserError if the weights cannot be read.
-  ForwardModel(const Job& job, const ModelPlace& place, const Implementations& implementations,
+  ForwardModel(const Job& job, const WeightsSource& place, const Implementations& implementations,
                int64_t seq_len, Ends ends, int threads);
 
   void run(StepContext& step) { executor_.run(step); }
@@ -39,7 +39,7 @@ class ForwardModel {
   void read_logits(int64_t row, std::span<float> to) const;
 
  private:
-  void load_files(const ModelState& state, const ModelPlace& place,
+  void load_files(const ModelState& state, const WeightsSource& place,
                   const Implementations& implementations);
   Communicator& comm() { return comm_ ? *comm_ : self_; }
 

@@ -38,8 +38,9 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
   for (size_t i = 0; i < plan.program.instructions.size(); ++i)
     bind(plan.program.instructions[i], i);
   if (!backend.device->is_host())
-    groups_.emplace(plan, *backend.library,
-                    [&](BufferId id) { return id == kNone ? Tensor{} : arenas.tensor(plan, id); });
+    launches_.emplace(plan, *backend.library, [&](BufferId id) {
+      return id == kNone ? Tensor{} : arenas.tensor(plan, id);
+    });
   const auto begins_step = [&](size_t i) { return rule_of(op_of(plan.order[i])).begins_step; };
   while (body_ < plan.order.size() && begins_step(body_)) ++body_;
   for (size_t i = body_; i < plan.order.size(); ++i)
@@ -183,9 +184,9 @@ void Executor::run_issues(size_t begin, size_t end, StepContext& context) {
     const auto index = static_cast<size_t>(issue.instruction);
     if (slot_) slot_->publish(first_name_ + issue.instruction);
     queue_->poll();
-    if (const IssueGroup* group = groups_ && !timed ? groups_->at(i) : nullptr) {
-      run_group(*group, context);
-      i += group->count - 1;
+    if (const MultiTensorLaunch* launch = launches_ && !timed ? launches_->at(i) : nullptr) {
+      run_launch(*launch, context);
+      i += launch->count - 1;
       continue;
     }
     const int64_t start = context.trace ? monotonic_ns() : 0;
@@ -239,11 +240,11 @@ void Executor::run_observed(size_t index, StepContext& context) {
   observed_->after(index);
 }
 
-// Waits for what the instructions of a group need, and launches them.
-void Executor::run_group(const IssueGroup& group, const StepContext& context) {
-  for (size_t i = group.first; i < group.first + group.count; ++i)
+// Waits for what the instructions of a launch need, and launches them.
+void Executor::run_launch(const MultiTensorLaunch& launch, const StepContext& context) {
+  for (size_t i = launch.first; i < launch.first + launch.count; ++i)
     wait_for(std::span(plan_.waits).subspan(i * posts_.size(), posts_.size()), false);
-  groups_->run(group, device_state_.address(context.state));
+  launches_->run(launch, device_state_.address(context.state));
 }
 
 void Executor::record(StepTrace& trace, int64_t begin_ns) const {

@@ -17,8 +17,8 @@
 #include "runtime/engine/step/device_state.h"
 #include "runtime/engine/step/finish_values.h"
 #include "runtime/engine/step/guarded_workspace.h"
-#include "runtime/engine/step/issue_groups.h"
 #include "runtime/engine/step/mesh_comm.h"
+#include "runtime/engine/step/multi_tensor_launches.h"
 #include "runtime/engine/step/observer/step_observer.h"
 #include "runtime/engine/step/queues/comm_queue.h"
 #include "runtime/engine/step/queues/copy_queue.h"
@@ -101,7 +101,7 @@ class Executor {
   void settle_graph();
   void check_communication();
   void run_issues(size_t begin, size_t end, StepContext& context);
-  void run_group(const IssueGroup& group, const StepContext& context);
+  void run_launch(const MultiTensorLaunch& launch, const StepContext& context);
   void run_body(StepContext& context);
   void capture(StepPiece& piece, StepContext& context);
   void move_to_graph(const StepPiece& piece, int64_t launch, const StepState& state);
@@ -139,9 +139,9 @@ class Executor {
   size_t body_ = 0;             // index in the order of the first issue of the body
   std::vector<int32_t> posts_;  // operations of a step, by channel
   std::unique_ptr<CommQueue> queue_;
-  std::unique_ptr<CopyQueue> copies_;  // null: the step has none
-  std::optional<DriveQueue> drives_;   // absent: the step has none
-  std::optional<IssueGroups> groups_;  // absent: the device is the host
+  std::unique_ptr<CopyQueue> copies_;            // null: the step has none
+  std::optional<DriveQueue> drives_;             // absent: the step has none
+  std::optional<MultiTensorLaunches> launches_;  // absent: the device is the host
   BatchFeed feed_;
   DeviceState device_state_;
   std::unique_ptr<FinishKernels> finish_;  // null: the host does finish_gradients

@@ -8,8 +8,8 @@
 namespace dstrain {
 namespace {
 
-std::vector<Slot> one_stage(int chunks, int micro_batches) {
-  std::vector<Slot> order;
+std::vector<StageTask> one_stage(int chunks, int micro_batches) {
+  std::vector<StageTask> order;
   for (int micro = 0; micro < micro_batches; ++micro) {
     for (int chunk = 0; chunk < chunks; ++chunk) order.push_back({Phase::forward, chunk, micro});
     for (int chunk = chunks; chunk-- > 0;) order.push_back({Phase::backward, chunk, micro});
@@ -18,10 +18,10 @@ std::vector<Slot> one_stage(int chunks, int micro_batches) {
 }
 
 // Returns `forwards`, of which the first `warmup` come first, in turns with `backwards`.
-std::vector<Slot> in_turns(const std::vector<Slot>& forwards, const std::vector<Slot>& backwards,
-                           int warmup) {
+std::vector<StageTask> in_turns(const std::vector<StageTask>& forwards,
+                                const std::vector<StageTask>& backwards, int warmup) {
   const auto first = static_cast<size_t>(warmup);
-  std::vector<Slot> order(forwards.begin(), forwards.begin() + warmup);
+  std::vector<StageTask> order(forwards.begin(), forwards.begin() + warmup);
   for (size_t i = 0; i < backwards.size(); ++i) {
     if (first + i < forwards.size()) order.push_back(forwards[first + i]);
     order.push_back(backwards[i]);
@@ -31,21 +31,21 @@ std::vector<Slot> in_turns(const std::vector<Slot>& forwards, const std::vector<
 
 // Groups of `stages` micro-batches pass through the chunks in turn, backward from the last chunk
 // (Narayanan et al., 2021, as Megatron-LM orders it). With one chunk these are the micro-batches in order.
-std::vector<Slot> grouped(Phase phase, int stages, int chunks, int micro_batches) {
-  std::vector<Slot> slots;
+std::vector<StageTask> grouped(Phase phase, int stages, int chunks, int micro_batches) {
+  std::vector<StageTask> tasks;
   const int group = stages * chunks;
   for (int k = 0; k < micro_batches * chunks; ++k) {
     const int turn = k % group / stages;
-    slots.push_back({phase, phase == Phase::forward ? turn : chunks - 1 - turn,
+    tasks.push_back({phase, phase == Phase::forward ? turn : chunks - 1 - turn,
                      k / group * stages + k % stages});
   }
-  return slots;
+  return tasks;
 }
 
 }  // namespace
 
-std::vector<Slot> stage_order(PipelineSchedule schedule, int stages, int virtual_stages, int stage,
-                              int micro_batches) {
+std::vector<StageTask> stage_order(PipelineSchedule schedule, int stages, int virtual_stages,
+                                   int stage, int micro_batches) {
   const std::optional<std::string> error =
       schedule_error(schedule, stages, virtual_stages, micro_batches);
   check(!error, "{}", error.value_or(""));
@@ -54,8 +54,8 @@ std::vector<Slot> stage_order(PipelineSchedule schedule, int stages, int virtual
   if (stages == 1) return one_stage(chunks, micro_batches);
   const int below = stages - 1 - stage;  // stages after this one
   const auto index = static_cast<size_t>(stage);
-  const std::vector<Slot> forwards = grouped(Phase::forward, stages, chunks, micro_batches);
-  const std::vector<Slot> backwards = grouped(Phase::backward, stages, chunks, micro_batches);
+  const std::vector<StageTask> forwards = grouped(Phase::forward, stages, chunks, micro_batches);
+  const std::vector<StageTask> backwards = grouped(Phase::backward, stages, chunks, micro_batches);
   switch (schedule) {
     case PipelineSchedule::gpipe:
       return in_turns(forwards, backwards, micro_batches);

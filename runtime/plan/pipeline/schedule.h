@@ -15,11 +15,11 @@
 namespace dstrain {
 
 // One piece of work of a stage.
-struct Slot {
+struct StageTask {
   Phase phase = Phase::forward;
   int32_t chunk = 0;
   int32_t micro = 0;
-  bool operator==(const Slot&) const = default;
+  bool operator==(const StageTask&) const = default;
 };
 
 // Identifies a chunk, a part of the model on a stage of a pipeline: its stage, and its number on the stage.
@@ -32,8 +32,8 @@ struct StageChunk {
 // Returns the work of `stage` in order. A single stage takes each micro-batch forward and backward before the
 // next, in every schedule: this is gradient accumulation. Throws InternalError if schedule_error has an
 // answer, or there is no such stage.
-std::vector<Slot> stage_order(PipelineSchedule schedule, int stages, int virtual_stages, int stage,
-                              int micro_batches);
+std::vector<StageTask> stage_order(PipelineSchedule schedule, int stages, int virtual_stages,
+                                   int stage, int micro_batches);
 
 // Returns the part that a chunk is, of 0 .. stages * chunks - 1. The parts go round the stages; with zb_v
 // down the stages and up again, so that the first stage has the first part and the last.

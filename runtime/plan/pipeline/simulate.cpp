@@ -20,17 +20,17 @@ class PipelineStep {
         message_time_(message_time),
         stage_of_(times.size(), -1),
         taken_(times.size()),
-        result_{std::vector<std::vector<SlotTime>>(orders.stages()), {}, 0, 0} {
+        result_{std::vector<std::vector<TaskTime>>(orders.stages()), {}, 0, 0} {
     for (size_t stage = 0; stage < orders.stages(); ++stage) {
       for (const int part : orders.parts.at(stage)) {
         check(part >= 0 && index(part) < times.size() && stage_of_[index(part)] < 0,
               "part {} of stage {} of a pipeline of {} parts", part, stage, times.size());
         stage_of_[index(part)] = static_cast<int>(stage);
       }
-      for (const Slot& slot : orders.slots[stage]) {
-        check(slot.micro >= 0 && slot.chunk >= 0 && index(slot.chunk) < orders.parts[stage].size(),
-              "{}: stage {} has no such slot", slot_text(slot), stage);
-        micros_ = std::max(micros_, slot.micro + 1);
+      for (const StageTask& task : orders.tasks[stage]) {
+        check(task.micro >= 0 && task.chunk >= 0 && index(task.chunk) < orders.parts[stage].size(),
+              "{}: stage {} has no such task", task_text(task), stage);
+        micros_ = std::max(micros_, task.micro + 1);
       }
     }
     check(std::ranges::count(stage_of_, -1) == 0, "a pipeline has a part without a stage");
@@ -47,14 +47,14 @@ class PipelineStep {
     if (!result_.error) result_.error = waiting();
     if (!result_.error) result_.error = missing();
     if (result_.error)
-      result_.slots.clear();
+      result_.tasks.clear();
     else
       measure();
     return result_;
   }
 
  private:
-  // A slot by the part that it works for.
+  // A task by the part that it works for.
   struct Work {
     Phase phase;
     int part;
@@ -79,21 +79,21 @@ class PipelineStep {
     return list;
   }
 
-  const Slot* next_slot(size_t stage) const {
-    const size_t i = result_.slots[stage].size();
-    return i < orders_.slots[stage].size() ? &orders_.slots[stage][i] : nullptr;
+  const StageTask* next_slot(size_t stage) const {
+    const size_t i = result_.tasks[stage].size();
+    return i < orders_.tasks[stage].size() ? &orders_.tasks[stage][i] : nullptr;
   }
-  Work work_of(size_t stage, const Slot& slot) const {
-    return {slot.phase, orders_.parts[stage][index(slot.chunk)], slot.micro};
+  Work work_of(size_t stage, const StageTask& task) const {
+    return {task.phase, orders_.parts[stage][index(task.chunk)], task.micro};
   }
 
-  // Does the next slot of a stage. Returns false if the stage has none or it must wait.
+  // Does the next task of a stage. Returns false if the stage has none or it must wait.
   bool advance(size_t stage) {
-    const Slot* slot = next_slot(stage);
-    if (slot == nullptr) return false;
-    const Work work = work_of(stage, *slot);
-    std::vector<SlotTime>& slots = result_.slots[stage];
-    double begin = slots.empty() ? 0 : slots.back().end;
+    const StageTask* task = next_slot(stage);
+    if (task == nullptr) return false;
+    const Work work = work_of(stage, *task);
+    std::vector<TaskTime>& tasks = result_.tasks[stage];
+    double begin = tasks.empty() ? 0 : tasks.back().end;
     for (const Work& need : needs(work)) {
       const std::optional<double> end = end_of(need);
       if (!end) return false;
@@ -101,21 +101,21 @@ class PipelineStep {
       begin = std::max(begin, *end + (remote ? message_time_ : 0));
     }
     if (end_of(work)) {
-      result_.error = fmt::format("{} is there twice", place(stage, *slot));
+      result_.error = fmt::format("{} is there twice", place(stage, *task));
       return false;
     }
-    result_.error = out_of_turn(stage, *slot);
+    result_.error = out_of_turn(stage, *task);
     if (result_.error) return false;
     const double end = begin + times_[index(work.part)][static_cast<size_t>(work.phase)];
-    slots.push_back({begin, end});
+    tasks.push_back({begin, end});
     taken_[index(work.part)][static_cast<size_t>(work.phase)].push_back(work.micro);
     end_of(work) = end;
     return true;
   }
 
-  // Returns the error of a slot that takes another micro-batch than the part before it passes on next.
-  std::optional<std::string> out_of_turn(size_t stage, const Slot& slot) {
-    const Work work = work_of(stage, slot);
+  // Returns the error of a task that takes another micro-batch than the part before it passes on next.
+  std::optional<std::string> out_of_turn(size_t stage, const StageTask& task) {
+    const Work work = work_of(stage, task);
     if (work.phase == Phase::weight_grad) return std::nullopt;
     const auto phase = static_cast<size_t>(work.phase);
     const size_t turn = taken_[index(work.part)][phase].size();
@@ -123,17 +123,17 @@ class PipelineStep {
       if (need.part == work.part) continue;
       const int sent = taken_[index(need.part)][phase][turn];
       if (sent != work.micro)
-        return fmt::format("{} takes what stage {} sends of micro-batch {}", place(stage, slot),
+        return fmt::format("{} takes what stage {} sends of micro-batch {}", place(stage, task),
                            stage_of_[index(need.part)], sent);
     }
     return std::nullopt;
   }
 
-  std::string place(size_t stage, const Slot& slot) const {
-    return fmt::format("stage {}, slot {}: {}", stage, result_.slots[stage].size(),
-                       slot_text(slot));
+  std::string place(size_t stage, const StageTask& task) const {
+    return fmt::format("stage {}, task {}: {}", stage, result_.tasks[stage].size(),
+                       task_text(task));
   }
-  Slot slot_of(const Work& work) const {
+  StageTask slot_of(const Work& work) const {
     const auto& parts = orders_.parts[index(stage_of_[index(work.part)])];
     const auto chunk = std::ranges::find(parts, work.part) - parts.begin();
     return {work.phase, static_cast<int32_t>(chunk), work.micro};
@@ -143,19 +143,19 @@ class PipelineStep {
   std::optional<std::string> waiting() {
     std::vector<std::string> never, later;
     for (size_t stage = 0; stage < orders_.stages(); ++stage) {
-      const Slot* slot = next_slot(stage);
-      if (slot == nullptr) continue;
-      for (const Work& need : needs(work_of(stage, *slot))) {
+      const StageTask* task = next_slot(stage);
+      if (task == nullptr) continue;
+      for (const Work& need : needs(work_of(stage, *task))) {
         if (end_of(need)) continue;
         const int sender = stage_of_[index(need.part)];
-        const auto& order = orders_.slots[index(sender)];
+        const auto& order = orders_.tasks[index(sender)];
         const auto found = std::ranges::find(order, slot_of(need));
         const std::string text = fmt::format("{} waits for ever for {} of stage {}, ",
-                                             place(stage, *slot), slot_text(slot_of(need)), sender);
+                                             place(stage, *task), task_text(slot_of(need)), sender);
         if (found == order.end())
           never.push_back(text + "which is missing");
         else
-          later.push_back(text + fmt::format("its slot {}", found - order.begin()));
+          later.push_back(text + fmt::format("its task {}", found - order.begin()));
       }
     }
     never.insert(never.end(), later.begin(), later.end());
@@ -175,17 +175,17 @@ class PipelineStep {
           const bool expected = end_of({Phase::forward, 0, micro}).has_value();
           if (expected && !end_of(work))
             return fmt::format("stage {}: {} is missing", stage_of_[index(part)],
-                               slot_text(slot_of(work)));
+                               task_text(slot_of(work)));
         }
     return std::nullopt;
   }
 
   void measure() {
     double work = 0;
-    for (const std::vector<SlotTime>& slots : result_.slots)
-      for (const SlotTime& slot : slots) {
-        work += slot.end - slot.begin;
-        result_.length = std::max(result_.length, slot.end);
+    for (const std::vector<TaskTime>& tasks : result_.tasks)
+      for (const TaskTime& task : tasks) {
+        work += task.end - task.begin;
+        result_.length = std::max(result_.length, task.end);
       }
     if (result_.length > 0)
       result_.bubble = 1 - work / (static_cast<double>(orders_.stages()) * result_.length);
@@ -207,7 +207,7 @@ PipelineOrders pipeline_orders(PipelineSchedule schedule, int stages, int virtua
                                int micro_batches) {
   PipelineOrders orders;
   for (int stage = 0; stage < stages; ++stage) {
-    orders.slots.push_back(stage_order(schedule, stages, virtual_stages, stage, micro_batches));
+    orders.tasks.push_back(stage_order(schedule, stages, virtual_stages, stage, micro_batches));
     std::vector<int>& parts = orders.parts.emplace_back();
     for (int chunk = 0; chunk < chunks_of(schedule, virtual_stages); ++chunk)
       parts.push_back(part_of(schedule, stages, stage, chunk));
@@ -220,24 +220,24 @@ PipelineTimes run_orders(const PipelineOrders& orders, const std::vector<PhaseSe
   return PipelineStep(orders, times, message_time).run();
 }
 
-std::vector<int> in_flight(const std::vector<Slot>& order, int chunks) {
-  const bool split =
-      std::ranges::any_of(order, [](const Slot& slot) { return slot.phase == Phase::weight_grad; });
+std::vector<int> in_flight(const std::vector<StageTask>& order, int chunks) {
+  const bool split = std::ranges::any_of(
+      order, [](const StageTask& task) { return task.phase == Phase::weight_grad; });
   const Phase last = split ? Phase::weight_grad : Phase::backward;
   std::vector<int> held(static_cast<size_t>(chunks)), most(static_cast<size_t>(chunks));
-  for (const Slot& slot : order) {
-    const auto chunk = static_cast<size_t>(slot.chunk);
-    if (slot.phase == Phase::forward) most[chunk] = std::max(most[chunk], ++held[chunk]);
-    if (slot.phase == last) --held[chunk];
+  for (const StageTask& task : order) {
+    const auto chunk = static_cast<size_t>(task.chunk);
+    if (task.phase == Phase::forward) most[chunk] = std::max(most[chunk], ++held[chunk]);
+    if (task.phase == last) --held[chunk];
   }
   return most;
 }
 
-std::string slot_text(const Slot& slot) {
+std::string task_text(const StageTask& task) {
   static constexpr std::array<std::string_view, kPhases> kNames = {"forward", "backward",
                                                                    "weight gradients"};
-  return fmt::format("{} of micro-batch {} in chunk {}", kNames[static_cast<size_t>(slot.phase)],
-                     slot.micro, slot.chunk);
+  return fmt::format("{} of micro-batch {} in chunk {}", kNames[static_cast<size_t>(task.phase)],
+                     task.micro, task.chunk);
 }
 
 }  // namespace dstrain

@@ -11,27 +11,27 @@
 namespace dstrain {
 namespace {
 
-// The letter of a slot's phase, in lower case for chunks after the first.
-char letter_of(const Slot& slot) {
-  const std::string_view letters = slot.chunk == 0 ? "FBW" : "fbw";
-  return letters[static_cast<size_t>(slot.phase)];
+// The letter of a task's phase, in lower case for chunks after the first.
+char letter_of(const StageTask& task) {
+  const std::string_view letters = task.chunk == 0 ? "FBW" : "fbw";
+  return letters[static_cast<size_t>(task.phase)];
 }
 
-std::string label_of(const Slot& slot) {
-  return fmt::format("{}{}", letter_of(slot), slot.micro);
+std::string label_of(const StageTask& task) {
+  return fmt::format("{}{}", letter_of(task), task.micro);
 }
 
 // Returns the characters for each unit of time: as many as show every label, within `most` for the step. The
-// shortest slot has a whole number of them where possible, so that slots of one length look alike.
+// shortest task has a whole number of them where possible, so that tasks of one length look alike.
 double scale_of(const PipelineOrders& orders, const PipelineTimes& times, size_t most) {
   double shortest = times.length, wanted = 0;
   for (size_t stage = 0; stage < orders.stages(); ++stage)
-    for (size_t i = 0; i < orders.slots[stage].size(); ++i) {
-      const double time = times.slots[stage][i].end - times.slots[stage][i].begin;
+    for (size_t i = 0; i < orders.tasks[stage].size(); ++i) {
+      const double time = times.tasks[stage][i].end - times.tasks[stage][i].begin;
       if (time <= 0) continue;
       shortest = std::min(shortest, time);
       wanted =
-          std::max(wanted, static_cast<double>(label_of(orders.slots[stage][i]).size()) / time);
+          std::max(wanted, static_cast<double>(label_of(orders.tasks[stage][i]).size()) / time);
     }
   if (times.length <= 0) return 0;
   const double possible = std::min(wanted, static_cast<double>(most) / times.length);
@@ -39,8 +39,8 @@ double scale_of(const PipelineOrders& orders, const PipelineTimes& times, size_t
   return whole >= 1 ? whole / shortest : possible;
 }
 
-std::string row_of(const std::vector<Slot>& order, const std::vector<SlotTime>& times, double scale,
-                   size_t columns) {
+std::string row_of(const std::vector<StageTask>& order, const std::vector<TaskTime>& times,
+                   double scale, size_t columns) {
   std::string row(columns, '.');
   const auto column = [&](double time) {
     return std::min(columns, static_cast<size_t>(std::lround(time * scale)));
@@ -57,13 +57,13 @@ std::string row_of(const std::vector<Slot>& order, const std::vector<SlotTime>& 
 
 std::string in_flight_text(const PipelineOrders& orders, size_t stage) {
   const int chunks = static_cast<int>(orders.parts[stage].size());
-  return fmt::format("{}", fmt::join(in_flight(orders.slots[stage], chunks), "+"));
+  return fmt::format("{}", fmt::join(in_flight(orders.tasks[stage], chunks), "+"));
 }
 
-// Returns whether a slot of the orders is what `wanted` asks for.
+// Returns whether a task of the orders is what `wanted` asks for.
 template <class Wanted>
 bool has_slot(const PipelineOrders& orders, Wanted wanted) {
-  return std::ranges::any_of(orders.slots, [&](const std::vector<Slot>& order) {
+  return std::ranges::any_of(orders.tasks, [&](const std::vector<StageTask>& order) {
     return std::ranges::any_of(order, wanted);
   });
 }
@@ -82,8 +82,8 @@ std::string timeline_text(const std::string& title, const PipelineOrders& orders
                           const PipelineTimes& times, size_t width) {
   std::string text = fmt::format("{}\n{}\n", title, timeline_heading(orders, times));
   const bool split =
-      has_slot(orders, [](const Slot& slot) { return slot.phase == Phase::weight_grad; });
-  const bool chunks = has_slot(orders, [](const Slot& slot) { return slot.chunk > 0; });
+      has_slot(orders, [](const StageTask& task) { return task.phase == Phase::weight_grad; });
+  const bool chunks = has_slot(orders, [](const StageTask& task) { return task.chunk > 0; });
   text += fmt::format("F forward, B backward{}, . idle{}\n", split ? ", W weight gradients" : "",
                       chunks ? "; lower case: chunks after the first" : "");
   const size_t label = fmt::format("stage {}  ", orders.stages() - 1).size();
@@ -92,7 +92,7 @@ std::string timeline_text(const std::string& title, const PipelineOrders& orders
   const auto columns = static_cast<size_t>(std::lround(times.length * scale));
   for (size_t stage = 0; stage < orders.stages(); ++stage)
     text += fmt::format("{:<{}}{}\n", fmt::format("stage {}", stage), label,
-                        row_of(orders.slots[stage], times.slots[stage], scale, columns));
+                        row_of(orders.tasks[stage], times.tasks[stage], scale, columns));
   return text;
 }
 

@@ -48,16 +48,16 @@ std::string svg_box(double x, double y, double width, double height, std::string
       height, fill);
 }
 
-// Returns the box of a slot, with its label if that fits.
-std::string svg_slot(const Slot& slot, const SlotTime& time, double scale, double y) {
-  const PhaseColours& colours = kColours[static_cast<size_t>(slot.phase)];
-  const bool odd = slot.chunk % 2 == 1;
+// Returns the box of a task, with its label if that fits.
+std::string svg_slot(const StageTask& task, const TaskTime& time, double scale, double y) {
+  const PhaseColours& colours = kColours[static_cast<size_t>(task.phase)];
+  const bool odd = task.chunk % 2 == 1;
   const double x = kMargin + kLabelWidth + time.begin * scale;
   const double width = (time.end - time.begin) * scale;
   std::string text = svg_box(x, y, width, kSlotHeight, odd ? colours.odd : colours.even);
-  text += fmt::format(" stroke=\"white\"><title>{}, {:g} to {:g}</title></rect>\n", slot_text(slot),
+  text += fmt::format(" stroke=\"white\"><title>{}, {:g} to {:g}</title></rect>\n", task_text(task),
                       time.begin, time.end);
-  const std::string label = fmt::format("{}", slot.micro);
+  const std::string label = fmt::format("{}", task.micro);
   if (static_cast<double>(label.size() + 1) * kLetterWidth <= width)
     text += svg_text(x + width / 2, y + kSlotHeight / 2 + 4,
                      odd ? " class=\"odd\"" : " class=\"even\"", label);
@@ -102,11 +102,11 @@ std::string timeline_svg(const std::string& title, const PipelineOrders& orders,
     const double y = kTop + kRowHeight * static_cast<double>(stage);
     text += svg_text(kMargin, y + kSlotHeight / 2 + 4, "", fmt::format("stage {}", stage));
     text += svg_box(kMargin + kLabelWidth, y, kPlotWidth, kSlotHeight, "#eeeeee") + "/>\n";
-    for (size_t i = 0; i < orders.slots[stage].size(); ++i) {
-      const Slot& slot = orders.slots[stage][i];
-      split = split || slot.phase == Phase::weight_grad;
-      chunks = chunks || slot.chunk > 0;
-      text += svg_slot(slot, times.slots[stage][i], scale, y);
+    for (size_t i = 0; i < orders.tasks[stage].size(); ++i) {
+      const StageTask& task = orders.tasks[stage][i];
+      split = split || task.phase == Phase::weight_grad;
+      chunks = chunks || task.chunk > 0;
+      text += svg_slot(task, times.tasks[stage][i], scale, y);
     }
   }
   return text + svg_legend(split, chunks, kTop + rows + 14) + "</svg>\n";

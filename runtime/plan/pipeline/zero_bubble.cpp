@@ -8,7 +8,7 @@
 namespace dstrain {
 namespace {
 
-// The slots that stages have done. A slot may start if its inputs were ready when the unit of time began.
+// The tasks that stages have done. A task may start if its inputs were ready when the unit of time began.
 class ZeroBubble {
  public:
   ZeroBubble(PipelineSchedule schedule, int stages, int micro_batches)
@@ -20,22 +20,22 @@ class ZeroBubble {
         due_(static_cast<size_t>(stages)),
         orders_(static_cast<size_t>(stages)) {}
 
-  // Runs all slots. `choose(*this, stage)` returns what the stage does next, or nothing.
+  // Runs all tasks. `choose(*this, stage)` returns what the stage does next, or nothing.
   template <class Choose>
-  std::vector<std::vector<Slot>> run(Choose choose) {
-    const int slots = stages_ * chunks_ * micros_ * kPhases;
-    for (int finished = 0; finished < slots;) {
-      std::vector<std::optional<Slot>> unit;
+  std::vector<std::vector<StageTask>> run(Choose choose) {
+    const int tasks = stages_ * chunks_ * micros_ * kPhases;
+    for (int finished = 0; finished < tasks;) {
+      std::vector<std::optional<StageTask>> unit;
       for (int stage = 0; stage < stages_; ++stage) unit.push_back(choose(*this, stage));
       const int before = finished;
       for (int stage = 0; stage < stages_; ++stage) {
-        const std::optional<Slot>& slot = unit[static_cast<size_t>(stage)];
-        if (!slot) continue;
-        orders_[static_cast<size_t>(stage)].push_back(*slot);
-        ++done_[part(stage, slot->chunk)][static_cast<size_t>(slot->phase)];
-        if (slot->phase == Phase::backward)
+        const std::optional<StageTask>& task = unit[static_cast<size_t>(stage)];
+        if (!task) continue;
+        orders_[static_cast<size_t>(stage)].push_back(*task);
+        ++done_[part(stage, task->chunk)][static_cast<size_t>(task->phase)];
+        if (task->phase == Phase::backward)
           due_[static_cast<size_t>(stage)].push_back(
-              {Phase::weight_grad, slot->chunk, slot->micro});
+              {Phase::weight_grad, task->chunk, task->micro});
         ++finished;
       }
       check(finished > before, "zero bubble: {} stages of {} micro-batches do not end", stages_,
@@ -48,18 +48,18 @@ class ZeroBubble {
   int done(Phase phase, int stage, int chunk) const {
     return done_[part(stage, chunk)][static_cast<size_t>(phase)];
   }
-  // Returns the chunk's next forward or backward slot, or nothing if its inputs are not there.
-  std::optional<Slot> next(Phase phase, int stage, int chunk) const {
+  // Returns the chunk's next forward or backward task, or nothing if its inputs are not there.
+  std::optional<StageTask> next(Phase phase, int stage, int chunk) const {
     const int micro = done(phase, stage, chunk);
     if (micro >= ready(phase, part(stage, chunk))) return std::nullopt;
-    return Slot{phase, chunk, micro};
+    return StageTask{phase, chunk, micro};
   }
   // Returns the weight gradients that have been due longest, if any are.
-  std::optional<Slot> oldest_weight_grad(int stage) const {
+  std::optional<StageTask> oldest_weight_grad(int stage) const {
     size_t past = 0;
     for (int chunk = 0; chunk < chunks_; ++chunk)
       past += static_cast<size_t>(done(Phase::weight_grad, stage, chunk));
-    const std::vector<Slot>& due = due_[static_cast<size_t>(stage)];
+    const std::vector<StageTask>& due = due_[static_cast<size_t>(stage)];
     if (past == due.size()) return std::nullopt;
     return due[past];
   }
@@ -79,34 +79,34 @@ class ZeroBubble {
   PipelineSchedule schedule_;
   int stages_, chunks_, micros_;
   std::vector<std::array<int, kPhases>> done_;  // of every part, by phase
-  std::vector<std::vector<Slot>> due_;          // of every stage: weight gradients, done or not
-  std::vector<std::vector<Slot>> orders_;
+  std::vector<std::vector<StageTask>> due_;     // of every stage: weight gradients, done or not
+  std::vector<std::vector<StageTask>> orders_;
 };
 
 }  // namespace
 
-std::vector<std::vector<Slot>> zb_h1_orders(int stages, int micro_batches) {
+std::vector<std::vector<StageTask>> zb_h1_orders(int stages, int micro_batches) {
   const auto choose = [stages](const ZeroBubble& b, int s) {
     const int forward = b.done(Phase::forward, s, 0);
     const bool room = forward - b.done(Phase::backward, s, 0) < stages - s &&
                       forward - b.done(Phase::weight_grad, s, 0) < stages;
-    if (const auto slot = b.next(Phase::forward, s, 0); slot && room) return slot;
-    if (const auto slot = b.next(Phase::backward, s, 0)) return slot;
+    if (const auto task = b.next(Phase::forward, s, 0); task && room) return task;
+    if (const auto task = b.next(Phase::backward, s, 0)) return task;
     return b.oldest_weight_grad(s);
   };
   return ZeroBubble(PipelineSchedule::zb_h1, stages, micro_batches).run(choose);
 }
 
-std::vector<std::vector<Slot>> zb_v_orders(int stages, int micro_batches) {
+std::vector<std::vector<StageTask>> zb_v_orders(int stages, int micro_batches) {
   const auto choose = [stages](const ZeroBubble& b, int s) {
     for (const int chunk : {1, 0})
-      if (const auto slot = b.next(Phase::backward, s, chunk)) return slot;
+      if (const auto task = b.next(Phase::backward, s, chunk)) return task;
     int held = 0;
     for (const int chunk : {0, 1})
       held += b.done(Phase::forward, s, chunk) - b.done(Phase::weight_grad, s, chunk);
     for (const int chunk : {1, 0})
-      if (const auto slot = b.next(Phase::forward, s, chunk); slot && held < 2 * stages - 1 + chunk)
-        return slot;
+      if (const auto task = b.next(Phase::forward, s, chunk); task && held < 2 * stages - 1 + chunk)
+        return task;
     return b.oldest_weight_grad(s);
   };
   return ZeroBubble(PipelineSchedule::zb_v, stages, micro_batches).run(choose);

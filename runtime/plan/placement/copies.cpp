@@ -3,32 +3,35 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 namespace dstrain {
 namespace {
 
-// How the slots use a buffer.
+// How the tasks use a buffer.
 struct Uses {
   std::set<std::pair<Phase, int32_t>> kinds{};  // phase and chunk
-  bool received = false;  // from the beginning of the slot in front of the first one
-  auto operator<=>(const Uses&) const = default;
+  bool received = false;  // from the beginning of the task in front of the first one
+  bool operator<(const Uses& other) const {
+    return std::tie(kinds, received) < std::tie(other.kinds, other.received);
+  }
 };
 
-// The copies of a buffer that slots use in this way, from the first one of a micro-batch to the last.
-Copies between(const std::vector<Slot>& slots, const Uses& uses, int64_t micro_batches) {
-  std::vector<size_t> begin(static_cast<size_t>(micro_batches), slots.size());
+// The copies of a buffer that tasks use in this way, from the first one of a micro-batch to the last.
+Copies between(const std::vector<StageTask>& tasks, const Uses& uses, int64_t micro_batches) {
+  std::vector<size_t> begin(static_cast<size_t>(micro_batches), tasks.size());
   std::vector<size_t> end(static_cast<size_t>(micro_batches), 0);
   std::vector<size_t> used(static_cast<size_t>(micro_batches), 0);
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!uses.kinds.contains({slots[i].phase, slots[i].chunk})) continue;
-    const auto m = static_cast<size_t>(slots[i].micro);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (!uses.kinds.contains({tasks[i].phase, tasks[i].chunk})) continue;
+    const auto m = static_cast<size_t>(tasks[i].micro);
     begin[m] = std::min(begin[m], i);
     end[m] = i;
     ++used[m];
   }
   Copies copies;
-  std::vector<int> change(slots.size() + 1);
+  std::vector<int> change(tasks.size() + 1);
   for (size_t m = 0; m < used.size(); ++m) {
     if (used[m] == 0) continue;
     if (uses.received && begin[m] > 0) --begin[m];
@@ -66,7 +69,7 @@ std::vector<Copies> copies_of(const Plan& plan) {
     if (buffer.per_micro) copies[b].count = plan.micro_batches;
     if (buffer.lifetime != Lifetime::micro || uses[b].kinds.empty()) continue;
     const auto [it, fresh] = known.try_emplace(uses[b]);
-    if (fresh) it->second = between(plan.slots, uses[b], plan.micro_batches);
+    if (fresh) it->second = between(plan.tasks, uses[b], plan.micro_batches);
     copies[b] = it->second;
     // A message may wait for its receiver while the next micro-batch is computed.
     if (sent[b] != 0 && plan.micro_batches > 1)

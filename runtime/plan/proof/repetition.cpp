@@ -50,12 +50,12 @@ void Repetition::find_slots() {
     const Instruction& op = op_of(i);
     if (!in_slot(op)) continue;
     if (op.op == OpKind::recv)
-      continue;  // for a later slot: it belongs to the one that it precedes
-    const SlotIssues slot{end, op.phase, op.chunk, plan_.order[i].micro};
+      continue;  // for a later task: it belongs to the one that it precedes
+    const TaskIssues task{end, op.phase, op.chunk, plan_.order[i].micro};
     end = i + 1;
-    if (slots_.empty() || !slots_.back().is_like(slot)) slots_.push_back(slot);
+    if (tasks_.empty() || !tasks_.back().is_like(task)) tasks_.push_back(task);
   }
-  slots_.push_back({end, {}, 0, -1});
+  tasks_.push_back({end, {}, 0, -1});
 }
 
 void Repetition::find_rings() {
@@ -98,16 +98,16 @@ void Repetition::find_rings() {
   }
 }
 
-std::optional<size_t> Repetition::slot_at(size_t issue) const {
-  const auto it = std::ranges::lower_bound(slots_, issue, {}, &SlotIssues::begin);
-  if (it == slots_.end() || it->begin != issue || it + 1 == slots_.end()) return std::nullopt;
-  return static_cast<size_t>(it - slots_.begin());
+std::optional<size_t> Repetition::task_at(size_t issue) const {
+  const auto it = std::ranges::lower_bound(tasks_, issue, {}, &TaskIssues::begin);
+  if (it == tasks_.end() || it->begin != issue || it + 1 == tasks_.end()) return std::nullopt;
+  return static_cast<size_t>(it - tasks_.begin());
 }
 
-bool Repetition::comes_twice(size_t slot, const Period& period) const {
+bool Repetition::comes_twice(size_t task, const Period& period) const {
   std::array<size_t, kPhases> phases{};
-  for (size_t k = slot; k < slot + period.slots; ++k) {
-    const SlotIssues &one = slots_[k], &two = slots_[k + period.slots];
+  for (size_t k = task; k < task + period.tasks; ++k) {
+    const TaskIssues &one = tasks_[k], &two = tasks_[k + period.tasks];
     if (one.phase != two.phase || one.chunk != two.chunk ||
         one.micro + period.micros != two.micro || one.micro == 0)
       return false;
@@ -118,23 +118,23 @@ bool Repetition::comes_twice(size_t slot, const Period& period) const {
          phases[0] > 0 && phases[1] > 0;
 }
 
-std::optional<Period> Repetition::period_at(size_t slot) const {
+std::optional<Period> Repetition::period_at(size_t task) const {
   if (!sound_) return std::nullopt;
-  for (size_t length = 1; slot + 2 * length < slots_.size(); ++length) {
-    const Period period{length, slots_[slot + length].micro - slots_[slot].micro};
-    if (period.micros > 0 && comes_twice(slot, period)) return period;
+  for (size_t length = 1; task + 2 * length < tasks_.size(); ++length) {
+    const Period period{length, tasks_[task + length].micro - tasks_[task].micro};
+    if (period.micros > 0 && comes_twice(task, period)) return period;
   }
   return std::nullopt;
 }
 
-bool Repetition::repeats(size_t slot, size_t again, const Period& period,
+bool Repetition::repeats(size_t task, size_t again, const Period& period,
                          const std::vector<int32_t>& started,
                          const std::vector<int32_t>& started_again) const {
-  if (again + period.slots >= slots_.size()) return false;
-  const size_t first = slots_[slot].begin, second = slots_[again].begin;
-  const size_t length = slots_[slot + period.slots].begin - first;
-  if (slots_[again + period.slots].begin - second != length) return false;
-  const auto later = static_cast<int32_t>((again - slot) / period.slots) * period.micros;
+  if (again + period.tasks >= tasks_.size()) return false;
+  const size_t first = tasks_[task].begin, second = tasks_[again].begin;
+  const size_t length = tasks_[task + period.tasks].begin - first;
+  if (tasks_[again + period.tasks].begin - second != length) return false;
+  const auto later = static_cast<int32_t>((again - task) / period.tasks) * period.micros;
   const size_t channels = started.size();
   for (size_t k = 0; k < length; ++k) {
     const Issue &one = plan_.order[first + k], &two = plan_.order[second + k];

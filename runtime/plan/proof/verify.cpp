@@ -36,8 +36,8 @@ class Replay {
   void run() {
     claim_initial();
     for (size_t i = 0; i < plan_.order.size(); ++i) {
-      if (const auto slot = repetition_.slot_at(i))
-        i = repetition_.first_issue(pass_repetitions(*slot));
+      if (const auto task = repetition_.task_at(i))
+        i = repetition_.first_issue(pass_repetitions(*task));
       if (i == plan_.order.size()) break;
       const Issue& issue = plan_.order[i];
       const Instruction& op = op_of(issue);
@@ -53,7 +53,7 @@ class Replay {
  private:
   // The beginning of a period.
   struct Moment {
-    size_t slot = 0;
+    size_t task = 0;
     Period period{};
     ReplayState state{};
   };
@@ -86,38 +86,38 @@ class Replay {
     }
   }
 
-  // Skips repetitions. If the period before `slot` left the state as it found it, every following period with the
-  // same issues and waits does so too. Returns the first slot after those.
-  size_t pass_repetitions(size_t slot) {
-    if (period_ && slot == period_->slot + period_->period.slots) {
+  // Skips repetitions. If the period before `task` left the state as it found it, every following period with the
+  // same issues and waits does so too. Returns the first task after those.
+  size_t pass_repetitions(size_t task) {
+    if (period_ && task == period_->task + period_->period.tasks) {
       const Moment before = *std::exchange(period_, std::nullopt);
       if (same_state(repetition_.moved(before.state, before.period.micros, state_.started), state_))
-        slot = pass_repetitions(before, slot);
+        task = pass_repetitions(before, task);
     }
     if (!period_)
-      if (const auto period = repetition_.period_at(slot)) period_ = {slot, *period, state_};
-    return slot;
+      if (const auto period = repetition_.period_at(task)) period_ = {task, *period, state_};
+    return task;
   }
 
-  size_t pass_repetitions(const Moment& before, size_t slot) {
+  size_t pass_repetitions(const Moment& before, size_t task) {
     std::vector<int32_t> per_period = state_.started, started = state_.started;
     for (size_t c = 0; c < started.size(); ++c) per_period[c] -= before.state.started[c];
     int64_t micros = 0;
-    while (repetition_.repeats(before.slot, slot, before.period, before.state.started, started) &&
-           holds_inputs(slot, before.period)) {
+    while (repetition_.repeats(before.task, task, before.period, before.state.started, started) &&
+           holds_inputs(task, before.period)) {
       for (size_t c = 0; c < started.size(); ++c) started[c] += per_period[c];
       micros += before.period.micros;
-      slot += before.period.slots;
+      task += before.period.tasks;
     }
-    if (micros == 0) return slot;
+    if (micros == 0) return task;
     state_ = repetition_.moved(state_, micros, started);
-    return slot;
+    return task;
   }
 
   // Returns whether what the period reads of its own micro-batches has been written: it lies elsewhere in each.
-  bool holds_inputs(size_t slot, const Period& period) const {
-    const size_t end = repetition_.first_issue(slot + period.slots);
-    for (size_t i = repetition_.first_issue(slot); i < end; ++i)
+  bool holds_inputs(size_t task, const Period& period) const {
+    const size_t end = repetition_.first_issue(task + period.tasks);
+    for (size_t i = repetition_.first_issue(task); i < end; ++i)
       for (const BufferId id : op_of(plan_.order[i]).reads)
         if (id != kNone && program_.at(program_.root(id)).per_micro &&
             !holds(id, plan_.order[i].micro))

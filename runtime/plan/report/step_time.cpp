@@ -38,7 +38,7 @@ PipelineTimes pipeline_times(const PipelineOrders& orders, std::span<const Plan*
   double message = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const std::vector<int>& parts = orders.parts[stage];
-    check(stages[stage]->slots == orders.slots[stage], "stage {} has another order", stage);
+    check(stages[stage]->tasks == orders.tasks[stage], "stage {} has another order", stage);
     for (size_t chunk = 0; chunk < parts.size(); ++chunk) {
       const auto part = static_cast<size_t>(parts[chunk]);
       times.resize(std::max(times.size(), part + 1));

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kMostRetries = 1000;  // of a request that the kernel puts off, a millisecond apart
 constexpr std::chrono::milliseconds kRetryPause{1};
-constexpr std::chrono::milliseconds kLookForMore{20};  // while the drive is slow and slots are free
+constexpr std::chrono::milliseconds kLookForMore{
+    20};  // while the drive is slow and has room for requests
 
 bool put_off(int64_t result) {
   return result == -EAGAIN || result == -EINTR;
@@ -28,8 +29,8 @@ bool is_aligned(const std::byte* data, int64_t offset, int64_t bytes) {
 
 }  // namespace
 
-struct IoWorker::Slot {
-  iocb request{};
+struct IoWorker::Request {
+  iocb control{};
   DiskChunk chunk;
   int file = 0;
   int64_t offset = 0, bytes = 0;  // what is moved, in whole blocks where that is needed
@@ -43,7 +44,7 @@ struct IoWorker::Slot {
 IoWorker::IoWorker(ChunkQueue& queue, const SwapFiles& files, const DiskLayout& layout,
                    const AioConfig& config, int64_t block_bytes)
     : queue_(queue), files_(files), layout_(layout), config_(config), block_bytes_(block_bytes) {
-  // Through the page cache a request is complete when it has been submitted, so that more slots would only take chunks
+  // Through the page cache a request is complete when it has been submitted, so that more requests would only take chunks
   // away from other workers.
   const auto depth = static_cast<size_t>(files.direct() ? config.queue_depth : 1);
   const int status = files.calls().setup(static_cast<int>(depth), &context_);
@@ -58,8 +59,8 @@ IoWorker::IoWorker(ChunkQueue& queue, const SwapFiles& files, const DiskLayout& 
         "allow it",
         std::strerror(-status));
   for (size_t i = 0; i < depth; ++i) {
-    slots_.push_back(std::make_unique<Slot>());
-    free_.push_back(slots_.back().get());
+    requests_.push_back(std::make_unique<Request>());
+    free_.push_back(requests_.back().get());
   }
   events_.resize(depth);
   thread_ = std::thread([this] { work(); });
@@ -87,70 +88,71 @@ bool IoWorker::take_chunks() {
   taken_.clear();
   const bool open = queue_.take(free_.size(), idle, taken_);
   for (DiskChunk& chunk : taken_) {
-    Slot& slot = *free_.back();
+    Request& request = *free_.back();
     free_.pop_back();
-    slot.chunk = std::move(chunk);
-    slot.retries = 0;
+    request.chunk = std::move(chunk);
+    request.retries = 0;
     try {
-      prepare(slot);
-      ready_.push_back(&slot);
+      prepare(request);
+      ready_.push_back(&request);
     } catch (const std::exception& e) {  // no memory
-      finish(slot, e.what());
+      finish(request, e.what());
     }
   }
   return open;
 }
 
-void IoWorker::prepare(Slot& slot) {
-  const DiskChunk& chunk = slot.chunk;
+void IoWorker::prepare(Request& request) {
+  const DiskChunk& chunk = request.chunk;
   const DiskPlace place = layout_.place(chunk.address);
-  slot.file = place.file;
-  slot.offset = place.offset;
-  slot.bytes = chunk.bytes;
-  slot.done = 0;
-  slot.memory = chunk.data;
+  request.file = place.file;
+  request.offset = place.offset;
+  request.bytes = chunk.bytes;
+  request.done = 0;
+  request.memory = chunk.data;
   if (!files_.direct() || is_aligned(chunk.data, place.offset, chunk.bytes)) return;
-  slot.offset = place.offset / kDiskBlock * kDiskBlock;
-  slot.bytes = disk_blocks_up(place.offset + chunk.bytes) - slot.offset;
-  if (slot.copy.bytes() == 0)
-    slot.copy = Memory::anonymous(block_bytes_, "a copy of unaligned memory for the disk store");
-  slot.memory = slot.copy.data();
+  request.offset = place.offset / kDiskBlock * kDiskBlock;
+  request.bytes = disk_blocks_up(place.offset + chunk.bytes) - request.offset;
+  if (request.copy.bytes() == 0)
+    request.copy = Memory::anonymous(block_bytes_, "a copy of unaligned memory for the disk store");
+  request.memory = request.copy.data();
   if (!chunk.operation->writes) return;  // a write begins at a block, so only its end is padded
-  std::memcpy(slot.memory, chunk.data, static_cast<size_t>(chunk.bytes));
-  std::memset(slot.memory + chunk.bytes, 0, static_cast<size_t>(slot.bytes - chunk.bytes));
+  std::memcpy(request.memory, chunk.data, static_cast<size_t>(chunk.bytes));
+  std::memset(request.memory + chunk.bytes, 0, static_cast<size_t>(request.bytes - chunk.bytes));
 }
 
 void IoWorker::submit() {
-  std::vector<iocb*> requests;
+  std::vector<iocb*> controls;
   std::vector<int64_t> sizes(static_cast<size_t>(files_.count()), -1);
-  for (Slot* slot : std::exchange(ready_, {})) {
+  for (Request* request : std::exchange(ready_, {})) {
     // A file that someone has truncated would take a write and give zeros later.
-    int64_t& size = sizes[static_cast<size_t>(slot->file)];
-    if (size == -1) size = files_.calls().size(files_.descriptor(slot->file));
+    int64_t& size = sizes[static_cast<size_t>(request->file)];
+    if (size == -1) size = files_.calls().size(files_.descriptor(request->file));
     if (size < files_.bytes_each()) {
-      finish(*slot, failure(*slot, 0));
+      finish(*request, failure(*request, 0));
       continue;
     }
-    const auto prepare_request = slot->chunk.operation->writes ? io_prep_pwrite : io_prep_pread;
-    prepare_request(&slot->request, files_.descriptor(slot->file), slot->memory + slot->done,
-                    static_cast<size_t>(slot->bytes - slot->done), slot->offset + slot->done);
-    slot->request.data = slot;
-    requests.push_back(&slot->request);
+    const auto prepare_request = request->chunk.operation->writes ? io_prep_pwrite : io_prep_pread;
+    prepare_request(
+        &request->control, files_.descriptor(request->file), request->memory + request->done,
+        static_cast<size_t>(request->bytes - request->done), request->offset + request->done);
+    request->control.data = request;
+    controls.push_back(&request->control);
   }
-  if (!config_.single_submit) return submit_some(requests);
-  for (iocb*& request : requests) submit_some({&request, 1});
+  if (!config_.single_submit) return submit_some(controls);
+  for (iocb*& control : controls) submit_some({&control, 1});
 }
 
-void IoWorker::submit_some(std::span<iocb*> requests) {
+void IoWorker::submit_some(std::span<iocb*> controls) {
   int pauses = 0;
-  while (!requests.empty()) {
-    const int result = files_.calls().submit(context_, requests);
-    Slot& first = *static_cast<Slot*>(requests.front()->data);
+  while (!controls.empty()) {
+    const int result = files_.calls().submit(context_, controls);
+    Request& first = *static_cast<Request*>(controls.front()->data);
     if (result > 0) {
-      for (const iocb* request : requests.first(static_cast<size_t>(result)))
-        static_cast<Slot*>(request->data)->in_flight = true;
+      for (const iocb* control : controls.first(static_cast<size_t>(result)))
+        static_cast<Request*>(control->data)->in_flight = true;
       in_flight_ += result;
-      requests = requests.subspan(static_cast<size_t>(result));
+      controls = controls.subspan(static_cast<size_t>(result));
     } else if ((result == 0 || put_off(result)) && pauses < kMostRetries) {
       ++pauses;
       if (in_flight_ > 0)
@@ -159,7 +161,7 @@ void IoWorker::submit_some(std::span<iocb*> requests) {
         std::this_thread::sleep_for(kRetryPause);
     } else {  // of the first request
       finish(first, failure(first, result));
-      requests = requests.subspan(1);
+      controls = controls.subspan(1);
     }
   }
 }
@@ -171,46 +173,46 @@ void IoWorker::collect() {
     // The kernel cannot say what became of the requests. It has ended them all when the queue is gone.
     files_.calls().destroy(context_);
     context_ = nullptr;
-    for (const auto& slot : slots_)
-      if (slot->in_flight) complete(*slot, count);
-    files_.calls().setup(static_cast<int>(slots_.size()),
+    for (const auto& request : requests_)
+      if (request->in_flight) complete(*request, count);
+    files_.calls().setup(static_cast<int>(requests_.size()),
                          &context_);  // submit() reports if it fails
     return;
   }
   for (int i = 0; i < count; ++i) {
     const io_event& event = events_[static_cast<size_t>(i)];
-    complete(*static_cast<Slot*>(event.data), static_cast<int64_t>(event.res));
+    complete(*static_cast<Request*>(event.data), static_cast<int64_t>(event.res));
   }
 }
 
-void IoWorker::complete(Slot& slot, int64_t result) {
-  slot.in_flight = false;
+void IoWorker::complete(Request& request, int64_t result) {
+  request.in_flight = false;
   --in_flight_;
-  if (put_off(result) && slot.retries++ < kMostRetries) return ready_.push_back(&slot);
-  const int64_t left = slot.bytes - slot.done;
-  if (result == left) return finish(slot, "");
+  if (put_off(result) && request.retries++ < kMostRetries) return ready_.push_back(&request);
+  const int64_t left = request.bytes - request.done;
+  if (result == left) return finish(request, "");
   // The rest of a request that was cut short goes on at a whole block.
   const int64_t moved = files_.direct() ? result / kDiskBlock * kDiskBlock : result;
-  if (result < 0 || result > left || moved == 0) return finish(slot, failure(slot, result));
-  slot.done += moved;
-  ready_.push_back(&slot);
+  if (result < 0 || result > left || moved == 0) return finish(request, failure(request, result));
+  request.done += moved;
+  ready_.push_back(&request);
 }
 
-void IoWorker::finish(Slot& slot, std::string error) {
-  const DiskChunk chunk = std::exchange(slot.chunk, {});
-  if (error.empty() && !chunk.operation->writes && slot.memory == slot.copy.data()) {
-    const int64_t before = layout_.place(chunk.address).offset - slot.offset;
-    std::memcpy(chunk.data, slot.memory + before, static_cast<size_t>(chunk.bytes));
+void IoWorker::finish(Request& request, std::string error) {
+  const DiskChunk chunk = std::exchange(request.chunk, {});
+  if (error.empty() && !chunk.operation->writes && request.memory == request.copy.data()) {
+    const int64_t before = layout_.place(chunk.address).offset - request.offset;
+    std::memcpy(chunk.data, request.memory + before, static_cast<size_t>(chunk.bytes));
   }
-  free_.push_back(&slot);
+  free_.push_back(&request);
   queue_.report(chunk, std::move(error));
 }
 
-std::string IoWorker::failure(const Slot& slot, int64_t result) const {
-  const std::string what =
-      fmt::format("{} {} bytes at offset {} of {}", slot.chunk.operation->writes ? "write" : "read",
-                  slot.bytes - slot.done, slot.offset + slot.done, files_.name(slot.file));
-  const int64_t size = files_.calls().size(files_.descriptor(slot.file));
+std::string IoWorker::failure(const Request& request, int64_t result) const {
+  const std::string what = fmt::format(
+      "{} {} bytes at offset {} of {}", request.chunk.operation->writes ? "write" : "read",
+      request.bytes - request.done, request.offset + request.done, files_.name(request.file));
+  const int64_t size = files_.calls().size(files_.descriptor(request.file));
   if (size >= 0 && size < files_.bytes_each())
     return fmt::format(
         "cannot {}: another program has truncated the file to {} bytes ({} were reserved); keep "
@@ -219,7 +221,7 @@ std::string IoWorker::failure(const Slot& slot, int64_t result) const {
   if (result < 0) return disk_error(what, static_cast<int>(-result));
   return fmt::format(
       "cannot {}: the drive moved {} of {} bytes; see `dmesg`, and name another drive", what,
-      result, slot.bytes - slot.done);
+      result, request.bytes - request.done);
 }
 
 }  // namespace dstrain

@@ -30,20 +30,20 @@ class IoWorker {
 
  private:
   // A request to the kernel, which stays at its address while it is in flight.
-  struct Slot;
+  struct Request;
 
   void work();
   // The parts of work(). Each requests or completes what it can.
   bool take_chunks();
-  void prepare(Slot& slot);
+  void prepare(Request& request);
   void submit();
-  void submit_some(std::span<iocb*> requests);
+  void submit_some(std::span<iocb*> controls);
   void collect();
-  // Moves on a slot whose request ended with `result`, a number of bytes or -errno.
-  void complete(Slot& slot, int64_t result);
-  // Ends the chunk of a slot; `error` is empty if it is done.
-  void finish(Slot& slot, std::string error);
-  std::string failure(const Slot& slot, int64_t result) const;
+  // Moves on a request that the kernel ended with `result`, a number of bytes or -errno.
+  void complete(Request& request, int64_t result);
+  // Ends the chunk of a request; `error` is empty if it is done.
+  void finish(Request& request, std::string error);
+  std::string failure(const Request& request, int64_t result) const;
 
   ChunkQueue& queue_;
   const SwapFiles& files_;
@@ -51,8 +51,8 @@ class IoWorker {
   const AioConfig config_;
   const int64_t block_bytes_;
   io_context_t context_ = nullptr;
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<Slot*> free_, ready_;  // ready_: to submit
+  std::vector<std::unique_ptr<Request>> requests_;
+  std::vector<Request*> free_, ready_;  // ready_: to submit
   int in_flight_ = 0;
   std::vector<DiskChunk> taken_;
   std::vector<io_event> events_;

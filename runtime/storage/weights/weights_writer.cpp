@@ -60,17 +60,17 @@ WeightsWriter::WeightsWriter(std::string path, const StateRegister& weights,
                              const WeightsFormat& format)
     : path_(std::move(path)), layout_(weights) {
   for (const FileTensor& tensor : layout_.tensors())
-    places_.push_back({.dtype = format.dtype ? format.dtype(tensor.name) : DType::f32});
+    positions_.push_back({.dtype = format.dtype ? format.dtype(tensor.name) : DType::f32});
   for (size_t i = 0; i < weights.size(); ++i)
-    slots_[weights[i].name] = {.index = i, .elements = weights[i].global_shape.elements()};
+    progress_[weights[i].name] = {.index = i, .elements = weights[i].global_shape.elements()};
   divide(format);
 }
 
 void WeightsWriter::divide(const WeightsFormat& format) {
   std::vector<std::vector<size_t>> shards(1);
   int64_t bytes = 0;  // of the last shard
-  for (size_t t = 0; t < places_.size(); ++t) {
-    const int64_t more = layout_.tensors()[t].shape.elements() * size_of(places_[t].dtype);
+  for (size_t t = 0; t < positions_.size(); ++t) {
+    const int64_t more = layout_.tensors()[t].shape.elements() * size_of(positions_[t].dtype);
     if (format.as_package && !shards.back().empty() && bytes + more > format.shard_bytes) {
       shards.emplace_back();
       bytes = 0;
@@ -92,7 +92,7 @@ void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& n
   if (sorted)
     std::ranges::sort(tensors, [this](size_t a, size_t b) {
       const auto key = [this](size_t t) {
-        const DType dtype = places_[t].dtype;
+        const DType dtype = positions_[t].dtype;
         return std::tuple(dtype == DType::f32    ? 0
                           : dtype == DType::bf16 ? 1
                                                  : 2,
@@ -103,12 +103,12 @@ void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& n
   std::vector<SafetensorsTensor> list;
   for (const size_t t : tensors)
     list.push_back({.name = layout_.tensors()[t].name,
-                    .type = weights_type(places_[t].dtype),
+                    .type = weights_type(positions_[t].dtype),
                     .shape = dims_in_file(layout_.tensors()[t].shape)});
   const std::string head = make_safetensors_header(list);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    places_[tensors[i]].file = files_.size();
-    places_[tensors[i]].begin = list[i].begin;
+    positions_[tensors[i]].file = files_.size();
+    positions_[tensors[i]].begin = list[i].begin;
   }
   names_.push_back(name);
   files_.push_back(std::make_unique<NewFile>((fs::path(path_).parent_path() / name).string()));
@@ -116,15 +116,15 @@ void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& n
 }
 
 void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& values) {
-  const auto found = slots_.find(name);
-  check(found != slots_.end(), "the weight file {} has no tensor {}", path_, name);
-  Slot& slot = found->second;
+  const auto found = progress_.find(name);
+  check(found != progress_.end(), "the weight file {} has no tensor {}", path_, name);
+  TensorProgress& progress = found->second;
   const int64_t count = values.elements();
   check(values.dtype == DType::f32, "{} is written as {}, expected f32", name,
         name_of(values.dtype));
-  check(begin >= 0 && begin + count <= slot.elements, "slice [{}, {}) of {} is outside of it",
+  check(begin >= 0 && begin + count <= progress.elements, "slice [{}, {}) of {} is outside of it",
         begin, begin + count, name);
-  for (const FileRun& run : layout_.runs(slot.index, begin, count)) {
+  for (const FileRun& run : layout_.runs(progress.index, begin, count)) {
     float* from = values.as<float>() + (run.begin - begin);
     if (run.stride > 1) {
       together_.resize(static_cast<size_t>(run.count));
@@ -132,23 +132,24 @@ void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& va
         together_[static_cast<size_t>(i)] = from[i * run.stride];
       from = together_.data();
     }
-    const Place& place = places_[run.tensor];
+    const TensorPosition& position = positions_[run.tensor];
     const void* bytes = from;
-    if (place.dtype != DType::f32) {
+    if (position.dtype != DType::f32) {
       rounded_.resize(static_cast<size_t>(run.count));
-      convert_floats({from, {run.count}, DType::f32}, {rounded_.data(), {run.count}, place.dtype});
+      convert_floats({from, {run.count}, DType::f32},
+                     {rounded_.data(), {run.count}, position.dtype});
       bytes = rounded_.data();
     }
-    const int64_t element = size_of(place.dtype);
-    files_[place.file]->write_at(bytes, element * run.count, place.begin + element * run.at);
+    const int64_t element = size_of(position.dtype);
+    files_[position.file]->write_at(bytes, element * run.count, position.begin + element * run.at);
   }
-  slot.written += count;
+  progress.written += count;
 }
 
 void WeightsWriter::complete() {
-  for (const auto& [name, slot] : slots_)
-    check(slot.written == slot.elements, "{} of {} elements of {} were written to {}", slot.written,
-          slot.elements, name, path_);
+  for (const auto& [name, progress] : progress_)
+    check(progress.written == progress.elements, "{} of {} elements of {} were written to {}",
+          progress.written, progress.elements, name, path_);
   for (const std::unique_ptr<NewFile>& file : files_) file->complete();
   if (files_.size() == 1 || index_) return;
   index_ = std::make_unique<NewFile>(beside(kIndexName));
@@ -185,15 +186,15 @@ std::string WeightsWriter::beside(std::string_view name) const {
 
 std::string WeightsWriter::index_text() const {
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
-  std::vector<size_t> order(places_.size());
+  std::vector<size_t> order(positions_.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, {}, [this](size_t t) { return layout_.tensors()[t].name; });
   int64_t elements = 0, bytes = 0;
   for (const size_t t : order) {
     const FileTensor& tensor = layout_.tensors()[t];
-    map[tensor.name] = names_[places_[t].file];
+    map[tensor.name] = names_[positions_[t].file];
     elements += tensor.shape.elements();
-    bytes += tensor.shape.elements() * size_of(places_[t].dtype);
+    bytes += tensor.shape.elements() * size_of(positions_[t].dtype);
   }
   const nlohmann::ordered_json index{
       {"metadata", {{"total_parameters", elements}, {"total_size", bytes}}}, {"weight_map", map}};

@@ -47,12 +47,12 @@ class WeightsWriter {
   void finish();
 
  private:
-  struct Slot {
+  struct TensorProgress {
     size_t index = 0;  // in the layout
     int64_t elements = 0, written = 0;
   };
   // Where a tensor of the layout is.
-  struct Place {
+  struct TensorPosition {
     size_t file = 0;
     int64_t begin = 0;  // byte in the file
     DType dtype = DType::f32;
@@ -64,11 +64,11 @@ class WeightsWriter {
 
   std::string path_;
   WeightLayout layout_;
-  std::vector<Place> places_;  // as layout_.tensors()
+  std::vector<TensorPosition> positions_;  // as layout_.tensors()
   std::vector<std::unique_ptr<NewFile>> files_;
-  std::unique_ptr<NewFile> index_;                  // of several files, once they are complete
-  std::vector<std::string> names_;                  // of files_, without the folder
-  std::map<std::string, Slot, std::less<>> slots_;  // of every weight
+  std::unique_ptr<NewFile> index_;  // of several files, once they are complete
+  std::vector<std::string> names_;  // of files_, without the folder
+  std::map<std::string, TensorProgress, std::less<>> progress_;  // of every weight
   std::vector<float> together_;    // a run of elements that are apart in the weight
   std::vector<uint16_t> rounded_;  // a run in 16 bits
 };

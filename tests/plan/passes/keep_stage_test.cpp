@@ -109,18 +109,18 @@ TEST_CASE("1F1B keeps the activations of min(stages - stage, micro-batches), GPi
 
 TEST_CASE("what a phase receives is posted before the phase in front of it") {
   const Plan plan = plan_of(pipeline_job(3), 1).train;
-  // The issues of the first instruction of each slot besides receives, and of its receive.
-  std::vector<size_t> begins, receives(plan.slots.size(), SIZE_MAX);
-  std::map<std::pair<Phase, int32_t>, size_t> slot_of;
-  for (size_t s = 0; s < plan.slots.size(); ++s)
-    slot_of[{plan.slots[s].phase, plan.slots[s].micro}] = s;
-  begins.assign(plan.slots.size(), SIZE_MAX);
+  // The issues of the first instruction of each task besides receives, and of its receive.
+  std::vector<size_t> begins, receives(plan.tasks.size(), SIZE_MAX);
+  std::map<std::pair<Phase, int32_t>, size_t> task_of;
+  for (size_t s = 0; s < plan.tasks.size(); ++s)
+    task_of[{plan.tasks[s].phase, plan.tasks[s].micro}] = s;
+  begins.assign(plan.tasks.size(), SIZE_MAX);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Instruction& op = op_at(plan, i);
     if (op.when != When::every_micro) continue;
-    const size_t slot = slot_of.at({op.phase, plan.order[i].micro});
+    const size_t task = task_of.at({op.phase, plan.order[i].micro});
     auto& list = op.op == OpKind::recv ? receives : begins;
-    list[slot] = std::min(list[slot], i);
+    list[task] = std::min(list[task], i);
   }
   for (size_t s = 0; s < begins.size(); ++s) {
     CHECK(receives[s] < begins[s == 0 ? 0 : s - 1]);
@@ -144,7 +144,7 @@ TEST_CASE("the stages of a pipeline fit together, whatever is recomputed or shar
             const std::vector<Plan> plans = plans_of(job);
             CHECK_NOTHROW(verify_together(plans));
             for (const Plan& plan : plans)
-              CHECK(plan.slots.size() == 2 * static_cast<size_t>(micro_batches));
+              CHECK(plan.tasks.size() == 2 * static_cast<size_t>(micro_batches));
           }
 }
 

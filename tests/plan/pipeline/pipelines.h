@@ -36,12 +36,12 @@ inline std::vector<PipelineCase> pipeline_cases() {
   return cases;
 }
 
-// "F0 F1 B0'": the phase and micro-batch of every slot, with a ' for each chunk before its own.
-inline std::string text_of(const std::vector<Slot>& order) {
+// "F0 F1 B0'": the phase and micro-batch of every task, with a ' for each chunk before its own.
+inline std::string text_of(const std::vector<StageTask>& order) {
   std::string text;
-  for (const Slot& slot : order)
-    text += fmt::format("{}{}{}{}", text.empty() ? "" : " ", "FBW"[static_cast<int>(slot.phase)],
-                        slot.micro, std::string(static_cast<size_t>(slot.chunk), '\''));
+  for (const StageTask& task : order)
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : " ", "FBW"[static_cast<int>(task.phase)],
+                        task.micro, std::string(static_cast<size_t>(task.chunk), '\''));
   return text;
 }
 

@@ -17,8 +17,8 @@ std::string order_text(PipelineSchedule schedule, int stages, int chunks, int st
 }
 
 // The order of a stage as DeepSpeed's TrainSchedule computes it, step by step.
-std::vector<Slot> deepspeed_order(int stages, int stage, int micros) {
-  std::vector<Slot> order;
+std::vector<StageTask> deepspeed_order(int stages, int stage, int micros) {
+  std::vector<StageTask> order;
   for (int t = 0; t < 2 * (micros + stages - 1); ++t) {
     const bool forward = t % 2 == stage % 2;
     const int half = t / 2;
@@ -33,7 +33,7 @@ std::vector<Slot> deepspeed_order(int stages, int stage, int micros) {
 
 }  // namespace
 
-TEST_CASE("schedule: every slot is done once, in an order that a stage can keep") {
+TEST_CASE("schedule: every task is done once, in an order that a stage can keep") {
   for (const PipelineCase& c : pipeline_cases()) {
     INFO(c.text());
     const int chunks = chunks_of(c.schedule, c.virtual_stages);
@@ -42,12 +42,12 @@ TEST_CASE("schedule: every slot is done once, in an order that a stage can keep"
       std::set<std::array<int, 3>> done;
       bool possible = true;
       const auto order = stage_order(c.schedule, c.stages, c.virtual_stages, stage, c.micros);
-      for (const Slot& slot : order) {
-        const int phase = static_cast<int>(slot.phase);
-        possible = possible && slot.chunk >= 0 && slot.chunk < chunks && slot.micro >= 0 &&
-                   slot.micro < c.micros && phase <= (split ? 2 : 1);
-        possible = possible && (phase == 0 || done.contains({phase - 1, slot.chunk, slot.micro}));
-        possible = possible && done.insert({phase, slot.chunk, slot.micro}).second;
+      for (const StageTask& task : order) {
+        const int phase = static_cast<int>(task.phase);
+        possible = possible && task.chunk >= 0 && task.chunk < chunks && task.micro >= 0 &&
+                   task.micro < c.micros && phase <= (split ? 2 : 1);
+        possible = possible && (phase == 0 || done.contains({phase - 1, task.chunk, task.micro}));
+        possible = possible && done.insert({phase, task.chunk, task.micro}).second;
       }
       CHECK(possible);
       CHECK(order.size() == static_cast<size_t>(c.micros * chunks * (split ? 3 : 2)));
@@ -60,8 +60,9 @@ TEST_CASE("schedule: every phase of a chunk takes the micro-batches in ascending
     for (int stage = 0; stage < c.stages; ++stage) {
       std::map<std::pair<Phase, int>, int> next;
       bool ascending = true;
-      for (const Slot& slot : stage_order(c.schedule, c.stages, c.virtual_stages, stage, c.micros))
-        ascending = ascending && slot.micro == next[{slot.phase, slot.chunk}]++;
+      for (const StageTask& task :
+           stage_order(c.schedule, c.stages, c.virtual_stages, stage, c.micros))
+        ascending = ascending && task.micro == next[{task.phase, task.chunk}]++;
       INFO(c.text() << ", stage " << stage);
       CHECK(ascending);
     }

@@ -25,7 +25,7 @@ PipelineTimes simulate(PipelineSchedule schedule, int stages, int micros, PhaseS
 
 std::string error_of(const PipelineOrders& orders) {
   const PipelineTimes times = simulate(orders, kWhole);
-  CHECK(times.slots.empty() == times.error.has_value());
+  CHECK(times.tasks.empty() == times.error.has_value());
   return times.error.value_or("");
 }
 
@@ -35,7 +35,7 @@ std::vector<int> held(PipelineSchedule schedule, int stages, int chunks, int sta
 
 }  // namespace
 
-TEST_CASE("simulate: no schedule waits for ever, and no slot begins before its input is there") {
+TEST_CASE("simulate: no schedule waits for ever, and no task begins before its input is there") {
   for (const PipelineCase& c : pipeline_cases()) {
     INFO(c.text());
     const PipelineOrders orders = pipeline_orders(c.schedule, c.stages, c.virtual_stages, c.micros);
@@ -44,11 +44,11 @@ TEST_CASE("simulate: no schedule waits for ever, and no slot begins before its i
     CHECK(times.bubble >= -1e-9);
     bool in_order = true;
     for (size_t stage = 0; stage < orders.stages(); ++stage) {
-      REQUIRE(times.slots[stage].size() == orders.slots[stage].size());
+      REQUIRE(times.tasks[stage].size() == orders.tasks[stage].size());
       double before = 0;
-      for (const SlotTime& slot : times.slots[stage]) {
-        in_order = in_order && slot.begin >= before && slot.end <= times.length;
-        before = slot.end;
+      for (const TaskTime& task : times.tasks[stage]) {
+        in_order = in_order && task.begin >= before && task.end <= times.length;
+        before = task.end;
       }
     }
     CHECK(in_order);
@@ -114,48 +114,48 @@ TEST_CASE("simulate: messages take their time while both stages work on") {
                           {Phase::backward, 0, 1}}},
                         {{0}, {1}}};
   const PipelineTimes times = run_orders(orders, {{1, 2, 0}, {3, 4, 0}}, 0.5);
-  using Row = std::vector<SlotTime>;
-  CHECK(times.slots[0] == Row{{0, 1}, {1, 2}, {9, 11}, {16, 18}});
-  CHECK(times.slots[1] == Row{{1.5, 4.5}, {4.5, 8.5}, {8.5, 11.5}, {11.5, 15.5}});
+  using Row = std::vector<TaskTime>;
+  CHECK(times.tasks[0] == Row{{0, 1}, {1, 2}, {9, 11}, {16, 18}});
+  CHECK(times.tasks[1] == Row{{1.5, 4.5}, {4.5, 8.5}, {8.5, 11.5}, {11.5, 15.5}});
   CHECK(times.length == 18);
   CHECK(times.bubble == Approx(1 - 20.0 / 36));
 }
 
-TEST_CASE("simulate: orders that do not fit together are reported with stage and slot") {
+TEST_CASE("simulate: orders that do not fit together are reported with stage and task") {
   const PipelineOrders whole = pipeline_orders(PipelineSchedule::one_f_one_b, 2, 1, 3);
-  REQUIRE(text_of(whole.slots[0]) == "F0 F1 B0 F2 B1 B2");
+  REQUIRE(text_of(whole.tasks[0]) == "F0 F1 B0 F2 B1 B2");
   REQUIRE(error_of(whole).empty());
   PipelineOrders orders = whole;
-  std::swap(orders.slots[0][1], orders.slots[0][2]);
+  std::swap(orders.tasks[0][1], orders.tasks[0][2]);
   CHECK(error_of(orders).empty());  // slower, and possible
-  std::swap(orders.slots[0][0], orders.slots[0][1]);
+  std::swap(orders.tasks[0][0], orders.tasks[0][1]);
   CHECK(error_of(orders) ==
-        "stage 0, slot 0: backward of micro-batch 0 in chunk 0 waits for ever for forward of "
-        "micro-batch 0 in chunk 0 of stage 0, its slot 1; stage 0, slot 0: backward of micro-batch "
-        "0 in chunk 0 waits for ever for backward of micro-batch 0 in chunk 0 of stage 1, its slot "
-        "1; stage 1, slot 0: forward of micro-batch 0 in chunk 0 waits for ever for forward of "
-        "micro-batch 0 in chunk 0 of stage 0, its slot 1");
+        "stage 0, task 0: backward of micro-batch 0 in chunk 0 waits for ever for forward of "
+        "micro-batch 0 in chunk 0 of stage 0, its task 1; stage 0, task 0: backward of micro-batch "
+        "0 in chunk 0 waits for ever for backward of micro-batch 0 in chunk 0 of stage 1, its task "
+        "1; stage 1, task 0: forward of micro-batch 0 in chunk 0 waits for ever for forward of "
+        "micro-batch 0 in chunk 0 of stage 0, its task 1");
   orders = whole;
-  std::swap(orders.slots[0][0], orders.slots[0][1]);
+  std::swap(orders.tasks[0][0], orders.tasks[0][1]);
   CHECK(error_of(orders) ==
-        "stage 1, slot 0: forward of micro-batch 0 in chunk 0 takes what stage 0 sends of "
+        "stage 1, task 0: forward of micro-batch 0 in chunk 0 takes what stage 0 sends of "
         "micro-batch 1");
   orders = whole;
-  orders.slots[0].erase(orders.slots[0].begin() + 3);
+  orders.tasks[0].erase(orders.tasks[0].begin() + 3);
   CHECK_THAT(
       error_of(orders),
-      Catch::StartsWith("stage 0, slot 4: backward of micro-batch 2 in chunk 0 waits for ever "
+      Catch::StartsWith("stage 0, task 4: backward of micro-batch 2 in chunk 0 waits for ever "
                         "for forward of micro-batch 2 in chunk 0 of stage 0, which is missing;"));
   orders = whole;
-  orders.slots[0].pop_back();
+  orders.tasks[0].pop_back();
   CHECK(error_of(orders) == "stage 0: backward of micro-batch 2 in chunk 0 is missing");
   orders = whole;
-  orders.slots[1].push_back({Phase::forward, 0, 2});
-  CHECK(error_of(orders) == "stage 1, slot 6: forward of micro-batch 2 in chunk 0 is there twice");
+  orders.tasks[1].push_back({Phase::forward, 0, 2});
+  CHECK(error_of(orders) == "stage 1, task 6: forward of micro-batch 2 in chunk 0 is there twice");
 }
 
 TEST_CASE(
-    "simulate: every missing slot of every schedule is reported, and every swapped neighbour "
+    "simulate: every missing task of every schedule is reported, and every swapped neighbour "
     "that matters") {
   for (const PipelineSchedule schedule : kSchedules) {
     const PipelineOrders whole = pipeline_orders(
@@ -163,16 +163,16 @@ TEST_CASE(
         schedule == PipelineSchedule::interleaved ? 2 : 1 + (schedule == PipelineSchedule::zb_v),
         6);
     for (size_t stage = 0; stage < whole.stages(); ++stage)
-      for (size_t i = 0; i < whole.slots[stage].size(); ++i) {
+      for (size_t i = 0; i < whole.tasks[stage].size(); ++i) {
         PipelineOrders orders = whole;
-        auto& slots = orders.slots[stage];
-        slots.erase(slots.begin() + static_cast<std::ptrdiff_t>(i));
+        auto& tasks = orders.tasks[stage];
+        tasks.erase(tasks.begin() + static_cast<std::ptrdiff_t>(i));
         CHECK(simulate(orders, kSplit).error.has_value());
-        slots = whole.slots[stage];
-        if (i == 0 || slots[i].phase != slots[i - 1].phase ||
-            slots[i].chunk != slots[i - 1].chunk || slots[i].phase == Phase::weight_grad)
+        tasks = whole.tasks[stage];
+        if (i == 0 || tasks[i].phase != tasks[i - 1].phase ||
+            tasks[i].chunk != tasks[i - 1].chunk || tasks[i].phase == Phase::weight_grad)
           continue;
-        std::swap(slots[i], slots[i - 1]);
+        std::swap(tasks[i], tasks[i - 1]);
         CHECK(simulate(orders, kSplit).error.has_value());
       }
   }

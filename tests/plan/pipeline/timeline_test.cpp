@@ -68,7 +68,7 @@ TEST_CASE("timeline: rows of text keep the width") {
     }
 }
 
-TEST_CASE("timeline: an image has a box for every slot, and what a reader needs") {
+TEST_CASE("timeline: an image has a box for every task, and what a reader needs") {
   const TimelineCase step(PipelineSchedule::zb_v, 4, 8);
   const std::string svg = timeline_svg("Four <stages> & more", step.orders, step.times);
   CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
@@ -88,7 +88,7 @@ TEST_CASE("timeline: an image has a box for every slot, and what a reader needs"
 TEST_CASE("timeline: a step that does not end has none, nor has a width without room") {
   TimelineCase step(PipelineSchedule::gpipe, 2, 1);
   CHECK_THROWS_AS(step.text(9), InternalError);
-  step.orders.slots[1].clear();
+  step.orders.tasks[1].clear();
   step.times = run_orders(step.orders, {{1, 2, 0}, {1, 2, 0}}, 0);
   CHECK_THROWS_AS(step.text(80), InternalError);
   CHECK_THROWS_AS(timeline_svg("", step.orders, step.times), InternalError);

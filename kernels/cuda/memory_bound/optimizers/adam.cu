@@ -135,9 +135,9 @@ bool joins(const KernelSpec& a, const KernelSpec& b) {
          copy_type(a) == copy_type(b);
 }
 
-class AdamGroup final : public KernelGroup {
+class MultiTensorAdam final : public MultiTensorKernel {
  public:
-  AdamGroup(std::span<const KernelSpec> specs, const LaunchContext& context)
+  MultiTensorAdam(std::span<const KernelSpec> specs, const LaunchContext& context)
       : context_(context),
         attrs_(attrs_as<AdamAttrs>(specs[0].attrs)),
         grad_(specs[0].in[0].dtype),
@@ -198,18 +198,19 @@ class AdamGroup final : public KernelGroup {
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context) {
   if (!has_f32_masters(spec)) return make_adam_of_own_masters(spec, context);
   return kernel_of(
-      [group = std::make_shared<AdamGroup>(std::span(&spec, 1), context)](const KernelCall& call) {
+      [group = std::make_shared<MultiTensorAdam>(std::span(&spec, 1), context)](const KernelCall& call) {
         group->run({&call, 1});
       });
 }
 
-std::unique_ptr<KernelGroup> make_adam_group(std::span<const KernelSpec> specs, size_t& count,
-                                             const LaunchContext& context) {
+std::unique_ptr<MultiTensorKernel> make_multi_tensor_adam(std::span<const KernelSpec> specs,
+                                                          size_t& count,
+                                                          const LaunchContext& context) {
   count = 1;
   while (count < std::min<size_t>(specs.size(), kMostSegments) && joins(specs[0], specs[count]))
     ++count;
   if (count == 1) return nullptr;
-  return std::make_unique<AdamGroup>(specs.first(count), context);
+  return std::make_unique<MultiTensorAdam>(specs.first(count), context);
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

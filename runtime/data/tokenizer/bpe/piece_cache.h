@@ -18,16 +18,16 @@ class PieceCache {
   void put(std::string_view piece, std::span<const uint32_t> ids);
 
  private:
-  struct Slot {
+  struct Entry {
     uint64_t hash = 0;
     uint32_t at = 0;     // in words_: the piece's bytes, then its ids
-    uint16_t bytes = 0;  // 0: an empty slot
+    uint16_t bytes = 0;  // 0: an empty entry
     uint16_t ids = 0;
   };
 
   static uint64_t hash_of(std::string_view piece);
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::vector<uint32_t> words_;
 };
 

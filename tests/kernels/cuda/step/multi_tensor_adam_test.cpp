@@ -102,7 +102,7 @@ TEST_CASE(
       std::vector<Range> together = start, single = start, host = start;
       const std::vector<KernelSpec> specs = specs_of(together);
       size_t count = 0;
-      const auto group = device->make_group(specs, count);
+      const auto group = device->make_multi_tensor(specs, count);
       REQUIRE(group);
       REQUIRE(count == 60);
       std::vector<KernelCall> calls;
@@ -133,7 +133,7 @@ TEST_CASE("a group ends where a launch has no room, or where operands or constan
   const auto library = make_emulated_library(stream);
   const auto count_of = [&](const std::vector<KernelSpec>& specs) {
     size_t count = 0;
-    return library->make_group(specs, count) ? count : 0;
+    return library->make_multi_tensor(specs, count) ? count : 0;
   };
   std::vector<Range> list = ranges_of(150, DType::f32, DType::bf16);
   std::vector<KernelSpec> specs = specs_of(list);

@@ -1,5 +1,5 @@
 // Which instructions of a step run as one launch, and that a run with such launches is the same run.
-#include "runtime/engine/step/issue_groups.h"
+#include "runtime/engine/step/multi_tensor_launches.h"
 
 #include <catch2/catch.hpp>
 
@@ -16,17 +16,17 @@ using namespace dstrain;
 
 namespace {
 
-class Nothing final : public KernelGroup {
+class Nothing final : public MultiTensorKernel {
  public:
   void run(std::span<const KernelCall>) const override {}
 };
 
 // Has launches for up to `most` instructions of adam.
-class GroupLibrary final : public FakeLibrary {
+class MultiTensorLibrary final : public FakeLibrary {
  public:
-  explicit GroupLibrary(size_t most) : most_(most) {}
-  std::unique_ptr<KernelGroup> make_group(std::span<const KernelSpec> specs,
-                                          size_t& count) const override {
+  explicit MultiTensorLibrary(size_t most) : most_(most) {}
+  std::unique_ptr<MultiTensorKernel> make_multi_tensor(std::span<const KernelSpec> specs,
+                                                       size_t& count) const override {
     count = std::min(most_, specs.size());
     if (specs[0].op != OpKind::adam || count < 2) return nullptr;
     return std::make_unique<Nothing>();
@@ -44,10 +44,10 @@ Job small_job(int ranks) {
   return job;
 }
 
-// The sizes of the groups of a step whose buffers all have memory of their own, or all the same memory.
+// The sizes of the launches of a step whose buffers all have memory of their own, or all the same memory.
 // `on_host`: the optimizer's instruction whose operands are the host's; -1: none.
-std::vector<size_t> groups_of(const Job& job, size_t most, bool same_memory = false,
-                              int on_host = -1) {
+std::vector<size_t> launches_of(const Job& job, size_t most, bool same_memory = false,
+                                int on_host = -1) {
   Plan plan = make_rank_plan(job, place_of(job, 0), fake_inputs()).train;
   for (const Instruction& op : plan.program.instructions)
     if (op.op == OpKind::adam && on_host-- == 0)
@@ -64,21 +64,21 @@ std::vector<size_t> groups_of(const Job& job, size_t most, bool same_memory = fa
     return Tensor{bytes.data() + buffer.parent_offset * size_of(buffer.dtype), buffer.shape,
                   buffer.dtype};
   };
-  const IssueGroups groups(plan, GroupLibrary(most), tensor);
+  const MultiTensorLaunches launches(plan, MultiTensorLibrary(most), tensor);
   std::vector<size_t> sizes;
   for (size_t i = 0; i < plan.order.size(); ++i)
-    if (const IssueGroup* group = groups.at(i)) {
-      CHECK(group->first == i);
-      CHECK(group->calls.size() == group->count);
-      for (size_t k = 0; k < group->count; ++k) {
+    if (const MultiTensorLaunch* launch = launches.at(i)) {
+      CHECK(launch->first == i);
+      CHECK(launch->calls.size() == launch->count);
+      for (size_t k = 0; k < launch->count; ++k) {
         const Instruction& op =
             plan.program.instructions[static_cast<size_t>(plan.order[i + k].instruction)];
         CHECK(op.op == OpKind::adam);
         CHECK_FALSE(runs_on_host(plan.program, op));
-        CHECK(group->calls[k].in.size() == op.reads.size());
-        CHECK(group->calls[k].out[0].data == tensor(op.writes[0]).data);
+        CHECK(launch->calls[k].in.size() == op.reads.size());
+        CHECK(launch->calls[k].out[0].data == tensor(op.writes[0]).data);
       }
-      sizes.push_back(group->count);
+      sizes.push_back(launch->count);
     }
   return sizes;
 }
@@ -104,14 +104,14 @@ class OneByOne final : public KernelLibrary {
   std::shared_ptr<const KernelLibrary> all_;
 };
 
-Backend emulated_backend(bool groups) {
+Backend emulated_backend(bool launches) {
   Backend backend;
   backend.device = make_emulated_device();
   backend.compute = backend.device->make_stream();
   backend.copies = backend.device->make_stream();
   std::shared_ptr<const KernelLibrary> library =
       make_emulated_library(*static_cast<EmulatedStream*>(backend.compute->native()));
-  if (!groups) library = std::make_shared<OneByOne>(library);
+  if (!launches) library = std::make_shared<OneByOne>(library);
   backend.library = library;
   backend.host_library = make_cpu_library();
   return backend;
@@ -122,30 +122,30 @@ Backend emulated_backend(bool groups) {
 TEST_CASE("instructions of the optimizer that follow each other are one launch") {
   using Sizes = std::vector<size_t>;
   const Job one = small_job(1);
-  CHECK(groups_of(one, 60) == Sizes{5});  // embedding, three blocks, head
-  CHECK(groups_of(one, 2) == Sizes{2, 2});
-  CHECK(groups_of(one, 1).empty());
+  CHECK(launches_of(one, 60) == Sizes{5});  // embedding, three blocks, head
+  CHECK(launches_of(one, 2) == Sizes{2, 2});
+  CHECK(launches_of(one, 1).empty());
   Job decays = one;
   decays.optimizer.weight_decay = 0.1;
   decays.weight_decay_exclude = {"*.bias"};
-  CHECK(groups_of(decays, 1000).size() == 1);
-  CHECK(groups_of(decays, 1000)[0] > 20);
+  CHECK(launches_of(decays, 1000).size() == 1);
+  CHECK(launches_of(decays, 1000)[0] > 20);
   Job offloaded = one;
   offloaded.offload.optimizer = OffloadTo::cpu;  // the host updates
-  CHECK(groups_of(offloaded, 60).empty());
-  CHECK(groups_of(one, 60, false, 0) == Sizes{4});
-  CHECK(groups_of(one, 60, false, 2) == Sizes{2, 2});
-  CHECK(groups_of(one, 60, false, 4) == Sizes{4});
+  CHECK(launches_of(offloaded, 60).empty());
+  CHECK(launches_of(one, 60, false, 0) == Sizes{4});
+  CHECK(launches_of(one, 60, false, 2) == Sizes{2, 2});
+  CHECK(launches_of(one, 60, false, 4) == Sizes{4});
   Job shared = small_job(2);
   shared.zero_stage = 1;  // each unit is gathered behind its update
-  CHECK(groups_of(shared, 60).empty());
+  CHECK(launches_of(shared, 60).empty());
   shared.zero_stage = 3;
   shared.reduce = ReduceMode::micro_batch;
-  CHECK(groups_of(shared, 60) == Sizes{5});
+  CHECK(launches_of(shared, 60) == Sizes{5});
 }
 
-TEST_CASE("instructions that write what others use are no group") {
-  CHECK(groups_of(small_job(1), 60, true).empty());
+TEST_CASE("instructions that write what others use are launched one by one") {
+  CHECK(launches_of(small_job(1), 60, true).empty());
 }
 
 TEST_CASE("a run whose updates are one launch is the same run, as a graph too") {

@@ -1,4 +1,4 @@
-#include "runtime/engine/step/issue_groups.h"
+#include "runtime/engine/step/multi_tensor_launches.h"
 
 #include <algorithm>
 
@@ -36,8 +36,8 @@ class Finder {
     return end;
   }
 
-  // Returns a group of instructions [first, end) or of the first of them; without a kernel if there is none.
-  IssueGroup group(const KernelLibrary& library, size_t first, size_t end) const {
+  // Returns a launch of instructions [first, end) or of the first of them; without a kernel if there is none.
+  MultiTensorLaunch launch(const KernelLibrary& library, size_t first, size_t end) const {
     std::vector<SpecStorage> storage;
     std::vector<KernelSpec> specs;
     storage.reserve(end - first);
@@ -45,10 +45,10 @@ class Finder {
       storage.emplace_back(plan_.program, op(i), plan_.threads);
       specs.push_back(storage.back().get());
     }
-    IssueGroup group{first};
-    group.kernel = library.make_group(specs, group.count);
-    if (group.kernel) add_calls(group);
-    return group;
+    MultiTensorLaunch launch{first};
+    launch.kernel = library.make_multi_tensor(specs, launch.count);
+    if (launch.kernel) add_calls(launch);
+    return launch;
   }
 
  private:
@@ -66,19 +66,19 @@ class Finder {
     return true;
   }
 
-  void add_calls(IssueGroup& group) const {
-    for (size_t i = group.first; i < group.first + group.count; ++i)
+  void add_calls(MultiTensorLaunch& launch) const {
+    for (size_t i = launch.first; i < launch.first + launch.count; ++i)
       for (const auto* list : {&op(i).reads, &op(i).writes})
-        for (const BufferId id : *list) group.operands.push_back(tensor_(id));
-    const std::span<const Tensor> operands(group.operands);
+        for (const BufferId id : *list) launch.operands.push_back(tensor_(id));
+    const std::span<const Tensor> operands(launch.operands);
     size_t next = 0;
-    for (size_t i = group.first; i < group.first + group.count; ++i) {
+    for (size_t i = launch.first; i < launch.first + launch.count; ++i) {
       KernelCall call;
       call.in = operands.subspan(next, op(i).reads.size());
       call.out = operands.subspan(next + op(i).reads.size(), op(i).writes.size());
       call.accumulate = op(i).accumulate == Accumulate::always;
       next += op(i).reads.size() + op(i).writes.size();
-      group.calls.push_back(call);
+      launch.calls.push_back(call);
     }
   }
 
@@ -88,29 +88,29 @@ class Finder {
 
 }  // namespace
 
-IssueGroups::IssueGroups(const Plan& plan, const KernelLibrary& library,
-                         const std::function<Tensor(BufferId)>& tensor) {
+MultiTensorLaunches::MultiTensorLaunches(const Plan& plan, const KernelLibrary& library,
+                                         const std::function<Tensor(BufferId)>& tensor) {
   const Finder find(plan, tensor);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Instruction& op = find.op(i);
     if (op.when != When::step_end || !has_kernel(op.op) || runs_on_host(plan.program, op)) continue;
     if (i + 1 == plan.order.size() || find.op(i + 1).op != op.op) continue;
-    if (!find.group(library, i, i + 2).kernel) continue;  // most operations have no such kernels
+    if (!find.launch(library, i, i + 2).kernel) continue;  // most operations have no such kernels
     const size_t end = find.end_of_run(i);
     if (end - i < 2) continue;
-    IssueGroup group = find.group(library, i, end);
-    i += group.count - 1;
-    groups_.push_back(std::move(group));
+    MultiTensorLaunch launch = find.launch(library, i, end);
+    i += launch.count - 1;
+    launches_.push_back(std::move(launch));
   }
 }
 
-const IssueGroup* IssueGroups::at(size_t position) const {
-  const auto it = std::ranges::lower_bound(groups_, position, {}, &IssueGroup::first);
-  return it != groups_.end() && it->first == position ? &*it : nullptr;
+const MultiTensorLaunch* MultiTensorLaunches::at(size_t position) const {
+  const auto it = std::ranges::lower_bound(launches_, position, {}, &MultiTensorLaunch::first);
+  return it != launches_.end() && it->first == position ? &*it : nullptr;
 }
 
-void IssueGroups::run(const IssueGroup& group, const StepState* state) {
-  IssueGroup& own = groups_[static_cast<size_t>(&group - groups_.data())];
+void MultiTensorLaunches::run(const MultiTensorLaunch& launch, const StepState* state) {
+  MultiTensorLaunch& own = launches_[static_cast<size_t>(&launch - launches_.data())];
   for (KernelCall& call : own.calls) call.state = state;
   own.kernel->run(own.calls);
 }
