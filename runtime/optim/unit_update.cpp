@@ -39,13 +39,12 @@ std::vector<UpdateRun> joined(const std::vector<UpdateRun>& parameters, int64_t 
 }  // namespace
 
 UnitUpdate::UnitUpdate(Program& program, Unit& unit, const Job& job, Range updated,
-                       std::vector<Range> slices, int rank, int32_t group)
+                       RankNumber owner, int32_t group)
     : program_(program),
       unit_(unit),
       config_(job.optimizer),
       updated_(updated),
-      slices_(std::move(slices)),
-      rank_(rank),
+      owner_(owner),
       group_(group) {
   for (const int index : unit.parameters) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];

@@ -56,9 +56,14 @@ class UnitUpdate {
   Range updated() const { return updated_; }
   // Returns whether this rank updates a part of the unit alone.
   bool sharded() const { return updated_.size() < unit_.elements; }
-  // Returns the slice of the unit that each rank owns, at every stage, and the number of this rank.
-  const std::vector<Range>& slices() const { return slices_; }
-  int rank() const { return rank_; }
+  // Returns the number of ranks that own slices of the unit, at every stage, and that of this rank among them.
+  int ranks() const { return owner_.ranks; }
+  int rank() const { return owner_.rank; }
+  // Returns the slice that a rank owns.
+  Range slice_of(int rank) const {
+    const int64_t size = unit_.elements / owner_.ranks;
+    return {rank * size, (rank + 1) * size};
+  }
   // Returns the group that instructions are printed under.
   int32_t group() const { return group_; }
 
@@ -100,9 +105,9 @@ class UnitUpdate {
   virtual BufferId emit_whole(const Parameter& matrix, Range range, const Transform& transform);
 
  protected:
-  // `updated`: the elements that this rank updates; `slices`, `rank`, `group`: as their getters have them.
-  UnitUpdate(Program& program, Unit& unit, const Job& job, Range updated, std::vector<Range> slices,
-             int rank, int32_t group);
+  // `updated`: the elements that this rank updates; `owner`: as ranks() and rank() have it.
+  UnitUpdate(Program& program, Unit& unit, const Job& job, Range updated, RankNumber owner,
+             int32_t group);
 
   // Adds the view of what this rank has of a matrix in the unit's buffer of directions.
   BufferId add_matrix_direction(const Parameter& matrix);
@@ -112,8 +117,7 @@ class UnitUpdate {
   Unit& unit_;
   const OptimizerConfig& config_;
   const Range updated_;
-  const std::vector<Range> slices_;
-  const int rank_;
+  const RankNumber owner_;
   const int32_t group_;
   std::vector<UpdateRun> parameters_, runs_;
   std::vector<Instruction> first_;

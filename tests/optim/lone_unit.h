@@ -30,19 +30,16 @@ inline Program lone_program(const OptimizerConfig& optimizer) {
   return program;
 }
 
-// The update of the only unit of a program, by the first of `slices.size()` ranks that own one each.
+// The update of the only unit of a program, by the first of `ranks` that own a slice each.
 class LoneUpdate final : public UnitUpdate {
  public:
-  LoneUpdate(Program& program, const Job& job, Range updated = {0, 16},
-             std::vector<Range> slices = {{0, 16}})
-      : UnitUpdate(program, program.units[0], job, updated, std::move(slices), 0, 0) {}
+  LoneUpdate(Program& program, const Job& job, Range updated = {0, 16}, int ranks = 1)
+      : UnitUpdate(program, program.units[0], job, updated, {0, ranks}, 0) {}
 
   BufferId part(const UnitBuffer& buffer, Range range) override {
     return buffer.id == kNone ? kNone : program().view(buffer.id, range.begin, range.size());
   }
-  RankNumber number_among(RankSet) const override {
-    return {rank(), static_cast<int>(slices().size())};
-  }
+  RankNumber number_among(RankSet) const override { return {rank(), ranks()}; }
   void emit_gather(RankSet, BufferId mine, BufferId all) override {
     emit(OpKind::all_gather, {}, {mine}, {all});
   }

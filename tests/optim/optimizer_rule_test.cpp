@@ -94,7 +94,7 @@ TEST_CASE("Lamb steps along each parameter's direction, by its limits of the tru
 TEST_CASE("Lamb's ranks add the squares of the slices that they own, and gather the sums") {
   const Job job = job_of(OptimizerKind::lamb);
   Program program = lone_program(job.optimizer);
-  LoneUpdate update(program, job, {0, 16}, {{0, 4}, {4, 8}, {8, 12}, {12, 16}});
+  LoneUpdate update(program, job, {0, 16}, 4);
   const OptimizerRule& rule = optimizer_rule(OptimizerKind::lamb);
   rule.begin(update);
   rule.finish(update);
@@ -109,9 +109,7 @@ TEST_CASE("Lamb's ranks add the squares of the slices that they own, and gather 
 // Returns what a 1-bit optimizer emits for the unit in steps of a kind in which ranks keep their gradients.
 Program signs_of(const Job& job, StepKind kind, int ranks = 1) {
   Program program = lone_program(job.optimizer);
-  std::vector<Range> slices;
-  for (int64_t r = 0; r < ranks; ++r) slices.push_back({r * 16 / ranks, (r + 1) * 16 / ranks});
-  LoneUpdate update(program, job, {0, 16}, slices);
+  LoneUpdate update(program, job, {0, 16}, ranks);
   const auto signs = optimizer_rule(job.optimizer.kind).signs->update(update, kind);
   signs->send();
   signs->forward();
@@ -258,7 +256,7 @@ TEST_CASE("Muon takes hidden matrices, and scales those with more rows than colu
 TEST_CASE("Muon's ranks gather directions, with zeros between the matrices") {
   const Job job = job_of(OptimizerKind::muon);
   Program program = lone_program(job.optimizer);
-  LoneUpdate update(program, job, {4, 12}, {{4, 12}, {12, 16}});
+  LoneUpdate update(program, job, {4, 12}, 2);
   optimizer_rule(OptimizerKind::muon).begin(update);
   CHECK(ops(program) == Ops{OpKind::muon_momentum, OpKind::adam, OpKind::zero, OpKind::all_gather});
   const BufferId zeroed = program.instructions[2].writes[0];

@@ -48,10 +48,12 @@ TEST_CASE("a rank has the runs of its own elements alone, and all parameters") {
   job.weight_decay_exclude = {"*.bias"};
   job.optimizer.weight_decay = 0.5;
   Program program = lone_program(job.optimizer);
-  LoneUpdate first(program, job, {0, 4}, {{0, 4}, {4, 8}, {8, 12}, {12, 16}});
+  LoneUpdate first(program, job, {0, 4}, 4);
   CHECK(ranges(first.runs()) == Ranges{"0-4"});
   CHECK(ranges(first.parameters()) == Ranges{"0-8", "8-12"});
   CHECK(first.sharded());
+  CHECK(first.slice_of(0).end == 4);
+  CHECK(first.slice_of(3).begin == 12);
   CHECK(ranges(LoneUpdate(program, job, {4, 12}).runs()) == Ranges{"4-8", "8-12"});
 }
 

@@ -41,7 +41,7 @@ inline BufferId emit_square_sums(UnitUpdate& update) {
   for (const UpdateRun& p : update.parameters())
     for (const auto values : {&UnitUpdate::master, &UnitUpdate::direction}) {
       const BufferId sum = update.program().view(all, next++, 1);
-      const Range range = common(update.slices()[static_cast<size_t>(update.rank())], p.range);
+      const Range range = common(update.slice_of(update.rank()), p.range);
       if (range.size() > 0) update.emit(OpKind::sum_squares, {}, {(update.*values)(range)}, {sum});
     }
   if (ranks > 1) update.emit_gather(RankSet::parts, mine, all);

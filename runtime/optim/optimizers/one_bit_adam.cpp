@@ -23,7 +23,7 @@ class MomentumSigns final : public SignUpdate {
 
   void send() override {
     const UnitBuffers& buffers = update_.buffers();
-    const auto ranks = static_cast<int64_t>(update_.slices().size());
+    const auto ranks = int64_t{update_.ranks()};
     update_.emit(OpKind::local_momentum, LocalMomentumAttrs{.ranks = ranks},
                  {buffers.gradients.id, slices_ ? slices_->bits() : buffers.slots[1].values.id},
                  {momentum_});

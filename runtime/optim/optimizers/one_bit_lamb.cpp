@@ -102,7 +102,7 @@ class ScaledMomentumSigns final : public SignUpdate {
   }
 
  private:
-  int64_t ranks() const { return static_cast<int64_t>(update_.slices().size()); }
+  int64_t ranks() const { return update_.ranks(); }
   int64_t count() const { return static_cast<int64_t>(parameters_.size()); }
 
   // As for the gradient's norm squares are added slice by slice, whoever has them, so that all stages give the same
@@ -116,10 +116,10 @@ class ScaledMomentumSigns final : public SignUpdate {
                  {update_.part(came_, own), update_.part(momentum_, own), update_.part(fresh_, own),
                   update_.direction(own), one(own_largest_, i)});
     if (settings.weight_decay == 0) return;
-    for (size_t r = 0; r < update_.slices().size(); ++r) {
-      const Range part = common(own, update_.slices()[r]);
+    for (int r = 0; r < update_.ranks(); ++r) {
+      const Range part = common(own, update_.slice_of(r));
       if (part.size() <= 0) continue;
-      const size_t at = 2 * (r * parameters_.size() + i);
+      const size_t at = 2 * (static_cast<size_t>(r) * parameters_.size() + i);
       update_.emit(OpKind::sum_squares, {}, {update_.part(came_, part)}, {one(squares_, at)});
       update_.emit(OpKind::sum_squares, {}, {update_.direction(part)}, {one(squares_, at + 1)});
     }

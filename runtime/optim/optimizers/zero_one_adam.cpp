@@ -9,7 +9,7 @@ namespace dstrain::optimizers {
 namespace {
 
 int64_t ranks_of(const UnitUpdate& update) {
-  return static_cast<int64_t>(update.slices().size());
+  return update.ranks();
 }
 
 // Before the second moment is frozen: each rank's own gradient travels as signs.

@@ -10,7 +10,7 @@ namespace dstrain {
 SignExchange::SignExchange(UnitUpdate& update) : update_(update) {
   if (alone()) return;
   const int64_t elements = update.unit().elements;
-  part_ = elements / static_cast<int64_t>(update.slices().size());
+  part_ = elements / update.ranks();
   worker_error_ = add_error("worker_error", elements);
   owner_error_ = add_error("owner_error", part_);
   sent_ = add_packed("packed_signs:");
@@ -49,11 +49,10 @@ BufferId SignExchange::add_error(const std::string& slot, int64_t elements) {
 
 // Adds a buffer of as many packed parts as there are ranks.
 BufferId SignExchange::add_packed(const std::string& name) {
-  return update_.program().add_buffer(
-      {.name = name + update_.unit().name,
-       .shape = {static_cast<int64_t>(update_.slices().size()), sign_bytes(part_)},
-       .dtype = DType::u8,
-       .memory = MemoryClass::communication});
+  return update_.program().add_buffer({.name = name + update_.unit().name,
+                                       .shape = {update_.ranks(), sign_bytes(part_)},
+                                       .dtype = DType::u8,
+                                       .memory = MemoryClass::communication});
 }
 
 // Appends the sums of squares of what a packed part has lost, and of what it has left.

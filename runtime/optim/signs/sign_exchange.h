@@ -24,7 +24,7 @@ class SignExchange {
   void receive(BufferId values);
 
  private:
-  bool alone() const { return update_.slices().size() == 1; }
+  bool alone() const { return update_.ranks() == 1; }
   BufferId add_error(const std::string& slot, int64_t elements);
   BufferId add_packed(const std::string& name);
   void measure(std::string_view of, BufferId packed, BufferId error);

@@ -13,21 +13,13 @@
 namespace dstrain {
 namespace {
 
-// Returns the slice that each rank owns.
-std::vector<Range> slices_of(const Unit& unit, const Place& place, Axes adds) {
-  std::vector<Range> slices;
-  for (int r = 0; r < place.ranks_in(adds); ++r)
-    slices.push_back(owned_slice(unit, place.moved(adds, r), adds));
-  return slices;
-}
-
 // The update of one unit. `adds`: along which ranks own slices of it. `held`: how this rank holds its state.
 class PlacedUpdate final : public UnitUpdate {
  public:
   PlacedUpdate(Program& program, const Job& job, const Place& place, Axes adds, Unit& unit,
                Held held, int32_t group)
       : UnitUpdate(program, unit, job, range_of(unit_buffer(kNone, held, adds), unit, place),
-                   slices_of(unit, place, adds), place.rank_in(adds), group),
+                   {place.rank_in(adds), place.ranks_in(adds)}, group),
         rule_(optimizer_rule(job.optimizer.kind)),
         place_(place),
         adds_(adds),
