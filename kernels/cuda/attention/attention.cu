@@ -108,8 +108,10 @@ class AttentionGrad final : public AttentionKernel {
     a.d_y = call.in[0].data;
     set_inputs(a, call, 1);
     a.documents = attention::documents_of(shape_, call.in, 1);
-    a.y = call.in[attention::result_index(shape_)].data;
-    a.lse = call.in[attention::result_index(shape_) + 1].as<float>();
+    const size_t result = attention::result_index(shape_);
+    const Tensor &y = call.in[result], &lse = call.in[result + 1];
+    a.y = y.data;
+    a.lse = lse.as<float>();
     const attention::HeadTensors gradients = attention::head_tensors(shape_, call.out, 0);
     a.d_q = gradients.q;
     a.d_k = gradients.k;
