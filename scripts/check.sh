@@ -107,7 +107,8 @@ tidy() {
     file=${file%.*}.cpp
     if [[ $file =~ ^(kernels|launcher|models|runtime)/ && -f $file ]]; then echo "$file"; fi
   done <<<"$sources" | sort -u |
-    xargs -r -P 2 -n 1 clang-tidy -p build/dev --quiet --warnings-as-errors='*' 2>/dev/null
+    xargs -r -P 2 -n 1 clang-tidy -p build/dev --quiet --warnings-as-errors='*' \
+      --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-unknown-pragmas 2>/dev/null
 }
 
 mkdir -p build
