@@ -28,7 +28,6 @@ AgentView::AgentView(std::string name, const std::vector<std::string>& command,
                      const std::vector<int>& ranks, int64_t silence_ns)
     : RemoteView(std::move(name), ranks, "agent", silence_ns),
       command_(command),
-      silence_ns_(silence_ns),
       child_(command, {}, Child::Pipes::three, Child::StopSignal::ignored),
       channel_(child_.output(), child_.input()),
       addresses_(own_addresses()) {}
@@ -140,7 +139,7 @@ void AgentView::end() {
   if (std::exchange(ending_, true)) return;
   if (!over()) return channel_.send({{"do", "end"}});
   if (!cut_off_ || loss() == Loss::own_network || hello_.is_null()) return;
-  cleaner_ = std::make_unique<AgentView>(name(), command_, std::vector<int>(), silence_ns_);
+  cleaner_ = std::make_unique<AgentView>(name(), command_, std::vector<int>(), most_silence_ns());
   cleaner_->channel_.send(hello_);
   cleaner_->end();
 }

@@ -71,7 +71,6 @@ class AgentView final : public RemoteView {
   void read_errors();
 
   std::vector<std::string> command_;
-  int64_t silence_ns_;
   Child child_;
   LineChannel channel_;
   StarterReport starter_;

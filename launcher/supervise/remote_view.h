@@ -35,6 +35,7 @@ class RemoteView : public HostView {
   // Nothing more is exchanged.
   bool over() const { return over_; }
   void set_over() { over_ = true; }
+  int64_t most_silence_ns() const { return most_silence_ns_; }
   virtual void mark_lost(const std::string& why, Loss loss);
 
  private:

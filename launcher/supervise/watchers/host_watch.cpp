@@ -179,7 +179,7 @@ class LeaderWatcher {
   // Kills the ranks when their time is over. Returns whether none is left, or the watcher gives up.
   bool enforce_end() {
     const int64_t now = monotonic_ns();
-    if (end_.kills_ranks(now)) watch_.kill_all();
+    if (end_.kills_ranks(now) && !std::exchange(killed_, true)) watch_.kill_all();
     return !watch_.any_alive() || end_.gives_up(now);
   }
 
@@ -193,6 +193,7 @@ class LeaderWatcher {
   RunEnding end_;
   const int64_t begin_ns_ = monotonic_ns();
   int64_t stop_requested_ns_ = 0;
+  bool killed_ = false;
 };
 
 // The watcher of any other host. It reports to the leader and follows its orders.
