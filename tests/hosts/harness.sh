@@ -49,6 +49,16 @@ hosts_wait_until 'node2 sees its processes' sees node2 "$number"
 holds 'a host sees its processes' sees node2 "$number"
 holds 'and those of no other' fails sees node1 "$number"
 
+# After the largest id of a process the kernel goes on with the smallest that is free.
+hosts_on node1 sleep "1$number" &
+hosts_wait_until 'the first sleeps' sleeps_on node1 "1$number"
+{ cat /proc/sys/kernel/pid_max >/proc/sys/kernel/ns_last_pid; } 2>/dev/null || true  # a container may forbid it
+hosts_on node1 sleep "2$number" &
+hosts_wait_until 'the second sleeps' sleeps_on node1 "2$number"
+started=$(hosts_pids node1 'sleep ' | tail -n 2 | xargs)
+holds 'processes are listed in the order of their start, whatever their ids' \
+  test "$started" = "$(hosts_pids node1 "sleep 1$number") $(hosts_pids node1 "sleep 2$number")"
+
 hosts_link node2 down
 holds 'a host without a cable is not reached' is_cut_off_from node1 node2
 hosts_link node2 up

@@ -12,7 +12,8 @@
 #   hosts_on NODE COMMAND...      runs a command on a host, in the current directory. SIGINT ends it also where a script
 #                                 runs it in the background, for which bash lets it ignore the signal
 #   hosts_pids NODE [WORD]        prints the ids, as this script sees them, of the processes on a host that have WORD in
-#                                 their command line, without sshd and the processes of the host itself
+#                                 their command line, without sshd and the processes of the host itself, in the order in
+#                                 which they were started
 #   hosts_idle NODE...            returns whether the hosts have no such process; that of another host that mpirun uses
 #                                 ends a moment after mpirun itself
 #   hosts_link NODE up|down       connects or disconnects the network cable of a host
@@ -88,9 +89,10 @@ hosts_pids() {
     mapfile -d '' -t words 2>/dev/null <"$process/cmdline" || continue
     line="${words[*]} "
     [[ $line != ' ' && $line != "$HOSTS_INIT_NAME"* && $line != sshd:* && $line != 'sleep infinity '* ]] || continue
-    [[ $line == *"$word"* ]] && echo "${process#/proc/}"
-  done
-  return 0
+    [[ $line == *"$word"* ]] || continue
+    # The id on its own host.
+    printf '%s %s\n' "$(sed -n 's/^NSpid:.*\t//p' "$process/status" 2>/dev/null)" "${process#/proc/}"
+  done | sort -n | cut -d' ' -f2
 }
 
 hosts_idle() {

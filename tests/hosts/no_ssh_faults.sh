@@ -30,7 +30,7 @@ ends() { # STATUS PROCESS LOG
 }
 says() { hosts_wait_until "$2 says '$1'" grep -qE "$1" "$2"; }
 # command_on NODE: prints the process of the command that was given on a host.
-command_on() { programs_on "$1" "$dstrain" --no_ssh | sort -n | sed -n 1p; }
+command_on() { programs_on "$1" "$dstrain" --no_ssh | sed -n 1p; }
 no_ranks_on() { [[ -z $(hosts_pids "$1" "$dstrain")$(programs_on "$1" '*/orted') ]]; }
 no_files() { [[ -z $(find tmp -mindepth 1 -maxdepth 1) ]]; }
 nothing_left() {
