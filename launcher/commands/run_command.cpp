@@ -65,6 +65,7 @@ struct Runner {
 int run(const std::vector<std::string>& words, const ModelRegistry& models) noexcept {
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file that grows too large is an error to report, like a full disk
+  std::signal(SIGCHLD, SIG_DFL);  // where the caller ignores it, the kernel keeps no exit status
   try {
     return std::visit(Runner{words, models}, parse_arguments(words, models));
   } catch (...) {

@@ -47,6 +47,8 @@ class Starts {
     } catch (const HostsNotReady& e) {
       if (!again) throw;
       return {{2, e.what(), e.hosts()}, false};
+    } catch (const RunError& e) {  // as of a host that is lost while ranks start
+      return {{2, e.what()}, false};
     }
   }
 
@@ -54,6 +56,7 @@ class Starts {
     if (names.empty()) return;
     Placement rest = placement_;
     rest.hosts = hosts_without(placement_.hosts, names);
+    if (rest.hosts.size() == placement_.hosts.size()) return;  // this machine, which has no ranks
     const std::string which = fmt::format("{}", fmt::join(names, ", "));
     if (const std::string reason =
             reason_against_ranks(arguments_.request, train_batch_, rest.ranks());

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
+#include "launcher/process/read_pipe.h"
 #include "launcher/process/stop_signals.h"
 #include "launcher/supervise/report_messages.h"
 #include "launcher/supervise/root_cause.h"
@@ -74,15 +74,15 @@ void AgentView::update(bool) {
 }
 
 void AgentView::read_errors() {
-  std::array<char, 4096> buffer;
-  for (ssize_t n = 0; (n = ::read(child_.errors(), buffer.data(), buffer.size())) > 0;) {
-    errors_.append(buffer.data(), static_cast<size_t>(n));
+  read_available(child_.errors(), [this](std::string_view bytes) {
+    errors_ += bytes;
     if (errors_.size() > kKeptErrors) errors_.erase(0, errors_.size() - kKeptErrors);
-  }
+  });
 }
 
 bool AgentView::connection_ended() {
   if (!child_.ended()) return false;
+  read_errors();  // it may have written after the last look
   const int status = *child_.ended();
   // The exit status of the agent, which ssh passes on. If ssh itself fails it is 255.
   if (WIFEXITED(status) && WEXITSTATUS(status) > 128 && WEXITSTATUS(status) < 128 + NSIG) {

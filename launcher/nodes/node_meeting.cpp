@@ -51,7 +51,12 @@ NodeMeeting::NodeMeeting(const LaunchOptions& options, int slots, const std::str
       before_signal_ends_([this](int number) { tell_end(128 + number); }) {
   nodes_.front().address = {host_name(), {}, 0, ""};
   nodes_.front().slots = slots;
-  meet(options, secret);
+  try {
+    meet(options, secret);
+  } catch (...) {
+    tell_end(1);
+    throw;
+  }
   placement_.hostfile = "--no_ssh";
   std::vector<NodeAddress> addresses;
   for (const Node& node : nodes_) {
@@ -192,6 +197,17 @@ void NodeMeeting::set_silence(int64_t seconds) {
   sent_ns_ = 0;  // the next message is due
 }
 
+// A node ends when its connection does. It must not stay in the run when nothing it says is understood any more.
+void NodeMeeting::drop_faulty_nodes() {
+  for (size_t rank = 1; rank < nodes_.size(); ++rank) {
+    Node& node = nodes_[rank];
+    if (!node.connection || node.connection->channel.fault().empty()) continue;
+    log::warn("node {} ({}) cannot be understood: {}; the connection to it is closed", rank,
+              node.address.host, node.connection->channel.fault());
+    node.connection.reset();
+  }
+}
+
 // What a lost node means for the run is found out through its agent.
 void NodeMeeting::watch() {
   while (!over_) {
@@ -200,6 +216,7 @@ void NodeMeeting::watch() {
     {
       const std::lock_guard lock(mutex_);
       stop = serve({{"do", "alive"}, {"silence_s", silence_s_}});
+      drop_faulty_nodes();
     }
     if (stop.count > 0) take_stop_signal(stop.signal, stop.count);
   }

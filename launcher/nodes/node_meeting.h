@@ -59,6 +59,7 @@ class NodeMeeting {
   // one of them has reported. The caller holds the lock.
   Stop serve(const nlohmann::json& message);
   void forget_gone_nodes();
+  void drop_faulty_nodes();
   void watch();
   void tell_end(int status);
 

@@ -1,6 +1,7 @@
 #include "launcher/output/output_writer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,13 +17,18 @@
 namespace dstrain {
 namespace {
 
-// Ignores errors: the run goes on if the reader has gone.
+// Ignores errors: the run goes on if the reader has gone. Whoever shares the output may have made it non-blocking.
 void write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(descriptor, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return;
-    text.remove_prefix(static_cast<size_t>(n));
+    if (n >= 0) {
+      text.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {
+      pollfd output{descriptor, POLLOUT, 0};
+      ::poll(&output, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
   }
 }
 

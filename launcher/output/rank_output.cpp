@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "launcher/process/read_pipe.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/system_reason.h"
 #include "runtime/core/log/live_line.h"
@@ -19,8 +20,6 @@
 namespace dstrain {
 namespace {
 
-constexpr int kMostAtOnce =
-    16;  // buffers that are read from one pipe before the other pipes are read
 constexpr std::array kStreams{StandardStream::output, StandardStream::error};
 
 OutputLines::Options line_options(const RankOutputOptions& options) {
@@ -110,13 +109,8 @@ void RankOutput::forward() {
 }
 
 void RankOutput::read_from(int rank, StandardStream stream) {
-  std::array<char, 4096> buffer;
-  const int pipe = pipes_[static_cast<size_t>(rank)].of(stream).read.get();
-  for (int i = 0; i < kMostAtOnce; ++i) {
-    const ssize_t n = ::read(pipe, buffer.data(), buffer.size());
-    if (n <= 0) return;
-    add(rank, stream, {buffer.data(), static_cast<size_t>(n)});
-  }
+  read_available(pipes_[static_cast<size_t>(rank)].of(stream).read.get(),
+                 [&](std::string_view bytes) { add(rank, stream, bytes); });
 }
 
 void RankOutput::add(int rank, StandardStream stream, std::string_view bytes) {

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <poll.h>
-#include <unistd.h>
 
-#include <array>
 #include <string>
 
 #include "launcher/process/child.h"
+#include "launcher/process/read_pipe.h"
 #include "runtime/core/rank_board.h"
 
 namespace dstrain {
@@ -21,9 +20,7 @@ inline std::string program_output(Child& child, double seconds) {
   for (bool ended = false; !ended && monotonic_ns() < end; ::poll(nullptr, 0, tick_ms)) {
     ended =
         child.ended().has_value();  // checked first, so that the loop still reads its last output
-    std::array<char, 4096> buffer;
-    for (ssize_t n = 0; (n = ::read(child.output(), buffer.data(), buffer.size())) > 0;)
-      said.append(buffer.data(), static_cast<size_t>(n));
+    read_available(child.output(), [&](std::string_view bytes) { said += bytes; });
   }
   return said;
 }

@@ -104,7 +104,7 @@ void BoardView::update_rank(size_t i, int64_t now) {
 
 void BoardView::kill_all() {
   for (size_t i = 0; i < reports_.size(); ++i)
-    if (reports_[i].joined() && processes_[i].alive()) ::kill(reports_[i].pid, SIGKILL);
+    if (reports_[i].alive() && processes_[i].alive()) ::kill(reports_[i].pid, SIGKILL);
 }
 
 int64_t BoardView::out_of_memory_kills() const {

@@ -23,10 +23,6 @@ struct Candidate {
   int64_t since;
 };
 
-bool finished(const RankReport& r) {
-  return r.gone || r.state == RankState::done;
-}
-
 // Returns the ranks and hosts that have a fault of their own.
 std::vector<Candidate> primary_faults(std::span<const HostReport> hosts, const Timeouts& timeouts,
                                       int64_t now) {
@@ -45,8 +41,7 @@ std::vector<Candidate> primary_faults(std::span<const HostReport> hosts, const T
         found.push_back({&host, &r, Kind::failed, r.failure_ns});
       else if (r.vanished())
         found.push_back({&host, &r, Kind::vanished, r.alive_ns});
-      else if (!finished(r) && r.suspended_since != 0 &&
-               now - r.suspended_since >= timeouts.suspended)
+      else if (!r.gone && r.suspended_since != 0 && now - r.suspended_since >= timeouts.suspended)
         found.push_back({&host, &r, Kind::suspended, r.suspended_since});
     }
   }
@@ -80,7 +75,7 @@ std::vector<Candidate> secondary_faults(std::span<const HostReport> hosts, const
     for (const RankReport& r : host.ranks) {
       if (r.failure_kind == FailureKind::peer)
         found.push_back({&host, &r, Kind::failed, r.failure_ns});
-      else if (r.moved_ns != 0 && !finished(r) && !r.failed() &&
+      else if (r.moved_ns != 0 && !r.gone && !r.failed() &&
                (now - r.moved_ns >= timeouts.instruction ||
                 start_hangs(host, r, progress, timeouts, now)))
         found.push_back({&host, &r, Kind::hung, r.moved_ns});

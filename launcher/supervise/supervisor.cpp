@@ -17,6 +17,7 @@
 
 #include "launcher/output/rank_output.h"
 #include "launcher/placement/ranges_text.h"
+#include "launcher/process/read_pipe.h"
 #include "launcher/process/stop_signals.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/supervise/board_view.h"
@@ -40,14 +41,6 @@ constexpr int64_t kReleaseTimeout = 6000 * kMs;
 constexpr int64_t kCommandStateInterval =
     500 * kMs;                        // between checks of whether the command is stopped
 constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself writes
-
-// Passes all that can be read without blocking to `use`.
-template <class Use>
-void drain(int descriptor, Use use) {
-  std::array<char, 4096> buffer;
-  for (ssize_t n = 0; (n = ::read(descriptor, buffer.data(), buffer.size())) > 0;)
-    use(std::string_view(buffer.data(), static_cast<size_t>(n)));
-}
 
 // Returns the first line that tells what is wrong. In Open MPI's messages, lines that begin with '[' name the place in
 // its sources, and lines of dashes are frames.
@@ -175,6 +168,7 @@ class Watch {
     const bool at_once = several_hosts_ && !ranks_.all_running();
     stopped_by_ = at_once ? board_.stop_request() : signals_.second();
     if (stopped_by_ == 0) return;
+    failed_before_stop_ = end_.begun();
     ranks_.choose_root_cause();  // ranks that end from here on do so because of the signal
     end_.begin(monotonic_ns() - kEndCommand);
   }
@@ -184,7 +178,7 @@ class Watch {
       output_.add(rank, stream, text);
     });
     output_.forward();
-    drain(command_->output(), [this](std::string_view text) {
+    read_available(command_->output(), [this](std::string_view text) {
       said_ += text;
       if (said_.size() > kKeptOutput) said_.erase(0, said_.size() - kKeptOutput);
     });
@@ -227,8 +221,13 @@ class Watch {
   }
 
   RunReport report() {
+    RunReport report = report_without_stop();
+    if (stopped_by_ != 0) report = {128 + stopped_by_, failed_before_stop_ ? report.error : ""};
+    return report;
+  }
+
+  RunReport report_without_stop() {
     const int status = *command_->ended();
-    if (stopped_by_ != 0) return {128 + stopped_by_, ""};
     if (WIFSIGNALED(status) && !asked_to_end_)
       return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
                              signal_text(WTERMSIG(status)))};
@@ -310,7 +309,8 @@ class Watch {
   bool stop_passed_on_ = false;
   int64_t traces_passed_on_ = 0;  // requests for traces
   int stopped_by_ = 0;            // the signal of the second request
-  int64_t ended_ns_ = 0;          // when the command ended
+  bool failed_before_stop_ = false;
+  int64_t ended_ns_ = 0;  // when the command ended
 };
 
 }  // namespace

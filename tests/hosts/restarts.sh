@@ -7,13 +7,13 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
-options=(--steps 60 --save_interval 10)
+options=(--steps 200 --save_interval 40)
 training_reference "$dstrain" 0 "${options[@]}"
 
 begun() { [[ -n $(compgen -G "$1/checkpoints/step_*[0-9]") ]]; }
 steps_once() {
-  [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 60 ]] &&
-    [[ $(grep -o '"step":[0-9]*' "$1/metrics.jsonl" | sort -u | wc -l) == 60 ]]
+  [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 200 ]] &&
+    [[ $(grep -o '"step":[0-9]*' "$1/metrics.jsonl" | sort -u | wc -l) == 200 ]]
 }
 
 # Two usable cores: each host binds its two ranks to them.

@@ -138,22 +138,33 @@ ends 143 "$second" known.1.log
 grep -q 'warning: without a secret' met.0.log || fail 'no warning' met.0.log
 echo 'a secret keeps strangers out'
 
-# A stranger through whom all goes that node 0 sends to node 1: he takes over the connections to node 1's port, and
-# changes what they carry once the run trains. The number DSTRAIN_SAMPLE chooses what he does.
+# A stranger through whom all goes that node 0 sends to node 1, or node 1 to node 0: he takes over the connections to the
+# receiver's port, and changes what they carry once the run trains. The number DSTRAIN_SAMPLE chooses what he does.
+takes_over() { # FROM TO PORT ACT...: what node FROM sends to a port of node TO goes through node3
+  hosts_on node3 sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward
+    for i in all eth0; do echo 0 >/proc/sys/net/ipv4/conf/$i/send_redirects; done'
+  hosts_on node3 ip rule add iif eth0 from "$HOSTS_NETWORK.$1" ipproto tcp dport "$3" lookup 100
+  hosts_on node3 ip route add local "$HOSTS_NETWORK.$2" dev lo table 100
+  hosts_on "node$1" ip route add "$HOSTS_NETWORK.$2/32" via "$HOSTS_NETWORK.3"
+  coproc hosts_on node3 python3 "$here/tools/middleman.py" "${@:3}"
+  read -r _ <&"${COPROC[0]}"
+}
 nodes=3
 between=(--steps 100000000 --secret_file secret --set train_batch_size=24)
-for rank in 0 1; do node "$rank" between "${between[@]}"; done
+choice=$((${DSTRAIN_SAMPLE:-$RANDOM} % 3))
+node 0 between "${between[@]}"
+if ((choice == 0)); then
+  act=(inject '{"say":"stop","signal":15,"count":1}')
+  takes_over 2 1 29500 "${act[@]}"
+fi
+node 1 between "${between[@]}"
 hosts_wait_until 'node 1 has met node 0' grep -q 'has met node 0' between.1.log
-port=$(listens "$(hosts_pids node2 '--node_rank 1')" | cut -d: -f2)
-hosts_on node3 sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward
-  for i in all eth0; do echo 0 >/proc/sys/net/ipv4/conf/$i/send_redirects; done'
-hosts_on node3 ip rule add iif eth0 from "$HOSTS_NETWORK.1" ipproto tcp dport "$port" lookup 100
-hosts_on node3 ip route add local "$HOSTS_NETWORK.2" dev lo table 100
-hosts_on node1 ip route add "$HOSTS_NETWORK.2/32" via "$HOSTS_NETWORK.3"
-act=(flip)
-((${DSTRAIN_SAMPLE:-$RANDOM} % 2)) || act=(inject '{"do":"stop","signal":15}')
-coproc hosts_on node3 python3 "$here/tools/middleman.py" "$port" "${act[@]}"
-read -r _ <&"${COPROC[0]}"
+if ((choice > 0)); then
+  port=$(listens "$(hosts_pids node2 '--node_rank 1')" | cut -d: -f2)
+  act=(flip)
+  ((choice == 1)) || act=(inject '{"do":"stop","signal":15}')
+  takes_over 1 2 "$port" "${act[@]}"
+fi
 node 2 between "${between[@]}"
 third=$!
 hosts_wait_until 'it trains' trains between.0.log
@@ -162,7 +173,13 @@ for process in $(hosts_pids node1 '--output between'); do
 done
 echo now >&"${COPROC[1]}"
 ends 2 "$third" between.2.log
-grep -qE "error: node2 was lost: .* node2 at port $port of $HOSTS_NETWORK.2 cannot be trusted: bytes arrived on it that its other end has not sent" \
-  between.0.log || fail "what a man in the middle does goes unnoticed (${act[*]})" between.0.log
+if ((choice == 0)); then
+  grep -qE "warning: node 1 \(node2\) cannot be understood: a message that this connection's other end has not sent" \
+    between.0.log || fail 'what a man in the middle says for node 1 goes unnoticed' between.0.log
+  grep -q 'error: node2 was lost: ' between.0.log || fail 'the run does not end by it' between.0.log
+else
+  grep -qE "error: node2 was lost: .* node2 at port $port of $HOSTS_NETWORK.2 cannot be trusted: bytes arrived on it that its other end has not sent" \
+    between.0.log || fail "what a man in the middle does goes unnoticed (${act[*]})" between.0.log
+fi
 hosts_wait_until 'nothing is left' hosts_idle node1 node2
 echo "a man in the middle ends a run (${act[*]})"

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <ctime>
 #include <filesystem>
 #include <functional>
@@ -31,6 +30,7 @@
 #include "launcher/placement/process_limits.h"
 #include "launcher/process/child.h"
 #include "launcher/process/failure.h"
+#include "launcher/process/read_pipe.h"
 #include "launcher/process/stop_signals.h"
 #include "launcher/ranks/dead_runs.h"
 #include "launcher/ranks/rank_link.h"
@@ -101,7 +101,6 @@ class Ranks {
   };
 
   void forward(size_t i, StandardStream stream, LineChannel& channel, bool listens) {
-    std::array<char, 8192> buffer;
     OutputBacklog& backlog = backlogs_[i].of(stream);
     const auto send = [&](std::string_view text) {
       channel.send({{"say", "output"},
@@ -111,16 +110,14 @@ class Ranks {
     };
     const auto free = [&] { return listens && channel.unsent() < kMostUnsent; };
     if (free() && !backlog.empty()) send(backlog.take());
-    const int pipe = pipes_[i].of(stream).read.get();
-    for (ssize_t n = 0; (n = ::read(pipe, buffer.data(), buffer.size())) > 0;) {
-      const std::string_view bytes(buffer.data(), static_cast<size_t>(n));
+    read_available(pipes_[i].of(stream).read.get(), [&](std::string_view bytes) {
       if (free() && backlog.empty()) {
         backlog.passed(bytes);
         send(bytes);
       } else {
         backlog.add(bytes);
       }
-    }
+    });
   }
 
   RunDirectory directory_;

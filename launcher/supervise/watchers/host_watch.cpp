@@ -22,6 +22,7 @@
 #include "launcher/supervise/rank_watch.h"
 #include "launcher/supervise/report_messages.h"
 #include "launcher/supervise/run_ending.h"
+#include "launcher/supervise/watchers/job_suspension.h"
 #include "launcher/supervise/watchers/peer_view.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -153,7 +154,8 @@ class LeaderWatcher {
 
   void check_faults() {
     const int64_t now = monotonic_ns();
-    const bool fault = watch_.has_fault() && !job_is_suspended();
+    const bool excused = suspension_.excuses(all_are_stopped(), now);
+    const bool fault = watch_.has_fault() && !excused;
     if (!end_.settled(fault, watch_.only_peer_failures(), now)) return;
     watch_.choose_root_cause();
     if (!watch_.root_cause()) return;
@@ -163,8 +165,7 @@ class LeaderWatcher {
     for (const auto& [host, peer] : peers_) peer->order_end(watch_.exit_status());
   }
 
-  // Returns whether all ranks are stopped, as when a job's owner suspends the job, which must not end it.
-  bool job_is_suspended() const {
+  bool all_are_stopped() const {
     return all_suspended(own_->ranks()) && any_left(own_->ranks()) &&
            std::ranges::all_of(
                peers_, [](const auto& peer) { return all_suspended(peer.second->ranks()); });
@@ -191,6 +192,7 @@ class LeaderWatcher {
   std::vector<std::pair<int, PeerView*>> peers_;  // by host
   RankWatch watch_;                               // owns the views
   RunEnding end_;
+  JobSuspension suspension_;
   const int64_t begin_ns_ = monotonic_ns();
   int64_t stop_requested_ns_ = 0;
   bool killed_ = false;

@@ -60,7 +60,7 @@ TEST_CASE("who waits for a rank that does not come says which") {
         run_ranks(2, [&](int rank) { BoardRendezvous(board, rank, 0.2).gather(rank); });
     for (size_t r = 0; r < 2; ++r) {
       const std::string pid = std::to_string(::getpid());
-      CHECK(errors[r].starts_with("rank " + std::to_string(r) + " waited 0.2"));
+      CHECK(errors[r].starts_with("rank " + std::to_string(r) + " waited "));
       CHECK(errors[r].ends_with("s for rank 2 (pid " + pid + ") to join: the deadline is 0.2 s"));
       CHECK(board.slot(static_cast<int>(r)).waits_for == 2);
     }

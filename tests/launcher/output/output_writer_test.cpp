@@ -23,12 +23,13 @@ std::string read_all(const Pipe& pipe) {
   return text;
 }
 
-// Fills a pipe, so that the next write to it blocks; returns how many bytes that took.
-size_t fill(const Pipe& pipe) {
+// Fills a pipe, so that the next write to it waits, or fails where it is `flags` O_NONBLOCK; returns how many bytes that
+// took.
+size_t fill(const Pipe& pipe, int flags = 0) {
   ::fcntl(pipe.write.get(), F_SETFL, O_NONBLOCK);
   size_t bytes = 0;
   while (::write(pipe.write.get(), "x", 1) == 1) ++bytes;
-  ::fcntl(pipe.write.get(), F_SETFL, 0);
+  ::fcntl(pipe.write.get(), F_SETFL, flags);
   return bytes;
 }
 
@@ -45,7 +46,7 @@ TEST_CASE("texts go to their stream, in order") {
 
 TEST_CASE("a stream that takes no text delays it, drops progress beyond the limit, and no event") {
   const Pipe output, error;
-  const size_t filled = fill(output);
+  const size_t filled = fill(output, GENERATE(0, O_NONBLOCK));
   OutputWriter writer(output.write.get(), error.write.get(), 100);
   for (int i = 0; i < 1000; ++i) {
     writer.write(StandardStream::output, TextKind::progress, "progress\n");

@@ -14,6 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+TEST_CASE("a caller that ignores the ends of its children may start a run") {
+  const RunFolder folder;
+  const std::string more = GENERATE("", " --launcher openmpi");
+  RunningProgram program = folder.start("/usr/bin/env --ignore-signal=CHLD " DSTRAIN_PROGRAM
+                                        " --config c.json --steps 1 --num_gpus 2 " +
+                                        folder.token() + more);
+  CHECK(program.wait() == 0);
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("the weights are those of a run under mpirun, to the bit") {
   const std::string options =
       GENERATE("--num_gpus 2", "--num_gpus 4 --set zero_optimization.stage=3");

@@ -4,12 +4,10 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "launcher/connection/handshake.h"
@@ -164,7 +162,6 @@ TEST_CASE(
   }));
   REQUIRE(wait_until([&] { return program.wrote("has met node 0"); }));
   met.reset();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   if (signal != 0) ::kill(program.pid(), signal);
   CHECK(program.wait() == (signal == 0 ? 2 : 128 + signal));
   CHECK((program.text().find("node 0 was lost") != std::string::npos) == (signal == 0));

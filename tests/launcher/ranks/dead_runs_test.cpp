@@ -22,7 +22,7 @@ TEST_CASE("what a lost run starts a moment after its end is cleared too") {
   const std::string files = mpi_directory(run);
   Child late(
       [&] {
-        ::usleep(300'000);
+        ::usleep(50'000);
         ::mkdir(files.c_str(), 0700);
         return ::execl("/bin/sleep", run.c_str(), "60", nullptr);
       },

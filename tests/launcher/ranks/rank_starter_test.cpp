@@ -27,7 +27,7 @@ TEST_CASE("a rank that fails leaves the others time to fail for reasons of their
   REQUIRE(::pipe(ends) == 0);
   const int status = status_of([&] {
     if (world_rank_from_environment() == 0) return 3;
-    ::usleep(300'000);
+    ::usleep(50'000);
     return ::write(ends[1], "x", 1) == 1 ? 0 : 1;
   });
   CHECK(WEXITSTATUS(status) == 3);

@@ -23,7 +23,7 @@ TEST_CASE("ranks are known by the mark in their environment") {
   const Child no_rank(sleep, {{kName, "a"}});
   const Child other_run(sleep, {{kName, "ab"}, {"OMPI_COMM_WORLD_RANK", "1"}});
   const std::map<int, pid_t> expected = {{0, first.pid()}, {2, third.pid()}};
-  CHECK(wait_until([&] { return find_ranks(kName + "=a") == expected; }, 10));
+  CHECK(wait_until([&] { return find_ranks(kName + "=a") == expected; }));
 }
 
 TEST_CASE("a rank that is stopped before it has joined is seen, and how it ends") {
@@ -33,15 +33,13 @@ TEST_CASE("a rank that is stopped before it has joined is seen, and how it ends"
   CHECK_FALSE(view.ranks()[0].joined());
   CHECK(view.ranks()[0].moved_ns > 0);
   Child rank({"/bin/sleep", "60"}, {{kName, "b"}, {"OMPI_COMM_WORLD_RANK", "1"}});
-  REQUIRE(wait_until([] { return !find_ranks(kName + "=b").empty(); }, 10));  // it runs its program
+  REQUIRE(wait_until([] { return !find_ranks(kName + "=b").empty(); }));  // it runs its program
   rank.signal(SIGSTOP);
   const auto comes_to = [&](const auto& what) {
-    return wait_until(
-        [&] {
-          view.update(true);
-          return what(view.ranks()[0]);
-        },
-        10);
+    return wait_until([&] {
+      view.update(true);
+      return what(view.ranks()[0]);
+    });
   };
   CHECK(comes_to([](const RankReport& r) { return r.suspended_since != 0; }));
   CHECK(view.ranks()[0].pid == rank.pid());

@@ -35,7 +35,7 @@ TEST_CASE("a report is sent after each change, and not if what ended the ranks i
   reports.reporter.report(reports.channel);
   CHECK(reports.sent());
   CHECK(asked == 1);
-  reports.reporter.report(reports.channel);
+  reports.reporter.report(reports.channel, false);  // without the report of each second
   CHECK_FALSE(reports.sent());
   CHECK(asked == 1);
   cause = true;

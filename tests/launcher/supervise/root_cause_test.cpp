@@ -69,6 +69,21 @@ TEST_CASE("a run that goes well, slowly or to its end has no root cause") {
   CHECK(world.report() == "nobody");
 }
 
+TEST_CASE("a rank that is done and does not end is named, stopped or not") {
+  World world(2);
+  world.at(1).state = RankState::done;
+  world.at(1).instruction = "";
+  world.at(1).suspended_since = kNow - 3 * kS;
+  CHECK(world.trouble());
+  CHECK(world.report() == "rank 1 (pid 101) is stopped (as by SIGSTOP) at step 7");
+  world.at(1).suspended_since = 0;
+  CHECK_FALSE(world.trouble());
+  world.at(1).moved_ns = kNow - 61 * kS;
+  CHECK(world.trouble());
+  CHECK(world.report() ==
+        "rank 1 (pid 101) has not moved for 61 s at step 7 (dstrain.timeout_s is the limit)");
+}
+
 TEST_CASE("a rank that vanished is the cause of peer failures, even of earlier ones") {
   World world(4);
   world.vanishes(1, kNow - 1 * kS);

@@ -5,9 +5,12 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <memory>
 #include <regex>
+#include <utility>
 
 #include "tests/launcher/support/processes.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -20,20 +23,18 @@ const std::string kForks = "forks", kProgram = "program";
 // A supervised run of the scripted ranks, in a temporary directory of its own.
 struct Run {
   Run(const std::string& starter, int ranks, const std::string& part, int player = 0) {
-    static int runs = 0;
-    token = "dstrain_test_" + std::to_string(::getpid()) + "_" + std::to_string(runs++);
-    temporary = fs::temp_directory_path() / token;
-    fs::create_directory(temporary);
-    const Environment added = {{"TMPDIR", temporary.string()}};
+    token = fs::path(temporary.path()).filename().string();
+    const Environment added = {{"TMPDIR", temporary.path()}};
     program.emplace(std::vector<std::string>{DSTRAIN_SCRIPTED_RANK, token, std::to_string(ranks),
                                              part, std::to_string(player), starter},
                     added);
   }
   ~Run() {
     for (const pid_t pid : processes_with(token)) ::kill(pid, SIGKILL);
-    fs::remove_all(temporary);
   }
-  bool nothing_left() const { return processes_with(token).empty() && fs::is_empty(temporary); }
+  bool nothing_left() const {
+    return processes_with(token).empty() && fs::is_empty(temporary.path());
+  }
   bool started(const std::string& word, int times) {
     return wait_until([&] {
       size_t found = 0;
@@ -43,8 +44,8 @@ struct Run {
       return found >= static_cast<size_t>(times);
     });
   }
+  TempDir temporary;
   std::string token;
-  fs::path temporary;
   std::optional<RunningProgram> program;
 };
 
@@ -160,9 +161,63 @@ TEST_CASE("a second signal stops at once") {
   REQUIRE(wait_until([&] { return run.program->wrote("again to stop at once"); }));
   CHECK(processes_with(run.token).size() == 4);
   ::kill(run.program->pid(), SIGINT);
-  CHECK(run.program->wait(5) == 130);
+  CHECK(run.program->wait() == 130);
   CHECK(errors(run.program->text()).empty());
   CHECK(run.nothing_left());
+}
+
+// A host with a rank that has failed and one that goes on. When it is told to kill them the user asks twice to stop.
+class FailedHost final : public HostView {
+ public:
+  explicit FailedHost(bool& over) : over_(over), ranks_(2) {
+    for (int rank : {0, 1}) {
+      RankReport& report = ranks_[static_cast<size_t>(rank)];
+      report.rank = rank;
+      report.pid = 100 + rank;
+      report.state = RankState::running;
+      report.moved_ns = report.alive_ns = monotonic_ns();
+    }
+    ranks_[1].failure_kind = FailureKind::run;
+    ranks_[1].failure = "the disk is full";
+    ranks_[1].gone = true;
+  }
+  const std::string& name() const override { return name_; }
+  void update(bool) override {}
+  std::span<const RankReport> ranks() const override { return ranks_; }
+  const std::string& lost() const override { return lost_; }
+  int64_t lost_since() const override { return 0; }
+  void request_stop(int) override {}
+  void request_trace() override {}
+  void kill_all() override {
+    if (std::exchange(ranks_[0].gone, true)) return;
+    for (int i = 0; i < 2; ++i) ::kill(::getpid(), SIGTERM);
+    over_ = true;
+  }
+  int stopped() const override { return 0; }
+  int64_t out_of_memory_kills() const override { return 0; }
+
+ private:
+  bool& over_;
+  std::string name_ = "node2", lost_;
+  std::vector<RankReport> ranks_;
+};
+
+TEST_CASE("a failure is named though the user stops the run while it ends") {
+  bool over = false;
+  RankBoard board = RankBoard::create(2);
+  std::vector<std::unique_ptr<HostView>> hosts;
+  hosts.push_back(std::make_unique<FailedHost>(over));
+  const Pipe output, error;
+  const RunReport report = Supervisor({.board = board,
+                                       .hosts = std::move(hosts),
+                                       .host_of_rank = {"node2", "node2"},
+                                       .command = {"/bin/sleep", "60"},
+                                       .output = output.write.get(),
+                                       .error = error.write.get()})
+                               .run();
+  CHECK(over);
+  CHECK(report.exit_status == 143);
+  CHECK(report.error == "rank 1 (pid 101 on node2) failed before the first step: the disk is full");
 }
 
 TEST_CASE("no process outlives a launcher that is killed") {

@@ -10,9 +10,11 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "launcher/process/child.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -31,18 +33,16 @@ bool soon(const std::function<bool()>& condition) {
 // A shell script by the daemon's name, which does as Open MPI's does: it forks, writes the fork's process id to a file,
 // and ends once it is told to.
 struct ForkingDaemon {
-  fs::path folder = fs::temp_directory_path() / ("starter_watch_" + std::to_string(::getpid()));
+  TempDir own;
+  fs::path folder = own.path();
   std::string run = (folder / "run").string();
   Child process;
+  bool killed = false;  // another process may have the fork's number then
 
   ForkingDaemon() : process({write_script(folder), run}, {}) {}
-  ~ForkingDaemon() {
-    if (fork() != 0) ::kill(fork(), SIGKILL);
-    fs::remove_all(folder);
-  }
+  ~ForkingDaemon() { kill_fork(); }
 
   static std::string write_script(const fs::path& folder) {
-    fs::create_directories(folder);
     const fs::path script = folder / "orted";
     std::ofstream(script) << "#!/bin/bash\n"
                           << "(while true; do sleep 0.1; done) &\n"
@@ -57,6 +57,10 @@ struct ForkingDaemon {
     pid_t pid = 0;
     std::ifstream(folder / "fork") >> pid;
     return pid;
+  }
+  void kill_fork() {
+    const pid_t pid = std::exchange(killed, true) ? 0 : fork();
+    if (pid != 0) ::kill(pid, SIGKILL);
   }
   void end() const { std::ofstream(folder / "end") << "now"; }
 };
@@ -77,7 +81,7 @@ TEST_CASE("a daemon that forks and ends lives on as its fork") {
   CHECK_FALSE(watch.report().gone);
 
   const pid_t last = daemon.fork();
-  ::kill(last, SIGKILL);
+  daemon.kill_fork();
   CHECK(soon([&] { return watch.update(ranks), watch.report().gone; }));
   CHECK(watch.report().pid == last);
 }
