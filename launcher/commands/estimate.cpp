@@ -78,7 +78,8 @@ int run_estimate(const EstimateArguments& arguments) {
   const int ranks_there = static_cast<int>(cluster.gpus_per_node);
   const PlanInputs inputs = plan_inputs(job, ranks_there);
   const std::vector<RankPlan> stages = make_stage_plans(job, 0, inputs);
-  const std::string machine = machine_line(job, planned_memory(stages), inputs, ranks_there);
+  const std::string machine =
+      machine_line(job, planned_memory(job, stages, inputs), inputs, ranks_there);
   const RankPlan& largest = *std::ranges::max_element(
       stages, {}, [](const RankPlan& plan) { return plan.memory.total(); });
   const ModelSize model = model_size(largest.train.program);

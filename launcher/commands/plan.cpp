@@ -107,7 +107,7 @@ int run_plan(const PlanArguments& arguments) {
   const int rank = static_cast<int>(arguments.rank);
   const PlanInputs inputs = plan_inputs(loaded.job);
   const std::vector<RankPlan> stages = make_stage_plans(loaded.job, rank, inputs);
-  const PlannedMemory planned = planned_memory(stages);
+  const PlannedMemory planned = planned_memory(loaded.job, stages, inputs);
   const std::string machine = machine_line(loaded.job, planned, inputs, loaded.job.ranks);
   const RankPlan& plan = stages[static_cast<size_t>(place_of(loaded.job, rank).stage())];
   if (const std::string lack = lack_of_device_memory(loaded.job, planned, inputs); !lack.empty())

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/core/model/tensor_part.h"
 #include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/partition.h"
@@ -34,7 +35,7 @@ std::vector<int64_t> copied_parameters(const Program& program) {
   for (const auto& [sublayer, index] : uses) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];
     if (p.unit != program.sublayers[static_cast<size_t>(sublayer)].layer)
-      copied[static_cast<size_t>(sublayer)] += p.shape.elements();
+      copied[static_cast<size_t>(sublayer)] += held_elements(p.part, p.shape);
   }
   return copied;
 }
@@ -134,7 +135,7 @@ PartBytes part_bytes(const Program& program, const Job& job, const std::vector<i
   std::vector<double> state(program.sublayers.size()), states{0}, kept{0};
   for (const Parameter& p : program.parameters)
     state[static_cast<size_t>(p.sublayer)] +=
-        state_bytes(job, p).device * static_cast<double>(p.shape.elements());
+        state_bytes(job, p).device * static_cast<double>(held_elements(p.part, p.shape));
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   const Activations activations = activations_of(program);
   // Bytes of one micro-batch while a sublayer runs, with those that all sublayers before it keep.

@@ -63,20 +63,26 @@ Axes divided(const Place& place, Axes group) {
   return axes;
 }
 
-// Returns how many consecutive ranks of each data-parallel group are on one host; 0 if hosts differ in that, or divide
-// the `layer_ranks` ranks that have the same samples.
-int ranks_of_each_host(std::span<const int> hosts, int stages, int layer_ranks) {
+// Returns how many consecutive ranks of each stage are on one host; 0 if hosts differ in that.
+int ranks_of_each_host(std::span<const int> hosts, int stages) {
   const auto ranks = hosts.size() / static_cast<size_t>(stages);
   const auto first = hosts.first(ranks);
   const auto size = static_cast<size_t>(
       std::ranges::find_if(first, [&](int h) { return h != first[0]; }) - first.begin());
-  if (ranks % size != 0 || size % static_cast<size_t>(layer_ranks) != 0) return 0;
+  if (ranks % size != 0) return 0;
   for (size_t r = 0; r < hosts.size(); ++r) {
     const size_t number = r % ranks;
     const bool begins = number % size == 0;
     if (number > 0 && begins == (hosts[r] == hosts[r - 1])) return 0;
   }
-  return static_cast<int>(size) / layer_ranks;
+  return static_cast<int>(size);
+}
+
+// Returns how many data-parallel ranks of a stage each host has; 0 if the hosts have different numbers, or divide the
+// `layer_ranks` ranks that share layers or samples.
+int data_ranks_of_each_host(std::span<const int> hosts, int stages, int layer_ranks) {
+  const int ranks = ranks_of_each_host(hosts, stages);
+  return ranks % layer_ranks == 0 ? ranks / layer_ranks : 0;
 }
 
 }  // namespace
@@ -118,14 +124,23 @@ Place place_of(const Job& job, int rank) {
 }
 
 int host_shard_ranks(std::span<const int> hosts, int stages, int layer_ranks) {
-  const int size = ranks_of_each_host(hosts, stages, layer_ranks);
-  if (size == 0)
+  const auto all = static_cast<int>(hosts.size()) / stages;
+  if (all == layer_ranks) return 1;
+  const int ranks = ranks_of_each_host(hosts, stages);
+  if (ranks % layer_ranks != 0)
+    fail_user(
+        "HYBRID_SHARD divides parameters among the data-parallel ranks of a host, and hosts of {} "
+        "ranks divide the {} ranks that share layers or samples: let tensor_parallel.autotp_size "
+        "times sequence_parallel_size divide {}, or give the number, "
+        "zero_optimization.mics_shard_size",
+        ranks, layer_ranks, ranks);
+  if (ranks == 0)
     fail_user(
         "HYBRID_SHARD divides parameters among the ranks of a host, and the {} data-parallel ranks "
         "do not have the "
         "same number on each host: give the number, zero_optimization.mics_shard_size",
-        hosts.size() / static_cast<size_t>(stages) / static_cast<size_t>(layer_ranks));
-  return size;
+        all / layer_ranks);
+  return ranks / layer_ranks;
 }
 
 void settle_host_shards(Job& job, std::span<const int> hosts) {
@@ -133,7 +148,7 @@ void settle_host_shards(Job& job, std::span<const int> hosts) {
   job.shards.by_host = false;
   const int stages = job.pipeline.stages, layer_ranks = job.sequence_ranks * job.tensor_ranks;
   if (job.hook.kind == HookKind::post_local_sgd) {
-    job.shards.ranks = ranks_of_each_host(hosts, stages, layer_ranks);
+    job.shards.ranks = data_ranks_of_each_host(hosts, stages, layer_ranks);
     if (job.shards.ranks == 0)
       fail_user(
           "dstrain.comm_hook: post_localSGD adds gradients among the ranks of a host, and the {} "
@@ -143,7 +158,7 @@ void settle_host_shards(Job& job, std::span<const int> hosts) {
     return;
   }
   job.shards.ranks = job.shards.parameters ? host_shard_ranks(hosts, stages, layer_ranks)
-                                           : ranks_of_each_host(hosts, stages, layer_ranks);
+                                           : data_ranks_of_each_host(hosts, stages, layer_ranks);
 }
 
 std::vector<Channel> channels_of(const Place& place, PipelineSchedule schedule) {

@@ -49,7 +49,10 @@ TEST_CASE("the ranks of a host are a shard group, if every host has as many") {
   CHECK(host_shard_ranks(std::vector{0, 0, 0, 0, 1, 1, 1, 1}, 1, 2) == 2);
   CHECK(host_shard_ranks(std::vector{0, 0, 0, 0, 1, 1, 1, 1}, 1, 4) == 1);
   CHECK(host_shard_ranks(std::vector{0, 0, 0, 0, 1, 1, 1, 1}, 2, 2) == 2);
-  CHECK_THROWS_AS(host_shard_ranks(std::vector{0, 0, 1, 1}, 1, 4), UserError);  // divides samples
+  CHECK(host_shard_ranks(std::vector{0, 0, 1, 1}, 1, 4) == 1);  // one data-parallel rank
+  CHECK_THROWS_WITH(host_shard_ranks(std::vector{0, 0, 1, 1, 2, 2, 3, 3}, 1, 4),
+                    Catch::Contains("hosts of 2 ranks divide the 4 ranks that share layers or "
+                                    "samples"));
   Job job = shards_job(4, 0);
   job.shards.by_host = true;
   settle_host_shards(job, std::vector{0, 0, 1, 1});

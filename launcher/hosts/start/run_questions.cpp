@@ -94,9 +94,10 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
                                int ranks, int64_t bytes, const std::string& source) mutable {
     const auto [known, is_new] = needed.try_emplace(ranks);
     if (is_new) {
-      const PlanInputs inputs = plan_inputs(job, ranks);
+      const Job here = job_of_host(job, ranks);
+      const PlanInputs inputs = plan_inputs(here, ranks);
       known->second =
-          memory_need(job, planned_memory(job, inputs), inputs, ranks, RankProcesses::programs);
+          memory_need(here, planned_memory(here, inputs), inputs, ranks, RankProcesses::programs);
     }
     check_memory(known->second, bytes, source, ways_to_need_less(job));
   };

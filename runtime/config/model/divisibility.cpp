@@ -20,6 +20,10 @@ bool heads_divide(const DividedSizes& s, const DividingRanks& r) {
          (s.kv_heads == 0 || s.kv_heads % r.tensor == 0 || r.tensor % s.kv_heads == 0);
 }
 
+bool classes_suffice(const DividedSizes& s, const DividingRanks& r) {
+  return s.classes == 0 || s.classes >= r.tensor;
+}
+
 bool tokens_divide(const DividedSizes& s, const DividingRanks& r) {
   return s.tokens % r.sequence == 0;
 }
@@ -57,6 +61,11 @@ std::string heads_text(int64_t all, int64_t tensor, std::string_view what) {
 DividedSizes divided_sizes(const ModelConfig& model, int64_t micro_batch) {
   const ModelFamily& family = model.family();
   DividedSizes sizes{.tokens = model.seq_len(), .micro_batch = micro_batch};
+  for (const ModelInput& input : family.inputs) {
+    const int64_t classes = input.classes.empty() ? 0 : model.integer(input.classes);
+    if (classes > 0)
+      sizes.classes = sizes.classes == 0 ? classes : std::min(sizes.classes, classes);
+  }
   if (family.heads_key.empty()) return sizes;
   sizes.heads = model.integer(family.heads_key);
   if (!family.kv_heads_key.empty()) sizes.kv_heads = model.integer(family.kv_heads_key);
@@ -65,19 +74,28 @@ DividedSizes divided_sizes(const ModelConfig& model, int64_t micro_batch) {
 }
 
 std::string tensor_problem(const DividedSizes& s, const DividingRanks& r) {
+  // Else sequence_problem() has the reason, whatever the tensor ranks are.
+  const bool exchange_matters = r.sequence > 1 && exchange_divides(s, {r.sequence, 1});
   const auto use = [&] {
     return advice([&](int64_t n) {
       const DividingRanks tried{r.sequence, n};
-      return (s.heads == 0 || n <= s.heads) && heads_divide(s, tried) && rows_divide(s, tried);
+      return (s.heads == 0 || n <= s.heads) && heads_divide(s, tried) && rows_divide(s, tried) &&
+             classes_suffice(s, tried) && (!exchange_matters || exchange_divides(s, tried));
     });
   };
   if (s.heads % r.tensor != 0)
-    return fmt::format("the {} of the model do not divide among {} ranks: {}",
-                       counted(s.heads, "attention head"), r.tensor, use());
+    return fmt::format("the {} of the model {} not divide among {} ranks: {}",
+                       counted(s.heads, "attention head"), s.heads == 1 ? "does" : "do", r.tensor,
+                       use());
   if (!heads_divide(s, r))
     return fmt::format(
         "the {} of the model can neither be divided among {} ranks nor each be had by as many: {}",
         counted(s.kv_heads, "key/value head"), r.tensor, use());
+  if (!classes_suffice(s, r))
+    return fmt::format(
+        "the model has {} tokens or labels to tell apart, and each of {} ranks needs one at least: "
+        "{}",
+        s.classes, r.tensor, use());
   if (rows_divide(s, r)) return "";
   return fmt::format(
       "a micro-batch of {} of {}{} does not divide among {} ranks: {}, or another "

@@ -1,5 +1,5 @@
-// Whether a model can be divided among ranks that share its layers (tensor) or its samples (sequence). Vocabulary and
-// width are filled up, so they divide among any number.
+// Whether a model can be divided among ranks that share its layers (tensor) or its samples (sequence). Width is filled up,
+// so it divides among any number, and the vocabulary among any number of ranks that each have a token of it.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@ struct DividedSizes {
   int64_t heads = 0, kv_heads = 0;  // of attention, and of its keys and values; 0: there is none
   int64_t tokens = 1;               // of a sample
   int64_t micro_batch = 0;          // samples; 0: not known yet
+  int64_t classes = 0;              // tokens of the vocabulary, or labels; 0: not known yet
   bool operator==(const DividedSizes&) const = default;
 };
 

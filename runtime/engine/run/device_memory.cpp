@@ -68,7 +68,11 @@ bool suffices(const Lack& lack) {
 void check_device_memory(const Job& job, const MemoryTable& memory, const Device& device,
                          int sharing, Communicator& host, const PlanInputs& inputs) {
   const auto [has, reserve, needed, over, all] = find_lack(job, memory, device, sharing, host);
-  if (over) fail_user("{}", lack_of_device_memory(job, inputs));
+  if (over) {
+    PlannedMemory mine;
+    mine.device = memory.total();
+    fail_user("{}", lack_of_device_memory(job, mine, inputs));
+  }
   if (all[static_cast<size_t>(host.rank())] != 0)
     fail_user(
         "the run needs {} on each GPU ({} x {}), and {} are free of {}'s {}: {}; "

@@ -39,6 +39,8 @@ Instruction& RankForward::emit(OpKind kind, OpAttrs attrs, std::vector<BufferId>
 }
 
 void RankForward::on_rows(Instruction op) {
+  // Inputs have an axis of samples, and what is cast of them, too.
+  const bool of_input = program_.at(op.reads[0]).per_micro;
   for (BufferId& id : op.reads) {
     check(!has_columns(id), "{} works on rows and reads some columns of {}",
           dstrain::name_of(op.op), id == kNone ? "" : name_of(id));
@@ -46,7 +48,8 @@ void RankForward::on_rows(Instruction op) {
   }
   for (const BufferId id : op.writes)
     if (id != kNone && program_.at(id).lifetime == Lifetime::micro &&
-        program_.at(id).shape[0] == rows_)
+        (program_.at(id).shape[0] == rows_ ||
+         (of_input && program_.at(id).shape.elements() % rows_ == 0)))
       resize(id);
   list_.push_back(std::move(op));
 }
@@ -93,6 +96,7 @@ BufferId RankForward::rows_of_input(BufferId id, int64_t first, int64_t count) {
 }
 
 BufferId RankForward::gathered(BufferId id) {
+  if (!spread_.contains(id)) return sequence_rows_of(id);  // an input, which each rank reads whole
   const BufferId mine = own(id);
   if (tensor_.alone()) return mine;
   const auto known = gathered_.find(mine);

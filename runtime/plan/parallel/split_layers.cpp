@@ -77,6 +77,16 @@ class SplitPass : RankForward {
     return has_columns(op.reads[0]) ? on_columns(op) : on_rows(op);
   }
 
+  // A vocabulary may be known only when the data are read. The configuration's is refused before.
+  void require_classes(int64_t classes) const {
+    if (classes < tensor_.ranks)
+      fail_user(
+          "tensor_parallel.autotp_size: the model has {} tokens or labels to tell apart, and each "
+          "of "
+          "{} ranks needs one at least: use {} ranks at most",
+          classes, tensor_.ranks, classes);
+  }
+
   void embed(const Instruction& op) {
     const BufferId ids = op.reads[0], token = op.reads[1], x = op.writes[0];
     const BufferId position = op.reads.size() > 2 ? op.reads[2] : kNone;
@@ -88,6 +98,7 @@ class SplitPass : RankForward {
       mine.attrs = attrs;
       return on_rows(std::move(mine));
     }
+    require_classes(parameter(token).shape[0]);
     divide(token, By::rows, 1, true);
     const auto [first, count] = rows_of_part(token);
     EmbedAttrs of_part = attrs;
@@ -120,13 +131,14 @@ class SplitPass : RankForward {
     const auto use = is_adapter_product(program_, op, kLoraA)   ? std::nullopt
                      : is_adapter_product(program_, op, kLoraB) ? use_of_base(op.reads[1])
                                                                 : consumers_.columns(y);
-    if (!use) return on_rows(op);
+    const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
+    const bool computed_bias = bias != kNone && program_.at(bias).parameter < 0;
+    if (!use || computed_bias) return on_rows(op);
     if (use->vocabulary) vocabulary_.insert(op.reads[1]);
     Instruction mine = op;
     mine.reads[0] = gathered(x);
     divide(op.reads[1], By::rows, use->sections, use->vocabulary);
-    if (op.reads.size() > 2 && op.reads[2] != kNone)
-      divide(op.reads[2], By::rows, use->sections, use->vocabulary);
+    if (bias != kNone) divide(bias, By::rows, use->sections, use->vocabulary);
     program_.at(y).shape = {sequence_rows(), program_.at(op.reads[1]).shape[0]};
     spread_[y] = Spread::columns;
     keep(mine);
@@ -240,10 +252,10 @@ class SplitPass : RankForward {
       return keep(mine);
     }
     const int64_t classes = classes_of(logits), first = classes * tensor_.rank / tensor_.ranks;
+    require_classes(classes);
     auto attrs = attrs_as<CrossEntropyAttrs>(op.attrs);
     attrs.first_class = first;
     attrs.classes = classes * (tensor_.rank + 1) / tensor_.ranks - first;
-    check(attrs.classes > 0, "{} classes are fewer than {} ranks", classes, tensor_.ranks);
     const BufferId targets = sequence_rows_of(op.reads[1]);
     const auto sums = [&](std::string_view what, int64_t parts) {
       return program_.add_buffer({.name = fmt::format("{}:{}", what, name_of(logits)),

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/model/tensor_part.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/passes/transfers.h"
 
@@ -201,8 +202,8 @@ class GatherPass {
     int64_t sum = 0;
     for (const Unit& unit : program_.units) {
       const bool small = std::all_of(unit.parameters.begin(), unit.parameters.end(), [&](int i) {
-        return program_.parameters[static_cast<size_t>(i)].shape.elements() <=
-               limits_.param_persistence;
+        const Parameter& p = program_.parameters[static_cast<size_t>(i)];
+        return held_elements(p.part, p.shape) <= limits_.param_persistence;
       });
       persistent.push_back(small && sum + unit.elements <= limits_.model_persistence);
       if (persistent.back()) sum += unit.elements;

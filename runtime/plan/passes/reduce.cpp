@@ -237,13 +237,15 @@ void reduce(Program& program, const Job& job, const Place& place, Axes adds,
 
   SentReductions sent(program, job);
   std::vector<Instruction> list;
-  int32_t chunk = 0;
+  std::pair<Phase, int32_t> slot{};
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& op = program.instructions[i];
     const Position here{op.group, op.phase, op.chunk};
     const int unit = writes_unit[i];
-    // Sums are added in the slot that sent them: the next one works on another chunk or micro-batch.
-    if (std::exchange(chunk, here.chunk) != here.chunk) sent.finish(list);
+    // Sums are added in the slot that sent them: the next one works on another chunk or micro-batch. A head whose loss is
+    // computed in pieces sends in the forward phase.
+    const std::pair here_slot{here.phase, here.chunk};
+    if (std::exchange(slot, here_slot) != here_slot) sent.finish(list);
     if (unit >= 0 && first[static_cast<size_t>(unit)] == i) {
       UnitReduction& reduction = units[static_cast<size_t>(unit)];
       for (Instruction& zero : reduction.before(here)) list.push_back(std::move(zero));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 
 #include "runtime/config/keys/table/optimizer_types.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kMostHalvings = 4;
 constexpr int64_t kPieces = 8;
+constexpr int kMostPlannedRanks = 8;               // of a stage, where their memory differs
 constexpr double kManyBytes = int64_t{256} << 20;  // from which pieces are worth a plan
 
 struct Change {
@@ -125,6 +127,23 @@ int64_t limited_bytes(const Job& job, const MemoryTable& memory) {
   return memory.total() + (limits_device(job) ? 0 : memory.total(Space::host));
 }
 
+// Returns whether ranks of a stage need different amounts of memory. Whole matrices are dealt out to the ranks that have
+// slices; all else is divided equally.
+bool ranks_differ(const Job& job) {
+  return job.zero_stage > 0 && optimizer_rule(job.optimizer.kind).takes_matrix != nullptr;
+}
+
+// Returns the plans of all stages for rank 0, and where ranks differ for others: for some of many, the last one among them.
+std::vector<RankPlan> plans_for_memory(const Job& job, const PlanInputs& inputs,
+                                       int most_ranks = kMostPlannedRanks) {
+  std::vector<RankPlan> plans = draft_stage_plans(job, 0, inputs);
+  const int ranks = ranks_differ(job) ? job.ranks / job.pipeline.stages : 1;
+  const int step = std::max(1, (ranks - 1) / (most_ranks - 1));
+  for (int rank = ranks - 1; rank > 0; rank -= step)
+    std::ranges::move(draft_stage_plans(job, rank, inputs), std::back_inserter(plans));
+  return plans;
+}
+
 class Planner {
  public:
   Planner(const Job& job, const PlanInputs& inputs)
@@ -148,7 +167,7 @@ class Planner {
   };
   Planned plan(const Job& job) const {
     Planned largest{0, 0};
-    for (const RankPlan& stage : draft_stage_plans(job, 0, inputs_)) {
+    for (const RankPlan& stage : plans_for_memory(job, inputs_, 2)) {
       largest.bytes = std::max(largest.bytes, limited_bytes(job, stage.memory));
       largest.seconds = std::max(largest.seconds, step_seconds(stage.train, inputs_.rates));
     }
@@ -202,10 +221,11 @@ std::string shared_samples(const Job& job, int64_t offered, const PlanInputs& in
       Job more = job;
       more.ranks *= times;
       more.sequence_ranks *= times;
+      more.sparse_gradients = false;  // sequence ranks send whole tables
       if (again) more.recompute = {RecomputeMode::interval, 1};
       if (!divides_among_ranks(more)) continue;
       int64_t bytes = 0;
-      for (const RankPlan& stage : draft_stage_plans(more, 0, inputs))
+      for (const RankPlan& stage : plans_for_memory(more, inputs, 2))
         bytes = std::max(bytes, limited_bytes(more, stage.memory));
       if (bytes <= offered)
         return fmt::format(
@@ -225,7 +245,12 @@ void cheapest_first(std::vector<Variant>& variants) {
 }  // namespace
 
 PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs) {
-  return planned_memory(draft_stage_plans(job, 0, inputs));
+  return planned_memory(plans_for_memory(job, inputs));
+}
+
+PlannedMemory planned_memory(const Job& job, const std::vector<RankPlan>& stages,
+                             const PlanInputs& inputs) {
+  return ranks_differ(job) ? planned_memory(job, inputs) : planned_memory(stages);
 }
 
 PlannedMemory planned_memory(const std::vector<RankPlan>& stages) {

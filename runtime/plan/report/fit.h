@@ -14,13 +14,17 @@ namespace dstrain {
 // GPU driver's. Forks of a launching process need less (launcher/input/memory_check.h).
 inline constexpr int64_t kProcessOverheadBytes = int64_t{160} << 20;
 
-// The bytes that the plan of one rank reserves; all ranks reserve the same.
+// The most bytes that the plan of a rank reserves. Ranks reserve the same, but for those that update other whole matrices, as
+// Muon's do.
 struct PlannedMemory {
   int64_t device = 0, host = 0, disk = 0;
   int64_t device_pages = 0, host_pages = 0;  // of the whole pages that hold them
 };
 PlannedMemory planned_memory(const Job& job, const PlanInputs& inputs);
-// The same of plans that are made: one rank's of each stage.
+// The same of a job of which plans are made: one rank's of each stage.
+PlannedMemory planned_memory(const Job& job, const std::vector<RankPlan>& stages,
+                             const PlanInputs& inputs);
+// Returns the most bytes of these plans.
 PlannedMemory planned_memory(const std::vector<RankPlan>& stages);
 // Returns the sum of device and host.
 int64_t planned_bytes(const Job& job, const PlanInputs& inputs);

@@ -28,11 +28,14 @@ TEST_CASE("divisibility: the sizes of a model come from its family's keys") {
   ModelConfig model = model_of("gptlite");
   model.set("n_head", int64_t{6});
   CHECK(divided_sizes(model, 3) == DividedSizes{6, 6, model.seq_len(), 3});
+  model.set("vocab_size", int64_t{65});
+  CHECK(divided_sizes(model, 3) == DividedSizes{6, 6, model.seq_len(), 3, 65});
   model = model_of("llama");
   model.set("num_attention_heads", int64_t{12});
-  CHECK(divided_sizes(model, 0) == DividedSizes{12, 12, model.seq_len(), 0});
+  model.set("vocab_size", int64_t{32000});
+  CHECK(divided_sizes(model, 0) == DividedSizes{12, 12, model.seq_len(), 0, 32000});
   model.set("num_key_value_heads", int64_t{4});
-  CHECK(divided_sizes(model, 0) == DividedSizes{12, 4, model.seq_len(), 0});
+  CHECK(divided_sizes(model, 0) == DividedSizes{12, 4, model.seq_len(), 0, 32000});
   CHECK(divided_sizes(model_of("benchmark"), 8) == DividedSizes{0, 0, 1, 8});
 }
 
@@ -80,6 +83,13 @@ TEST_CASE("divisibility: a problem says which numbers of ranks work") {
   CHECK(sequence_problem({12, 4, 12, 0}, {6, 1}) ==
         "4 key/value heads of 12 attention heads can neither be divided among 6 ranks nor each "
         "copied to as many: use 1, 2, 4 or 12");
+  CHECK(tensor_problem({8, 8, 64, 1}, {4, 3}) ==
+        "the 8 attention heads of the model do not divide among 3 ranks: use 1 or 2");
+  CHECK(tensor_problem({1, 1, 64, 1}, {1, 7}) ==
+        "the 1 attention head of the model does not divide among 7 ranks: use 1");
+  CHECK(tensor_problem({8, 8, 64, 1, 3}, {1, 4}) ==
+        "the model has 3 tokens or labels to tell apart, and each of 4 ranks needs one at least: "
+        "use 1 or 2");
   // What heads that do not divide leave is no further problem.
   CHECK(sequence_problem({12, 12, 1024, 0}, {8, 5}).empty());
 }

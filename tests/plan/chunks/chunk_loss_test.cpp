@@ -1,5 +1,6 @@
 // The loss in pieces of rows: what the plan holds and issues. That numbers stay is
 // tests/engine/stages/loss_chunks_test.cpp's.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/plan/plans.h"
@@ -48,6 +49,25 @@ std::vector<int64_t> pieces_of(const Plan& plan) {
 using Rows = std::vector<int64_t>;
 
 }  // namespace
+
+TEST_CASE(
+    "a head that is summed in the forward phase has its sum there, in front of the backward "
+    "phase") {
+  Job job = long_job(4);
+  job.model =
+      GptLite{.n_layer = 2, .n_embd = 16, .n_head = 4, .block_size = 100, .vocab_size = 301};
+  job.ranks = 4;
+  job.tensor_ranks = 2;  // the head's unit has no norm then, whose gradient comes later
+  job.zero_stage = 3;
+  job.reduce = ReduceMode::micro_batch;
+  job.overlap_comm = true;
+  job.quantize.gradients = true;
+  const Program program = plan_of(job).train.program;
+  std::vector<Phase> phases;
+  for (const Instruction& op : program.instructions)
+    if (op.when == When::every_micro) phases.push_back(op.phase);
+  CHECK(std::ranges::is_sorted(phases));
+}
 
 TEST_CASE("logits of one piece at a time are held, and nothing else changes") {
   const RankPlan whole = plan_of(long_job(1)), four = plan_of(long_job(4));

@@ -8,6 +8,7 @@
 #include "runtime/plan/proof/verify_ranks.h"
 #include "tests/plan/plans.h"
 #include "tests/support/decoders.h"
+#include "tests/support/mixed_model.h"
 
 using namespace dstrain;
 
@@ -55,6 +56,32 @@ std::vector<const Instruction*> all_of(const Program& program, OpKind op) {
 }
 
 }  // namespace
+
+TEST_CASE("ranks of a group read an input whole, and gather nothing of it") {
+  Job job = layers_job(1, 2);
+  job.model = BenchmarkModel{.n_layer = 4, .in_size = 8, .hidden_size = 8, .out_size = 4};
+  const RankPlan rank = make_stage_plans(job, 0, fake_inputs()).front();  // proves that both agree
+  for (const Instruction* op : all_of(rank.train.program, OpKind::all_gather))
+    CHECK_FALSE(rank.train.program.at(op->reads[0]).per_micro);
+}
+
+TEST_CASE("a model of one's own is divided, with features as inputs and computed biases") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  for (const auto& [sequence, tensor] : {std::pair{1, 2}, {2, 1}, {2, 2}}) {
+    Job job = layers_job(sequence, tensor);
+    job.model = MixedModel{};
+    job.dtype = dtype;
+    CAPTURE(sequence, tensor, name_of(dtype));
+    CHECK_NOTHROW(make_stage_plans(job, 0, fake_inputs()));
+  }
+}
+
+TEST_CASE("a vocabulary smaller than the tensor group is refused") {
+  Job job = layers_job(1, 4);
+  job.model = GptLite{.n_layer = 1, .n_embd = 16, .n_head = 4, .block_size = 8, .vocab_size = 3};
+  CHECK_THROWS_WITH(plan_of(job), Catch::Contains("the model has 3 tokens or labels"));
+  CHECK_THROWS_AS(plan_of(job), UserError);
+}
 
 TEST_CASE(
     "a tensor group divides the weights of two products, the first by rows, the second by "

@@ -61,6 +61,25 @@ TEST_CASE("a sample that fits no rank is divided among more ranks") {
                              "--sequence_parallel_size 2"));
 }
 
+TEST_CASE("a job needs what the rank with the most memory needs, whose whole matrices are others") {
+  Job job = some_job();
+  job.model =
+      GptLite{.n_layer = 1, .n_embd = 64, .n_head = 2, .block_size = 16, .vocab_size = 1000};
+  job.ranks = 8;
+  job.batch = {.train_batch = 8, .micro_batch = 1, .accumulation = 1};
+  job.zero_stage = 1;
+  job.optimizer.kind = OptimizerKind::muon;
+  const PlanInputs inputs = plan_inputs(job);
+  int64_t most = 0, least = INT64_MAX;
+  for (int rank = 0; rank < job.ranks; ++rank) {
+    const int64_t bytes = make_rank_plan(job, place_of(job, rank), inputs).memory.total();
+    most = std::max(most, bytes);
+    least = std::min(least, bytes);
+  }
+  CHECK(least < most);
+  CHECK(planned_memory(job, inputs).device == most);
+}
+
 TEST_CASE("a loss in pieces is a way to fit where logits are large") {
   Job job = some_job();
   const std::string pieces = "--set dstrain.loss_chunks=8";
