@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "models/decoder/keys.h"
+#include "models/decoder/rotary_keys.h"
 #include "models/measure.h"
 #include "models/token_inputs.h"
 #include "runtime/ir/builder.h"

@@ -3,96 +3,22 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <string>
 #include <utility>
 
+#include "models/decoder/rotary_keys.h"
 #include "models/hugging_face/fields.h"
 #include "models/sizes.h"
 #include "runtime/config/json/reader.h"
-#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/read/merge.h"
 
 namespace dstrain::models {
 namespace {
 
-constexpr std::string_view kRotary = "dstrain.model.rope_parameters.";
-// Other places and names of what is in rope_parameters.
-constexpr std::array<std::string_view, 13> kOldRotaryNames{
-    "dstrain.model.rope_parameters.type",
-    "dstrain.model.rope_scaling.type",
-    "dstrain.model.rope_scaling.rope_type",
-    "dstrain.model.rope_scaling.factor",
-    "dstrain.model.rope_scaling.original_max_position_embeddings",
-    "dstrain.model.rope_scaling.low_freq_factor",
-    "dstrain.model.rope_scaling.high_freq_factor",
-    "dstrain.model.rope_scaling.beta_fast",
-    "dstrain.model.rope_scaling.beta_slow",
-    "dstrain.model.rope_scaling.attention_factor",
-    "dstrain.model.rope_scaling.mscale",
-    "dstrain.model.rope_scaling.mscale_all_dim",
-    "dstrain.model.rope_scaling.truncate",
-};
-
-// Returns today's name of a field inside one of the two sections.
-std::string_view rotary_name(std::string_view name) {
-  return name == "type" ? "rope_type" : name;
-}
-
-constexpr Rule kOldRotary{
-    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      const std::string_view name = spec.key.substr(spec.key.rfind('.') + 1);
-      const std::string today = fmt::format("{}{}", kRotary, rotary_name(name));
-      const KeySpec* const target = find_key(facts, today);
-      const std::string wrong = target ? type_error(*target, value) : "";
-      if (!wrong.empty()) return {State::error, wrong};
-      return {State::honoured, "another name of " + today};
-    },
-    "as in rope_parameters"};
-
 constexpr std::string_view kUsualHeads = "32";
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
-
-ModelKey number(std::string_view key, std::string_view fallback, std::string_view note, double min,
-                FactChange change) {
-  return {{.key = key,
-           .type = Type::real,
-           .fallback = fallback,
-           .note = note,
-           .min = min,
-           .max = 1e9,
-           .nullable = true},
-          change};
-}
-
-void add_rotary_keys(std::vector<ModelKey>& keys) {
-  using enum FactChange;
-  keys.push_back({{.key = "dstrain.model.rope_parameters.rope_type",
-                   .type = Type::choice,
-                   .fallback = "\"default\"",
-                   .choices = "default|linear|dynamic|llama3|yarn"},
-                  forbidden});
-  const auto add = [&keys](std::string_view key, std::string_view fallback, std::string_view note,
-                           double min) {
-    keys.push_back(number(key, fallback, note, min, forbidden));
-  };
-  add("dstrain.model.rope_parameters.rope_theta", "10000.0", "", 1);
-  add("dstrain.model.rope_parameters.factor", "1.0", "by which samples are longer", 0);
-  add("dstrain.model.rope_parameters.original_max_position_embeddings", "0",
-      "llama3, yarn; 0: max_position_embeddings", 0);
-  add("dstrain.model.rope_parameters.low_freq_factor", "1.0", "llama3", 0);
-  add("dstrain.model.rope_parameters.high_freq_factor", "4.0", "llama3", 0);
-  add("dstrain.model.rope_parameters.beta_fast", "32.0", "yarn", 0);
-  add("dstrain.model.rope_parameters.beta_slow", "1.0", "yarn", 0);
-  add("dstrain.model.rope_parameters.attention_factor", "0",
-      "yarn; 0: as follows from factor, or from mscale and mscale_all_dim", 0);
-  add("dstrain.model.rope_parameters.mscale", "0", "yarn", 0);
-  add("dstrain.model.rope_parameters.mscale_all_dim", "0", "yarn", 0);
-  keys.push_back({{.key = "dstrain.model.rope_parameters.truncate",
-                   .fallback = "true",
-                   .note = "yarn",
-                   .nullable = true},
-                  forbidden});
-}
+constexpr std::string_view kTypesText = "window_layers", kTypesList = "layer_types";
 
 void add_window_keys(const DecoderDefaults& defaults, const DecoderFeatures& features,
                      std::vector<ModelKey>& keys) {
@@ -123,9 +49,8 @@ void add_window_keys(const DecoderDefaults& defaults, const DecoderFeatures& fea
                   forbidden});
 }
 
-std::vector<std::string> layer_types(const ModelConfig& c) {
+std::vector<std::string> types_in(std::string_view text) {
   std::vector<std::string> types;
-  std::string_view text = c.text("window_layers");
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
     types.emplace_back(text.substr(0, comma));
@@ -133,6 +58,26 @@ std::vector<std::string> layer_types(const ModelConfig& c) {
   }
   return types;
 }
+
+std::string text_of_types(const Node& list) {
+  std::string text;
+  for (const Node& type : list.items) text += (text.empty() ? "" : ",") + type.text;
+  return text;
+}
+
+std::vector<std::string> layer_types(const ModelConfig& c) {
+  return types_in(c.text(kTypesText));
+}
+
+constexpr Rule kLayerTypes{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      const Member* const text = find(*facts.root, "dstrain.model.window_layers");
+      if (!text || text->value.text == text_of_types(value)) return {};
+      return {State::error,
+              "is given together with dstrain.model.window_layers, which has other types: keep "
+              "one"};
+    },
+    "error if window_layers says otherwise; else honoured"};
 
 bool has_key(const ModelConfig& c, std::string_view name) {
   return std::ranges::find(c.family().keys, name, &ModelKey::name) != c.family().keys.end();
@@ -142,30 +87,6 @@ Member* member_of(Node& section, std::string_view name) {
   for (Member& m : section.members)
     if (m.key == name) return &m;
   return nullptr;
-}
-
-void move_member(Node& section, std::string_view from, std::string_view to) {
-  const Member* const old = member_of(section, from);
-  if (!old || find(section, to)) return;
-  const Node value = old->value;
-  put(section, to, value);
-}
-
-// Version 4 of transformers has rope_theta, and the rest in rope_scaling, where the oldest files call its kind "type".
-void normalise_rotary(Node& section) {
-  if (Member* const own = member_of(section, "rope_parameters");
-      own && own->value.is(Node::Kind::null))
-    std::erase_if(section.members, [](const Member& m) { return m.key == "rope_parameters"; });
-  if (const Member* const scaling = member_of(section, "rope_scaling")) {
-    const std::vector<Member> members = scaling->value.members;
-    for (const Member& m : members) {
-      const std::string path = fmt::format("rope_parameters.{}", rotary_name(m.key));
-      if (!find(section, path)) put(section, path, m.value);
-    }
-  }
-  move_member(section, "rope_theta", "rope_parameters.rope_theta");
-  if (Member* const own = member_of(section, "rope_parameters"))
-    move_member(own->value, "type", "rope_type");
 }
 
 // As many heads of keys and values as of queries are null in some files, where the family has another default.
@@ -186,20 +107,42 @@ void normalise_windows(Node& section) {
     window->value.integer = 0;
     window->value.real = 0;
   }
-  const Member* const types = member_of(section, "layer_types");
+  const Member *const types = member_of(section, kTypesList), *const own =
+                                                                  member_of(section, kTypesText);
   if (!types || !types->value.is(Node::Kind::array)) return;
+  if (own && !own->value.text.empty()) return;  // the rule of layer_types compares them
   Node text = types->value;
   text.kind = Node::Kind::string;
+  text.text = text_of_types(types->value);
   text.items.clear();
-  for (const Node& type : types->value.items)
-    text.text += (text.text.empty() ? "" : ",") + type.text;
-  put(section, "window_layers", std::move(text));
+  put(section, kTypesText, std::move(text));
+}
+
+// transformers do not know the text.
+void restore_windows(Node& section) {
+  const Member* const text = member_of(section, kTypesText);
+  if (!text) return;
+  Node list;
+  list.kind = Node::Kind::array;
+  for (const std::string& type : types_in(text->value.text)) {
+    Node item;
+    item.kind = Node::Kind::string;
+    item.text = type;
+    list.items.push_back(std::move(item));
+  }
+  std::erase_if(section.members, [](const Member& m) { return m.key == kTypesText; });
+  if (!list.items.empty()) put(section, kTypesList, std::move(list));
 }
 
 void normalise(Node& section) {
   normalise_rotary(section);
   normalise_heads(section);
   normalise_windows(section);
+}
+
+void restore(Node& section) {
+  restore_rotary(section);
+  restore_windows(section);
 }
 
 std::vector<std::string> ignored_tensors(const ModelConfig& c) {
@@ -209,7 +152,7 @@ std::vector<std::string> ignored_tensors(const ModelConfig& c) {
 }
 
 std::optional<KeyProblem> window_problem(const ModelConfig& c) {
-  if (!has_key(c, "window_layers")) return std::nullopt;
+  if (!has_key(c, kTypesText)) return std::nullopt;
   const std::vector<std::string> types = layer_types(c);
   if (types.empty()) return std::nullopt;
   const std::vector<std::string_view> keys{"dstrain.model.layer_types",
@@ -254,9 +197,10 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatur
         .fallback = "\"silu\"",
         .choices = "silu|swish"},
        forbidden},
-      number("dstrain.model.rms_norm_eps", "1e-06", "", 0, forbidden),
-      number("dstrain.model.initializer_range", "0.02", "standard deviation of fresh weights", 0,
-             irrelevant),
+      {real_key("dstrain.model.rms_norm_eps", "1e-06", "", 0), forbidden},
+      {real_key("dstrain.model.initializer_range", "0.02", "standard deviation of fresh weights",
+                0),
+       irrelevant},
       {{.key = "dstrain.model.attention_dropout",
         .type = Type::real,
         .fallback = "0.0",
@@ -271,7 +215,7 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatur
   if (features.mlp_bias_key)
     keys.push_back({{.key = "dstrain.model.mlp_bias", .fallback = "false"}});
   add_window_keys(d, features, keys);
-  add_rotary_keys(keys);
+  std::ranges::move(rotary_keys(), std::back_inserter(keys));
   keys.push_back({{.key = "dstrain.model.tie_word_embeddings",
                    .fallback = "false",
                    .note = "the head is the token embedding"}});
@@ -280,26 +224,11 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatur
 }
 
 HuggingFace decoder_directories(std::string_view architecture, const DecoderFeatures& features) {
-  std::vector<KeySpec> own{
-      {.key = "dstrain.model.rope_parameters", .type = Type::section, .nullable = true},
-      {.key = "dstrain.model.rope_scaling",
-       .type = Type::section,
-       .note = "an old name of rope_parameters",
-       .nullable = true},
-      {.key = "dstrain.model.rope_theta",
-       .type = Type::real,
-       .note = "an old place of rope_parameters.rope_theta",
-       .min = 1,
-       .max = 1e9},
-      fixed("dstrain.model.rope_parameters.partial_rotary_factor", Type::real, "1.0",
-            "positions in a part of each head"),
-      fixed("dstrain.model.partial_rotary_factor", Type::real, "1.0",
-            "positions in a part of each head"),
-      fixed("dstrain.model.use_mrope", Type::boolean, "false", "positions of several dimensions"),
-      harmless("dstrain.model.pretraining_tp", "products are not divided"),
-  };
-  for (const std::string_view name : kOldRotaryNames)
-    own.push_back({.key = name, .type = Type::any, .rule = &kOldRotary});
+  std::vector<KeySpec> own = rotary_fields();
+  own.push_back(harmless("dstrain.model.pretraining_tp", "products are not divided"));
+  own.push_back(harmless("dstrain.model.is_llama_config", "what wrote the file"));
+  own.push_back(harmless("dstrain.model.max_sequence_length",
+                         "an old name of max_position_embeddings, which transformers ignores"));
   if (!features.attention_bias_key)
     own.push_back(fixed("dstrain.model.attention_bias", Type::boolean, "false",
                         "biases of attention's products"));
@@ -307,14 +236,16 @@ HuggingFace decoder_directories(std::string_view architecture, const DecoderFeat
     own.push_back(
         fixed("dstrain.model.mlp_bias", Type::boolean, "false", "biases of the MLP's products"));
   if (features.window_layers)
-    own.push_back({.key = "dstrain.model.layer_types", .type = Type::strings});
+    own.push_back(
+        {.key = "dstrain.model.layer_types", .type = Type::strings, .rule = &kLayerTypes});
   if (!features.window && !features.window_layers)
     own.push_back(harmless("dstrain.model.sliding_window", "attention of this family has none"));
   return {.fields = fields_with(own),
           .architecture = architecture,
           .prefix = "model.",
           .ignored = ignored_tensors,
-          .normalise = normalise};
+          .normalise = normalise,
+          .restore = restore};
 }
 
 int64_t kv_heads_of(const ModelConfig& c) {
@@ -338,34 +269,6 @@ int64_t window_of(const ModelConfig& c, const DecoderFeatures& features, int64_t
   return slides ? c.integer("sliding_window") : 0;
 }
 
-RotaryAttrs rotary_of(const ModelConfig& c) {
-  constexpr std::array<std::pair<std::string_view, RotaryKind>, 4> kinds{
-      {{"linear", RotaryKind::linear},
-       {"dynamic", RotaryKind::dynamic},
-       {"llama3", RotaryKind::llama3},
-       {"yarn", RotaryKind::yarn}}};
-  const auto real = [&c](std::string_view name) {
-    return c.real(fmt::format("rope_parameters.{}", name));
-  };
-  RotaryAttrs attrs{.head_size = head_size_of(c),
-                    .theta = real("rope_theta"),
-                    .factor = real("factor"),
-                    .original_positions = real("original_max_position_embeddings"),
-                    .low_freq_factor = real("low_freq_factor"),
-                    .high_freq_factor = real("high_freq_factor"),
-                    .beta_fast = real("beta_fast"),
-                    .beta_slow = real("beta_slow"),
-                    .truncate = c.flag("rope_parameters.truncate"),
-                    .attention_factor = real("attention_factor"),
-                    .mscale = real("mscale"),
-                    .mscale_all_dim = real("mscale_all_dim")};
-  for (const auto& [name, kind] : kinds)
-    if (c.text("rope_parameters.rope_type") == name) attrs.kind = kind;
-  if (attrs.original_positions == 0 || attrs.kind == RotaryKind::dynamic)
-    attrs.original_positions = static_cast<double>(c.context());
-  return attrs;
-}
-
 bool decoder_exceeds_context(const ModelConfig& c) {
   return rotary_of(c).kind == RotaryKind::dynamic;
 }
@@ -382,10 +285,7 @@ std::optional<KeyProblem> decoder_problem(const ModelConfig& c) {
         {"dstrain.model.num_key_value_heads", "dstrain.model.num_attention_heads"},
         fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}", heads,
                     kv_heads)};
-  if (const std::string_view problem = rotary_problem(rotary_of(c)); !problem.empty())
-    return KeyProblem{
-        {"dstrain.model.rope_parameters", "dstrain.model.rope_scaling", "dstrain.model.head_dim"},
-        fmt::format("the position embedding: {}", problem)};
+  if (auto problem = rotary_key_problem(c)) return problem;
   return window_problem(c);
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "models/decoder/decoder.h"
-#include "runtime/ir/rotary.h"
 
 namespace dstrain::models {
 
@@ -24,7 +23,5 @@ int64_t kv_heads_of(const ModelConfig& config);
 int64_t head_size_of(const ModelConfig& config);
 // Returns the keys that a query sees in a layer, itself included; 0: all before it.
 int64_t window_of(const ModelConfig& config, const DecoderFeatures& features, int64_t layer);
-// Returns the position embedding; its length is not set.
-RotaryAttrs rotary_of(const ModelConfig& config);
 
 }  // namespace dstrain::models

@@ -174,6 +174,9 @@ std::vector<KeySpec> gpt2_fields() {
   const std::string_view summary = "of another head than the language model's";
   return models::fields_with({
       harmless("dstrain.model.n_ctx", "an old name of n_positions, which transformers ignores"),
+      harmless("dstrain.model.n_special", "of an older model, which transformers ignores"),
+      harmless("dstrain.model.predict_special_tokens",
+               "of an older model, which transformers ignores"),
       harmless("dstrain.model.reorder_and_upcast_attn", "attention adds in f32"),
       fixed("dstrain.model.scale_attn_weights", Type::boolean, "true",
             "scores that are not divided by the root of the head's size"),

@@ -25,11 +25,23 @@ KeySpec refused(std::string_view key, std::string_view note) {
   return {.key = key, .type = Type::any, .note = note, .rule = &kRefused};
 }
 
+constexpr Rule kDtype{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (value.text.ends_with("float64"))
+        return {State::no_effect, "there is no fp64: files have fp32", false, true};
+      return {};
+    },
+    "float64: no_effect, with a warning; else honoured"};
+
+// Some programs write the names that torch prints.
 KeySpec dtype_of_files(std::string_view key) {
   return {.key = key,
           .type = Type::choice,
           .note = "of the weights in files; the run's is that of bf16 and fp16",
-          .choices = "float32|float16|bfloat16"};
+          .rule = &kDtype,
+          .choices =
+              "float32|float16|bfloat16|float64|torch.float32|torch.float16|"
+              "torch.bfloat16|torch.float64"};
 }
 
 constexpr std::string_view kOfPrograms = "what wrote the file", kOfTokens = "the tokenizer's",
@@ -55,6 +67,8 @@ std::vector<KeySpec> fields_with(const std::vector<KeySpec>& own) {
       harmless("dstrain.model.architectures", "the model has the language model's head"),
       harmless("dstrain.model.transformers_version", kOfPrograms),
       harmless("dstrain.model.name_or_path", kOfPrograms),
+      harmless("dstrain.model.unsloth_fixed", kOfPrograms),
+      harmless("dstrain.model.unsloth_version", kOfPrograms),
       harmless("dstrain.model.tokenizer_class", kOfTokens),
       harmless("dstrain.model.bos_token_id", kOfTokens),
       harmless("dstrain.model.eos_token_id", kOfTokens),
@@ -63,6 +77,7 @@ std::vector<KeySpec> fields_with(const std::vector<KeySpec>& own) {
       harmless("dstrain.model.decoder_start_token_id", kOfTokens),
       harmless("dstrain.model.prefix", kOfTokens),
       harmless("dstrain.model.use_cache", "training keeps no cache"),
+      harmless("dstrain.model.output_past", "training keeps no cache"),
       harmless("dstrain.model.return_dict", kOfOutputs),
       harmless("dstrain.model.output_attentions", kOfOutputs),
       harmless("dstrain.model.output_hidden_states", kOfOutputs),

@@ -29,6 +29,11 @@ bool has_dot(const Member& m) {
   return m.key.find('.') != std::string::npos;
 }
 
+// Returns whether a field of config.json is transformers.js's: their names alone have a dot ("transformers.js_config").
+bool is_of_javascript(const std::string& path, const Member& m) {
+  return path == kModelSectionName && m.key.starts_with("transformers.");
+}
+
 // Returns whether no key of the section changes a result of a run: unknown ones are warnings there.
 bool changes_no_result(const std::string& key) {
   const size_t dot = key.find('.');
@@ -85,6 +90,8 @@ class Walk {
               {State::no_effect, fmt::format("ignored, as {} says", by->second.by), false, true});
       else if (!spec && is_comment(m.key))
         whole(key, m, {State::no_effect, "a comment"});
+      else if (!spec && is_of_javascript(path, m))
+        whole(key, m, {State::no_effect, "transformers.js's"});
       else if (!spec)
         unknown(key, m);
       else if (spec->type == Type::section && m.value.is(Node::Kind::object))

@@ -27,6 +27,16 @@ TEST_CASE("verdicts: a key with a dot in its own name is unknown, with how to ne
        R"(no_effect: unknown key (a dot in a name does not nest: write "tensorboard": )"
        R"({"enabled": ...}))"},
   });
+  // transformers.js has a field of config.json for itself.
+  const std::string model =
+      R"("dstrain": {"model": {"type": "llama", "transformers.js_config": {"a": 1}}})";
+  check_all({
+      {model, "dstrain.model.transformers.js_config", "no_effect: transformers.js's"},
+      {model, "dstrain.model.transformers.js_config.a",
+       "no_effect: inside dstrain.model.transformers.js_config"},
+      {R"("dstrain": {"transformers.js_config": 1})", "dstrain.transformers.js_config",
+       "unknown: unknown key"},
+  });
   CHECK(ask(trains_with(""), {"fp16.enabled=true"}).job().dtype == DType::f16);
   // The key that is meant keeps its own verdict.
   CHECK(ask(trains_with(R"("dstrain.model.n_head": 1, "dstrain": {"model": {"n_head": 5}})"))

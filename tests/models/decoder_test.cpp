@@ -184,6 +184,105 @@ TEST_CASE("decoders: position embeddings of both versions of config.json") {
       decoder_of("llama", R"("rope_scaling": {"type": "dynamic", "factor": 2.0})")));
 }
 
+TEST_CASE("decoders: rope_parameters and rope_scaling say the same, or are an error") {
+  const std::string today =
+      R"("rope_parameters": {"rope_type": "linear", "rope_theta": 500, "factor": 2})";
+  const RotaryAttrs linear = rotary_in(today);
+  CHECK(rotary_in(today + R"(, "rope_scaling": {})") == linear);
+  CHECK(rotary_in(today + R"(, "rope_scaling": null)") == linear);
+  CHECK(rotary_in(today + R"(, "rope_theta": 500.0,
+                  "rope_scaling": {"type": "linear", "factor": 2.0})") == linear);
+  CHECK(rotary_in(R"("rope_scaling": {"rope_type": "linear", "rope_theta": 500, "factor": 2})") ==
+        linear);
+  const std::string together =
+      "dstrain.model.rope_scaling: is given together with dstrain.model.rope_parameters, which has "
+      "another ";
+  CHECK_THAT(decoder_error("llama", today + R"(, "rope_theta": 500,
+                           "rope_scaling": {"rope_type": "linear", "factor": 4})"),
+             Contains(together + "factor: keep one"));
+  // transformers take the default here, and not that of the other section.
+  CHECK_THAT(
+      decoder_error("llama", today + R"(, "rope_scaling": {"rope_type": "linear", "factor": 2})"),
+      Contains(together + "rope_theta: keep one"));
+  CHECK_THAT(decoder_error("llama", today, {"dstrain.model.rope_scaling.factor=2"}),
+             Contains("--set: " + together + "rope_type: keep one"));
+  CHECK_THAT(decoder_error("llama", R"("rope_scaling": {"type": "linear", "factor": 2})",
+                           {"dstrain.model.rope_parameters.factor=4"}),
+             Contains("--set: dstrain.model.rope_parameters: is given together with "
+                      "dstrain.model.rope_scaling, which has another factor: keep one"));
+}
+
+TEST_CASE("decoders: rope_theta outside and inside of a section is one number") {
+  const std::string inside = R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0})";
+  CHECK(rotary_in(inside + R"(, "rope_theta": 500)").theta == 500);
+  CHECK(rotary_in(R"("rope_theta": 500, "rope_parameters": {"rope_type": "default"})").theta ==
+        500);
+  CHECK_THAT(decoder_error("llama", inside, {"dstrain.model.rope_theta=777"}),
+             Contains("--set: dstrain.model.rope_theta: is given together with "
+                      "dstrain.model.rope_parameters.rope_theta, which is 500: keep one"));
+  CHECK_THAT(decoder_error("llama", R"("rope_theta": 777,
+                           "rope_scaling": {"type": "linear", "factor": 2, "rope_theta": 500})"),
+             Contains("with dstrain.model.rope_scaling.rope_theta, which is 500: keep one"));
+  CHECK(rotary_in(R"("rope_theta": 3580165449)").theta == 3580165449);
+}
+
+TEST_CASE("decoders: rope_type goes before type, in any order") {
+  for (const char* const section : {"rope_scaling", "rope_parameters"})
+    for (const char* const names : {R"("type": "default", "rope_type": "linear")",
+                                    R"("rope_type": "linear", "type": "default")"}) {
+      const std::string text = fmt::format(R"("{}": {{{}, "factor": 2}})", section, names);
+      INFO(text);
+      CHECK(rotary_in(text).kind == RotaryKind::linear);
+      TempDir dir;
+      CHECK(verdict(asked_decoder("llama", text, dir).check(),
+                    fmt::format("dstrain.model.{}.type", section)) ==
+            "no_effect: rope_type goes before it");
+    }
+}
+
+TEST_CASE("decoders: factors that a position embedding needs are missed by name") {
+  CHECK_THAT(decoder_error("llama", R"("rope_scaling": {"type": "linear"})"),
+             Contains("dstrain.model.rope_scaling.type: \"linear\" needs factor, above 0, in the "
+                      "same section"));
+  for (const std::string kind : {"linear", "dynamic", "yarn"})
+    CHECK_THAT(decoder_error("llama", R"("rope_parameters": {"rope_type": ")" + kind + "\"}"),
+               Contains("dstrain.model.rope_parameters.rope_type: \"" + kind + "\" needs factor"));
+  for (const std::string kind : {"linear", "dynamic"})
+    CHECK_THAT(
+        decoder_error("llama", R"("rope_scaling": {"factor": null, "type": ")" + kind + "\"}"),
+        Contains("\"" + kind + "\" needs factor"));
+  CHECK_THAT(decoder_error("llama", R"("rope_scaling": {"rope_type": "llama3", "factor": 8.0})"),
+             Contains("\"llama3\" needs low_freq_factor and high_freq_factor, above 0"));
+  CHECK_THAT(decoder_error("llama", "", {"dstrain.model.rope_parameters.rope_type=linear"}),
+             Contains("--set: dstrain.model.rope_parameters.rope_type: \"linear\" needs factor"));
+}
+
+TEST_CASE("decoders: a factor of yarn that is null follows from the positions") {
+  const std::string yarn = R"("rope_scaling": {"type": "yarn", "factor": null)";
+  CHECK(rotary_in(yarn + R"(, "original_max_position_embeddings": 2})").factor == 3);
+  CHECK(rotary_in(yarn + "}").factor == 1);  // of 6 positions
+  CHECK(rotary_in(R"("rope_parameters": {"rope_type": "yarn", "factor": null,
+                     "original_max_position_embeddings": 4})")
+            .factor == 1.5);
+}
+
+TEST_CASE("decoders: fields of published files that change nothing") {
+  TempDir dir;
+  const LoadedConfig loaded =
+      asked_decoder("llama", R"("is_llama_config": true, "rope_interleaved": false,
+                                "max_sequence_length": 2048, "unsloth_fixed": true,
+                                "unsloth_version": "2024.9", "transformers.js_config":
+                                {"kv_cache_dtype": {"q4f16": "float16"}})",
+                    dir)
+          .check();
+  CHECK_FALSE(has_errors(loaded.verdicts));
+  CHECK(verdict(loaded, "dstrain.model.rope_interleaved") == "no_effect: the usual");
+  CHECK(verdict(loaded, "dstrain.model.unsloth_version") == "no_effect: what wrote the file");
+  CHECK(verdict(loaded, "dstrain.model.transformers.js_config") == "no_effect: transformers.js's");
+  CHECK_THAT(decoder_error("llama", R"("rope_interleaved": true)"),
+             Contains("pairs of neighbouring columns: only false is available"));
+}
+
 TEST_CASE("decoders: values that do not fit each other are one error") {
   CHECK_THAT(decoder_error("llama", "", {"dstrain.model.num_attention_heads=5"}),
              Contains("hidden_size 24 is not a multiple of num_attention_heads 5"));

@@ -29,6 +29,8 @@ struct HuggingFace {
   std::vector<std::string> (*ignored)(const ModelConfig&) = nullptr;
   // Brings a section with the names of config.json, of any version, into the form of the keys; null: it has one form.
   void (*normalise)(Node& section) = nullptr;
+  // Brings keys that config.json does not have into its form, in a section that is to be written; null: there are none.
+  void (*restore)(Node& section) = nullptr;
 };
 
 // A model of transformers' that computes the same as one of another family.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/config/model/family.h"
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -56,23 +57,51 @@ std::string_view dtype_field(const Node& section) {
   return section.member(old) && !section.member("dtype") ? old : "dtype";
 }
 
+// Returns whether transformers read the field's name of a dtype, and files can have it.
+bool is_plain_dtype(const Node& section) {
+  const Member* const dtype = section.member(dtype_field(section));
+  return !dtype || dtype->value.is(Node::Kind::null) ||
+         one_of("float32|float16|bfloat16", dtype->value.text);
+}
+
+Node value_node(const ModelConfig::Value& value) {
+  Node node;
+  if (const auto* const integer = std::get_if<int64_t>(&value)) {
+    node.kind = Node::Kind::integer;
+    node.integer = *integer;
+  } else if (const auto* const real = std::get_if<double>(&value)) {
+    node.kind = Node::Kind::real;
+    node.real = *real;
+  } else if (const auto* const flag = std::get_if<bool>(&value)) {
+    node.kind = Node::Kind::boolean;
+    node.boolean = *flag;
+  } else {
+    node.kind = Node::Kind::string;
+    node.text = std::get<std::string>(value);
+  }
+  return node;
+}
+
 // Returns a description with all keys of the family.
 Json all_keys(const ModelConfig& model) {
   const ModelFamily& family = model.family();
-  Json json{{"architectures", {family.hugging_face->architecture}}, {"model_type", family.type}};
+  Node section;
+  section.kind = Node::Kind::object;
   const ModelConfig defaults(family);
   for (const ModelKey& key : family.keys) {
-    std::string path = "/" + std::string(key.name());
     const ModelConfig::Value& value = model.value(key.name());
     // Keys inside a section, and texts of this program's own, are what transformers take where they are absent.
-    const bool nested = path.find('.') != std::string::npos || key.spec.type == Type::string;
+    const bool nested =
+        key.name().find('.') != std::string_view::npos || key.spec.type == Type::string;
     if (nested && value == defaults.value(key.name())) continue;
-    std::ranges::replace(path, '.', '/');
-    Json& field = json[Json::json_pointer(path)];
-    std::visit([&field](const auto& v) { field = v; }, value);
     const bool may_be_null = key.spec.fallback.empty() || key.spec.nullable;
-    if (may_be_null && key.spec.type == Type::integer && field == 0) field = nullptr;
+    const bool unset =
+        may_be_null && key.spec.type == Type::integer && value == ModelConfig::Value{int64_t{0}};
+    put(section, key.name(), unset ? Node{} : value_node(value));
   }
+  if (const auto restore = family.hugging_face->restore) restore(section);
+  Json json{{"architectures", {family.hugging_face->architecture}}, {"model_type", family.type}};
+  json.update(json_of(section));
   return json;
 }
 
@@ -104,13 +133,24 @@ std::string with_dtype_of_files(const std::string& text, DType dtype, const std:
 std::string config_json(const Merged& merged, const Job& job) {
   const ModelFamily& family = job.model.family();
   if (!family.hugging_face) return "";
-  const Member* const model = find(merged.root, "dstrain.model");
+  const Member* const given = find(merged.root, kModelSectionName);
+  const Node root = without_ignored(merged);
+  const Member* const model = find(root, kModelSectionName);
   const bool described = model && model->value.member("model_type");
-  const bool changed = (model && has_changes(model->value)) || job.save.dtype.has_value();
-  if (described && !changed && Json::accept(merged.model_text)) return merged.model_text;
-  Json json = described ? json_of(model->value) : all_keys(job.model);
-  if (job.save.dtype || !described)
-    json[described ? std::string(dtype_field(model->value)) : "dtype"] =
+  if (!described) {
+    Json json = all_keys(job.model);
+    json["dtype"] = transformers_name(job.save.dtype.value_or(job.save.usual));
+    return text_of(json);
+  }
+  Node section = model->value;
+  if (family.hugging_face->restore) family.hugging_face->restore(section);
+  const bool same_dtype = !job.save.dtype && is_plain_dtype(section);
+  const bool changed =
+      has_changes(given->value) || json_text(section) != json_text(given->value) || !same_dtype;
+  if (!changed && Json::accept(merged.model_text)) return merged.model_text;
+  Json json = json_of(section);
+  if (!same_dtype)
+    json[std::string(dtype_field(section))] =
         transformers_name(job.save.dtype.value_or(job.save.usual));
   return text_of(json);
 }

@@ -10,9 +10,9 @@
 
 namespace dstrain {
 
-// Returns the text of config.json for the model of `job`: the one that the model comes from, byte for byte unless --set or
-// dstrain.save_dtype change what it says; else one with all keys of the family. Empty if the family is not one of
-// transformers'.
+// Returns the text of config.json for the model of `job`: the one that the model comes from, byte for byte unless --set,
+// --ignore or dstrain.save_dtype change what it says, or it has what transformers do not read; else one with all keys of the
+// family. Empty if the family is not one of transformers'.
 std::string config_json(const Merged& merged, const Job& job);
 
 // Returns a config.json with all keys of one of transformers' models, the dtype of its files, and null for `unset`.

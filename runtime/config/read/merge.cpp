@@ -117,13 +117,14 @@ void apply_model(Merged& merged, const std::string& name, std::string_view optio
   merged.model_text = std::move(source.text);
   merged.model_directory = std::move(source.directory);
   merged.model_has_namesake = source.has_namesake;
+  merged.folder_of_weights = std::move(source.folder_of_weights);
 }
 
-// Returns the family that a section in config.json's form has; null: none, or it has another form.
+// Returns the family of transformers' models that a section names, by our name of the type or by config.json's; null: none.
 const ModelFamily* hugging_face_family(const Node& section, const ModelRegistry& models) {
-  const Member* const type = section.member("model_type");
-  if (!type || section.member("type")) return nullptr;
-  const ModelFamily* const family = models.find(lower_case(type->value.text));
+  const Member* const own = section.member("type");
+  const Member* const type = own ? own : section.member("model_type");
+  const ModelFamily* const family = type ? models.find(lower_case(type->value.text)) : nullptr;
   return family && family->hugging_face ? family : nullptr;
 }
 
@@ -206,9 +207,14 @@ Merged merge(const ConfigRequest& request) {
   return merged;
 }
 
-Node canonical(const Merged& merged) {
+Node without_ignored(const Merged& merged) {
   Node root = merged.root;
   for (const auto& [key, by] : merged.ignored) erase(root, key);
+  return root;
+}
+
+Node canonical(const Merged& merged) {
+  const Node root = without_ignored(merged);
   Node result = root;
   if (const Member* zero = result.member("zero_optimization");
       zero && zero->value.is(Node::Kind::boolean))
@@ -220,7 +226,7 @@ Node canonical(const Merged& merged) {
   if (const Member* model = find(root, kModelSectionName); model && merged.models)
     if (const ModelFamily* family = hugging_face_family(model->value, *merged.models)) {
       Node section = model->value;
-      put(section, "type", model->value.member("model_type")->value);
+      if (!section.member("type")) put(section, "type", section.member("model_type")->value);
       if (family->hugging_face->normalise) family->hugging_face->normalise(section);
       put(result, kModelSectionName, std::move(section));
     }

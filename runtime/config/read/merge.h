@@ -39,6 +39,7 @@ struct Merged {
   // there is none.
   std::string model_text, model_directory;
   bool model_has_namesake = false;  // as ModelSource's
+  std::string folder_of_weights;    // as ModelSource's
   std::string
       model_error;  // why there is no model that the file names by a text; empty: there is one, or none is named
 };
@@ -47,6 +48,9 @@ struct Merged {
 // keys, the other options come last. Throws SyntaxError if the file is malformed, and UserError for
 // everything else that cannot be read.
 Merged merge(const ConfigRequest& request);
+
+// Returns the tree without ignored keys.
+Node without_ignored(const Merged& merged);
 
 // Returns the tree without ignored keys, with old key names replaced by the current ones, old forms
 // (zero_optimization: true) by the current forms, and config.json's form of a model by that of its family's keys.

@@ -27,6 +27,25 @@ void read_section(ModelSource& source, std::string_view what) {
   }
 }
 
+// Stops where a file in config.json's form does not name the family.
+void check_family_is_named(const ModelSource& source) {
+  const Member* const type = source.section.member("model_type");
+  if (!type || type->value.is(Node::Kind::null))
+    fail_user("{}: there is no \"model_type\" in it: expected the config.json of a model",
+              source.file);
+}
+
+// Returns the folder of a file that is the config.json of one with weights; empty: it is not.
+std::string folder_of_weights(const std::string& file) {
+  const fs::path path(file);
+  if (path.filename() != kConfigJson) return "";
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code none;
+  for (const char* const weights : {"model.safetensors", "model.safetensors.index.json"})
+    if (fs::exists(folder / weights, none)) return folder.string();
+  return "";
+}
+
 ModelSource read_directory(const std::string& name, std::string_view option) {
   ModelSource source;
   source.directory = name;
@@ -44,9 +63,7 @@ ModelSource read_directory(const std::string& name, std::string_view option) {
               printable(name), kConfigJson);
   }
   read_section(source, "the model's configuration");
-  if (!source.section.member("model_type"))
-    fail_user("{}: there is no \"model_type\" in it: expected the config.json of a model",
-              source.file);
+  check_family_is_named(source);
   return source;
 }
 
@@ -75,6 +92,10 @@ ModelSource read_model(const std::string& name, std::string_view option, SourceP
   ModelSource source;
   source.file = name;
   read_section(source, "the model file");
+  if (source.section.member("model_type")) {
+    if (!source.section.member("type")) check_family_is_named(source);
+    source.folder_of_weights = folder_of_weights(name);
+  }
   return source;
 }
 

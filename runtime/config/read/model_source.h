@@ -19,6 +19,8 @@ struct ModelSource {
   std::string text = {};  // of the file
   std::string directory =
       {};  // the folder of transformers' files, without a slash at its end; empty: none
+  std::string folder_of_weights =
+      {};  // the folder of a file that is its config.json, if it has weights, which are not read; empty: none
   bool has_namesake =
       false;  // the name is a type's, and there is a folder of transformers' files with this name
 };

@@ -12,6 +12,7 @@
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/config_json.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/config/solve/communication/solve_sparse.h"
 #include "runtime/config/solve/diagnostics.h"
 #include "runtime/config/solve/exclusions.h"
@@ -137,6 +138,11 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
     diagnostics.warning(
         kModelType,
         fmt::format("{0} is the type, with fresh weights; the folder is ./{0}", facts.model));
+  if (!merged.folder_of_weights.empty() && !request.init_weights && !request.resume)
+    diagnostics.warning(
+        kHuggingFaceType,
+        fmt::format("the weights are fresh, as a file has none: --model {} takes those beside it",
+                    shell_quoted(merged.folder_of_weights)));
   solve_command_line(job, values, request);
   const std::optional<int64_t> data_ranks =
       solve_axes(job, values, diagnostics, request.ranks, request.ranks_origin);

@@ -304,10 +304,14 @@ int64_t solve_steps(Values& v, Diagnostics& diagnostics, const ConfigRequest& re
 }
 
 SaveConfig solve_save(Values& v) {
+  constexpr std::string_view torch = "torch.";
   SaveConfig save;
   if (v.given("dstrain.save_dtype")) save.dtype = dtype_named(v.text("dstrain.save_dtype", "", ""));
   for (const std::string_view key : {kOldDtypeOfFiles, kDtypeOfFiles})
-    if (v.given(key)) save.usual = dtype_named(v.text(key, "", ""));
+    if (v.given(key)) {
+      const std::string name = v.text(key, "", "");
+      save.usual = dtype_named(name.starts_with(torch) ? name.substr(torch.size()) : name);
+    }
   save.shard_bytes = v.integer("dstrain.max_shard_size");
   return save;
 }

@@ -1,4 +1,5 @@
 // A model that comes from the config.json of transformers: verdicts on its fields, defaults, and what a run writes.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -72,6 +73,11 @@ std::string verdict_with(const std::string& member) {
   return verdict(ModelFolder(with(member)).ask().check(), "dstrain.model." + name);
 }
 
+bool warns_of(const LoadedConfig& loaded, const std::string& text) {
+  return std::ranges::any_of(
+      loaded.warnings, [&](const std::string& w) { return w.find(text) != std::string::npos; });
+}
+
 }  // namespace
 
 TEST_CASE("config.json: the fields of transformers' GPT-2 are its keys") {
@@ -120,8 +126,34 @@ TEST_CASE("config.json: every field is honoured, harmless or an error by name") 
   CHECK_THAT(verdict_with(R"("n_experts": 8)"), Contains("unknown"));
   CHECK_THAT(verdict_with(R"("activation_function": "gelu")"), Contains("error: expected one of"));
   CHECK_THAT(verdict_with(R"("n_layer": 1000000000)"), Contains("error: expected an integer"));
-  CHECK_THAT(verdict_with(R"("torch_dtype": "float64")"), Contains("error: expected one of"));
+  CHECK_THAT(verdict_with(R"("torch_dtype": "int8")"), Contains("error: expected one of"));
   CHECK(verdict_with(R"("dtype": "bfloat16")") == "honoured");
+}
+
+TEST_CASE("config.json: fields of older GPT-2s change nothing") {
+  CHECK_THAT(verdict_with(R"("n_special": 0)"), Contains("no_effect: "));
+  CHECK_THAT(verdict_with(R"("predict_special_tokens": true)"), Contains("no_effect: "));
+  CHECK_THAT(verdict_with(R"("output_past": true)"), Contains("no_effect: "));
+}
+
+TEST_CASE("config.json: other names of dtypes, and one that files cannot have, become usual ones") {
+  const auto loaded_with = [](const std::string& name) {
+    return ModelFolder(with("\"torch_dtype\": \"" + name + "\"")).ask().load();
+  };
+  const auto written = [](const LoadedConfig& loaded) {
+    return nlohmann::json::parse(loaded.config_json)["torch_dtype"];
+  };
+  const LoadedConfig bf16 = loaded_with("torch.bfloat16");
+  CHECK(verdict(bf16, "dstrain.model.torch_dtype") == "honoured");
+  CHECK(bf16.job.save.usual == DType::bf16);
+  CHECK(written(bf16) == "bfloat16");
+  const LoadedConfig f64 = loaded_with("float64");
+  CHECK(verdict(f64, "dstrain.model.torch_dtype") ==
+        "no_effect: there is no fp64: files have fp32");
+  CHECK(f64.job.save.usual == DType::f32);
+  CHECK(written(f64) == "float32");
+  CHECK(warns_of(f64, "dstrain.model.torch_dtype: there is no fp64"));
+  CHECK_FALSE(warns_of(bf16, "torch_dtype"));
 }
 
 TEST_CASE("config.json: an error of a field names its place, and no way on leaves it out") {
@@ -139,6 +171,8 @@ TEST_CASE("config.json: an error of a field names its place, and no way on leave
 TEST_CASE("config.json: the type is model_type, and type is ours") {
   const auto error_of = [](const std::string& text) { return ModelFolder(text).ask().error(); };
   CHECK_THAT(error_of(R"({"n_layer": 2})"), Contains("there is no \"model_type\" in it"));
+  CHECK_THAT(error_of(R"({"model_type": null, "n_layer": 2})"),
+             Contains("there is no \"model_type\" in it") && !Contains("n_layer"));
   CHECK_THAT(error_of(R"({"model_type": "bert", "hidden_size": 4, "n_embd": 8})"),
              Contains("dstrain.model.model_type: expected one of \"gpt2\", \"llama\", \"mistral\", "
                       "\"qwen2\", \"qwen3\", found \"bert\"") &&
@@ -153,6 +187,45 @@ TEST_CASE("config.json: the type is model_type, and type is ours") {
   CHECK(job.model.layers() == 3);
   CHECK(job.model_directory.empty());
   CHECK(job.init_weights.empty());
+}
+
+TEST_CASE("config.json: a file beside weights says how to take them") {
+  const ModelFolder folder(kVersion4);
+  Ask a = folder.ask();
+  a.request.model = folder.dir / "config.json";
+  const std::string hint = "--model " + folder.dir.path() + " takes those beside it";
+  CHECK_FALSE(warns_of(a.load(), hint));
+  folder.dir.write("model.safetensors", "");
+  const LoadedConfig loaded = a.load();
+  CHECK(loaded.job.init_weights.empty());
+  CHECK(warns_of(loaded, hint));
+  a.request.init_weights = "random";
+  CHECK_FALSE(warns_of(a.load(), hint));
+  const TempFile none(R"({"model_type": null, "n_layer": 2})", "m.json");
+  a.request.model = none.path();
+  CHECK_THAT(a.error(), Contains("there is no \"model_type\" in it") && !Contains("n_layer"));
+}
+
+TEST_CASE("config.json: its names are read beside our name of the type, too") {
+  const auto loaded_with = [](const std::string& members) {
+    return ask(trains_with(R"("dstrain": {"model": {)" + members + "}}")).load();
+  };
+  const LoadedConfig llama =
+      loaded_with(R"("type": "llama", "rope_theta": 500, "rope_scaling": {"type": "llama3",
+                     "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4})");
+  CHECK(llama.job.model.real("rope_parameters.rope_theta") == 500);
+  CHECK(llama.job.model.text("rope_parameters.rope_type") == "llama3");
+  const auto rope = nlohmann::json::parse(llama.config_json)["rope_parameters"];
+  CHECK(rope == nlohmann::json::parse(R"({"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0,
+                                          "low_freq_factor": 1.0, "high_freq_factor": 4.0})"));
+  const LoadedConfig qwen2 =
+      loaded_with(R"("type": "qwen2", "num_hidden_layers": 2, "num_key_value_heads": null,
+                     "layer_types": ["full_attention", "sliding_attention"])");
+  CHECK(qwen2.job.model.text("window_layers") == "full_attention,sliding_attention");
+  CHECK(qwen2.job.model.integer("num_key_value_heads") == 32);
+  const auto written = nlohmann::json::parse(qwen2.config_json);
+  CHECK(written["layer_types"] == nlohmann::json{"full_attention", "sliding_attention"});
+  CHECK_FALSE(written.contains("window_layers"));
 }
 
 TEST_CASE("config.json: dstrain.model names a folder as --model does") {
@@ -216,4 +289,26 @@ TEST_CASE("config.json: what a run writes is the file, or what changes of it") {
   CHECK(written["n_inner"].is_null());
   CHECK(written["dtype"] == "float32");
   CHECK(ask(trains_with("")).load().config_json.empty());
+}
+
+TEST_CASE("config.json: a text of our own is written as the list that transformers read") {
+  const std::string qwen2 = R"({"model_type": "qwen2", "num_hidden_layers": 2)";
+  const std::string set = "dstrain.model.window_layers=sliding_attention,full_attention";
+  const auto written =
+      nlohmann::json::parse(ModelFolder(qwen2 + "}").ask("", {set}).load().config_json);
+  CHECK(written["layer_types"] == nlohmann::json{"sliding_attention", "full_attention"});
+  CHECK_FALSE(written.contains("window_layers"));
+  const ModelFolder listed(qwen2 + R"(, "layer_types": ["full_attention", "full_attention"]})");
+  CHECK_THAT(listed.ask("", {set}).error(),
+             Contains("dstrain.model.layer_types: is given together with "
+                      "dstrain.model.window_layers, which has other types: keep one"));
+}
+
+TEST_CASE("config.json: a run writes no field that --ignore leaves out") {
+  const ModelFolder folder(R"({"model_type": "llama", "rope_theta": 500,
+                               "rope_scaling": {"type": "linear", "factor": 2}})");
+  Ask a = folder.ask();
+  a.request.ignored = {"dstrain.model.rope_scaling"};
+  CHECK(nlohmann::json::parse(a.load().config_json) ==
+        nlohmann::json::parse(R"({"model_type": "llama", "rope_theta": 500})"));
 }
