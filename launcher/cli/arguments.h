@@ -80,8 +80,9 @@ struct GenerateArguments {
 
 // The arguments of `dstrain eval`, which measures a trained model on a file. One of run_dir and model is given.
 struct EvalArguments {
-  std::string run_dir;  // or one of the run's checkpoints
-  std::string model;    // a folder of transformers' files
+  std::string run_dir;               // or one of the run's checkpoints
+  std::string model;                 // a folder of transformers' files
+  std::vector<std::string> ignored;  // path.to.key of its config.json, as if it did not have that
   std::string data;
   std::string device = "auto";
   std::string logits;              // the file for the logits of the first window; empty: none

@@ -66,12 +66,19 @@ Arguments parse_eval(const std::vector<std::string>& words) {
                    "a whole file. Trains nothing.");
   line.example("dstrain eval --run runs/ds_config --data other.txt", "of a run");
   line.example("dstrain eval --model ./gpt2 --data other.txt", "of the model in a folder");
+  line.example("dstrain eval --model ./qwen --ignore dstrain.model.new_field --data other.txt",
+               "of one whose config.json has a field that is unknown here");
   line.example("dstrain eval --run runs/ds_config --data other.txt --json", "for a program");
   line.group(heading::kMeasured);
   line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
               text(a.run_dir));
   line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
               text(a.model));
+  line.repeated("--ignore", "path.to.key",
+                "treat one key of DIR's config.json as if it were not there",
+                [&a](const std::string& option, const std::string& value) {
+                  text(a.ignored.emplace_back())(option, value);
+                });
   line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
   line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
               integer(a.seq_len, 1));
@@ -86,6 +93,10 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   require("eval", "--run DIR or --model DIR", !a.run_dir.empty() || !a.model.empty());
   if (!a.run_dir.empty() && !a.model.empty())
     fail_user("dstrain eval takes one of --run DIR and --model DIR");
+  if (!a.ignored.empty() && a.model.empty())
+    fail_user(
+        "dstrain eval: --ignore is for a key of config.json in the folder of --model DIR, and "
+        "--run has none");
   require("eval", "--data FILE", !a.data.empty());
   return a;
 }
@@ -107,7 +118,10 @@ Arguments parse_export(const std::vector<std::string>& words) {
   line.operands("RUN", runs);
   line.group(heading::kWritten);
   line.option("--format", "hf|safetensors", "what is written", text(format));
-  line.option("--output", "DIR", "the folder (RUN/export/FORMAT)", text(a.output));
+  line.option("--output", "DIR",
+              "the folder (export/FORMAT in the run's output directory, of a checkpoint "
+              "export/FORMAT_step_N)",
+              text(a.output));
   line.option("--dtype", "fp32|bf16|fp16",
               "of the weights in files (hf: as in the run's own; safetensors: fp32)",
               [&a](const std::string& option, const std::string& value) {

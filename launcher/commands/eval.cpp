@@ -113,9 +113,10 @@ std::string text_of(const Evaluation& e) {
 
 // Reads the model of --run or --model, and sets the tokens of a window.
 TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& models) {
-  TrainedModel trained = arguments.model.empty()
-                             ? read_trained_model(arguments.run_dir, arguments.device, models)
-                             : read_model_directory(arguments.model, arguments.device, models);
+  TrainedModel trained =
+      arguments.model.empty()
+          ? read_trained_model(arguments.run_dir, arguments.device, models)
+          : read_model_directory(arguments.model, arguments.device, arguments.ignored, models);
   if (!arguments.seq_len) return trained;
   ModelConfig& model = trained.job.model;
   const ModelFamily& family = model.family();
@@ -131,6 +132,8 @@ TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& model
 
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
   const TrainedModel model = model_of(arguments, models);
+  const CheckDeviceBytes check_bytes =
+      check_forward(model, "use shorter windows (--seq_len) or a smaller model");
   const Job& job = model.job;
   std::unique_ptr<TokenSource> source = open_data(arguments.data, model);
   const int64_t length = std::min(job.model.seq_len(), source->tokens());
@@ -140,7 +143,7 @@ int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
   if (!arguments.logits.empty()) logits = open_logits(arguments.logits, length, ids);
   const int threads = take_core_share(0, 1, threads_asked_for());
   ForwardModel forward(job, model.place, implementations(), length, ForwardModel::Ends::with_losses,
-                       threads);
+                       threads, check_bytes);
   TakeLogits take;
   if (logits)
     take = [&logits](int64_t row, std::span<const float> values) { logits->write(row, values); };

@@ -11,6 +11,7 @@
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"
+#include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
@@ -95,11 +96,13 @@ FileSizes sizes_of(const ExportPlan& plan) {
 }
 
 // Writes everything under temporary names, and then puts it in place, the weights last: a folder with weights is whole.
-void write_all(const ExportPlan& plan, const ReadWeight& read) {
+// Where other files are removed, so are adapters, which transformers would add to the model.
+void write_all(const ExportPlan& plan, OtherFiles others, const ReadWeight& read) {
   WeightsWriter writer(fmt::format("{}/{}", plan.output, kWeightsName), plan.written, plan.format);
   copy_weights(plan.own, read, writer);
   writer.complete();
-  if (plan.copies_files) copy_model_files(plan.run.place.run_dir, plan.output);
+  if (others == OtherFiles::removed) remove_adapters(plan.output);
+  if (plan.copies_files) copy_model_files(plan.run.place.run_dir, plan.output, others);
   if (!plan.config_json.empty())
     write_file(fmt::format("{}/{}", plan.output, kConfigJson), plan.config_json);
   writer.finish();
@@ -116,7 +119,8 @@ int run_export(const ExportArguments& arguments, const ModelRegistry& models) {
       lack_of_space("the export", sizes.bytes, free_bytes(plan.output), plan.output);
   if (!lack.empty())
     fail_user("{}: make room there, or name another directory with --output", lack);
-  write_all(plan, [&](size_t weight, int64_t begin, int64_t count, float* to) {
+  const OtherFiles others = arguments.overwrite ? OtherFiles::removed : OtherFiles::stay;
+  write_all(plan, others, [&](size_t weight, int64_t begin, int64_t count, float* to) {
     weights.read(weight, begin, count, to);
     if (arguments.dtype == DType::f16) check_fp16_range(to, count, plan.own[weight].name);
   });

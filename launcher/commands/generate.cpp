@@ -81,6 +81,21 @@ std::string read_prompt() {
   return text;
 }
 
+// Opens the tokenizer of the run; null if there is none. Token ids are continued without one that cannot be read.
+std::unique_ptr<const Tokenizer> tokenizer_for(const GenerateArguments& arguments,
+                                               const std::string& directory) {
+  if (directory.empty()) return nullptr;
+  try {
+    std::unique_ptr<const Tokenizer> tokenizer = open_tokenizer(directory);
+    for (const std::string& warning : tokenizer->warnings()) log::warn("{}", warning);
+    return tokenizer;
+  } catch (const UserError& e) {
+    if (!arguments.prompt_ids) throw;
+    log::warn("{}; what follows are token ids", e.what());
+    return nullptr;
+  }
+}
+
 // `tokenizer`: that of the run, or null.
 std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabulary& vocabulary,
                                const Tokenizer* tokenizer, int64_t ids_of_model) {
@@ -100,7 +115,10 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
   } else {
     option = "standard input";
     const std::string text = read_prompt();
-    if (!text.empty()) ids = of_tokens ? token_ids(option, text) : encode(option, text);
+    if (!of_tokens)
+      ids = encode(option, text);
+    else if (!text.empty())
+      ids = token_ids(option, text);
   }
   if (ids.empty()) fail_user("{}: the prompt is empty; give at least one character", option);
   for (const int32_t id : ids)
@@ -112,16 +130,15 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models) {
-  const auto [job, vocabulary, place, tokenizer_directory] =
-      read_trained_model(arguments.run_dir, arguments.device, models);
-  std::unique_ptr<const Tokenizer> tokenizer;
+  const TrainedModel model = read_trained_model(arguments.run_dir, arguments.device, models);
+  const auto& [job, vocabulary, place, tokenizer_directory] = model;
+  const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_for(arguments, tokenizer_directory);
   GenerateRequest request;
-  if (!tokenizer_directory.empty()) {
-    tokenizer = open_tokenizer(tokenizer_directory);
-    for (const std::string& warning : tokenizer->warnings()) log::warn("{}", warning);
+  request.check_bytes =
+      check_forward(model, "give a shorter prompt or fewer --tokens, or use a smaller model");
+  if (!tokenizer_directory.empty())
     for (const uint32_t id : stop_ids(tokenizer_directory))
       request.stops.push_back(static_cast<int32_t>(id));
-  }
   request.run_dir = place.run_dir;
   request.checkpoint = place.checkpoint;
   request.prompt = prompt_of(arguments, vocabulary, tokenizer.get(), job.model.vocabulary());

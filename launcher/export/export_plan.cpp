@@ -69,14 +69,28 @@ void check_folder(const std::string& output, const WrittenRun& run, bool overwri
     if (is_there(fs::path(output) / name))
       fail_user("--output {}: the folder is that of a run or of a checkpoint: name another one",
                 printable(output));
-  constexpr std::array<std::string_view, 4> models{kWeightsName, kIndexName, kConfigJson,
-                                                   "pytorch_model.bin"};
+  constexpr std::array<std::string_view, 6> models{
+      kWeightsName, kIndexName, kConfigJson, kAdapterConfig, kAdapterWeights, "pytorch_model.bin"};
   for (const std::string_view name : models)
     if (!overwrite && is_there(fs::path(output) / name))
       fail_user(
           "--output {}: the folder has a model already ({}): --overwrite replaces it, or name "
           "another folder",
           printable(output), name);
+}
+
+// Throws UserError: what is to be exported are a model and adapters beside it.
+[[noreturn]] void refuse_adapters(const std::string& named, const WrittenRun& run) {
+  const std::string& folder = run.place.run_dir;
+  if (run.job.adapters.merge)
+    fail_user(
+        "dstrain export {0}: a checkpoint has the adapters beside the model: the run writes the "
+        "model with them at its end, and dstrain export {1} takes that",
+        named, folder);
+  fail_user(
+      "dstrain export {}: the run has adapters beside its model: they are in {}/{} as PEFT's "
+      "files, and dstrain.lora.merge lets a run write the model with them",
+      named, folder, kAdapterWeights);
 }
 
 // Returns the dtypes of tensors that a run on one of transformers' models keeps: those of the weights that it has written,
@@ -142,11 +156,7 @@ void plan_other_family(ExportPlan& plan, std::optional<DType> dtype) {
 ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& models) {
   ExportPlan plan{.run = read_run(arguments.run, "dstrain export", models)};
   const Job& job = plan.run.job;
-  if (job.model.fine_tuning().lora)
-    fail_user(
-        "dstrain export {}: the run has adapters beside its model: they are in {}/{} as PEFT's "
-        "files, and dstrain.lora.merge lets a run write the model with them",
-        arguments.run, plan.run.place.run_dir, kAdapterWeights);
+  if (job.model.fine_tuning().lora) refuse_adapters(arguments.run, plan.run);
   plan.output = arguments.output.empty() ? usual_output(plan.run.place, arguments.hugging_face)
                                          : arguments.output;
   check_folder(plan.output, plan.run, arguments.overwrite);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "launcher/implementations.h"
-#include "launcher/placement/machine.h"
 #include "launcher/process/process_memory.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
@@ -121,6 +120,14 @@ void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes
   check_memory(need, offer.bytes, offer.source,
                advises ? advice_to_fit(whole, need.most_planned(offer.bytes), inputs)
                        : ways_to_need_less(job));
+}
+
+void check_forward_memory(int64_t bytes, bool lower_bound, const MemoryOffer& offer,
+                          const std::string& advice) {
+  if (bytes <= offer.bytes) return;
+  fail_user("the model needs {}{} in fp32, and this machine offers {} ({}): {}",
+            lower_bound ? "at least " : "", bytes_text(static_cast<double>(bytes)),
+            bytes_text(static_cast<double>(offer.bytes)), offer.source, advice);
 }
 
 }  // namespace dstrain

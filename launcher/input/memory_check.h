@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "launcher/placement/machine.h"
 #include "runtime/plan/report/fit.h"
 
 namespace dstrain {
@@ -58,5 +59,10 @@ std::string ways_to_need_less(const Job& job);
 
 // Checks this machine's memory for `ranks_here` ranks of the job. Throws UserError.
 void check_memory_here(const Job& job, int ranks_here, RankProcesses processes);
+
+// Throws UserError, with what to do (`advice`), if the forward pass of a trained model in this process takes more than is
+// offered. `lower_bound`: it takes more than `bytes`.
+void check_forward_memory(int64_t bytes, bool lower_bound, const MemoryOffer& offer,
+                          const std::string& advice);
 
 }  // namespace dstrain

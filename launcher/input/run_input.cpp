@@ -29,6 +29,8 @@
 #include "runtime/core/text.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/files/model_directory.h"
+#include "runtime/engine/files/tied_head.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/atomic_file.h"
@@ -88,13 +90,22 @@ void check_trace_file(const std::string& path) {
   }
 }
 
-// Checks the files of the output directory that the run opens under their own names; it replaces all others.
-void check_own_files(const std::string& output) {
+// Checks the files of the output directory that the run opens under their own names; it replaces all others. Also the
+// folder that it makes for adapters.
+void check_own_files(const Job& job) {
+  const std::string& output = job.output;
   for (const char* name : {".dstrain.lock", "metrics.jsonl"})
     if (const std::string problem = output_file_problem(fmt::format("{}/{}", output, name));
         !problem.empty())
       fail_user("cannot write {}/{}: {}, or name another directory with --output", output, name,
                 problem);
+  std::error_code none;
+  if (const std::string folder = adapter_output(job);
+      std::filesystem::exists(folder, none) && !std::filesystem::is_directory(folder, none))
+    fail_user(
+        "{}: the run writes its adapters to a folder of this name, and something else has it: "
+        "remove that, or name another directory with --output",
+        folder);
 }
 
 // Returns whether the run resumes one in its own output directory.
@@ -179,7 +190,7 @@ void check_initial_weights(const Job& job) try {
 void check_initial_adapters(const Job& job) {
   if (job.adapters.init.empty()) return;
   check_adapter(job.adapters.init, job.model.fine_tuning().lora.value());
-  check_weights(fmt::format("{}/{}", job.adapters.init, kAdapterWeights),
+  check_weights(fmt::format("{}/{}", adapter_folder(job.adapters.init), kAdapterWeights),
                 split_adapters(weights_of(job.model)).adapters);
 }
 
@@ -291,15 +302,19 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
     for (const std::string& line : changes_since(checkpoint, job, run_facts(job, *input.dataset)))
       log::warn("--resume: {}", line);
   } else {
-    if (!job.init_weights.empty()) check_initial_weights(job);
+    if (!job.init_weights.empty()) {
+      check_initial_weights(job);
+      check_tied_head(job.init_weights, job.model);
+    }
     check_initial_adapters(job);
   }
+  if (!job.model_directory.empty()) check_model_files(job.model_directory);
   check_overwriting(job);
   refuse_model_directory(job);
   if (ranks_here > 0 && !fits) check_memory_here(job, ranks_here, processes);
   if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
-  check_own_files(job.output);
+  check_own_files(job);
   check_trace_file(job.trace);
 }
 
@@ -335,7 +350,8 @@ void check_output_directory(const std::string& directory) {
               problem.message());
   for (const char* name :
        {"metrics.jsonl", "model.safetensors", "model.safetensors.index.json", "config.json",
-        "vocab.json", "resolved_config.json", "adapter_config.json", "adapter_model.safetensors"}) {
+        "vocab.json", "resolved_config.json", "adapter_config.json", "adapter_model.safetensors",
+        "adapter/adapter_config.json", "adapter/adapter_model.safetensors"}) {
     const std::string file = fmt::format("{}/{}", directory, name);
     const std::filesystem::file_status there = std::filesystem::status(file, problem);
     if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))

@@ -59,9 +59,9 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::h
                     CacheUse cache = CacheUse::make);
 
 // Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint
-// and what has changed since it; that no other run uses the output directory, and no checkpoints there would be
-// removed; the memory for `ranks_here` ranks on this machine, unless it is 0 or the job `fits` there; the output directory;
-// the trace file. Throws UserError.
+// and what has changed since it; the model's files that the run copies; that no other run uses the output directory, and
+// no checkpoints there would be removed; the memory for `ranks_here` ranks on this machine, unless it is 0 or the job
+// `fits` there; the output directory; the trace file. Throws UserError.
 void check_surroundings(const RunInput& input, int ranks_here,
                         RankProcesses processes = RankProcesses::programs, bool fits = false);
 

@@ -1,9 +1,12 @@
 #include "launcher/input/trained_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "launcher/input/memory_check.h"
+#include "launcher/input/name_patterns.h"
 #include "launcher/input/run_input.h"
 #include "runtime/config/load.h"
 #include "runtime/config/model/family.h"
@@ -55,6 +58,16 @@ ModelConfig held_model(const Job& job, const WeightsSource& place) {
   return model;
 }
 
+// Returns the directory of the tokenizer that a run's token ids are of; empty: there is none. A run that has left adapters
+// alone has no config.json, which may say where a text ends: the folder of its model has one.
+std::string tokenizer_of(const Job& job, const std::string& run_dir) {
+  std::error_code none;
+  const bool whole = std::filesystem::exists(std::filesystem::path(run_dir) / kConfigJson, none);
+  for (const std::string& directory : {whole ? std::string() : job.model_directory, run_dir})
+    if (!directory.empty() && has_tokenizer(directory)) return directory;
+  return {};
+}
+
 // Sets the device, which is not that of the training run. Throws UserError if the model predicts no text.
 void settle_model(TrainedModel& model, const std::string& device, const std::string& from) {
   const ModelFamily& family = model.job.model.family();
@@ -102,13 +115,13 @@ TrainedModel read_trained_model(const std::string& run, const std::string& devic
   model.place = std::move(written.place);
   settle_model(model, device, run);
   model.vocabulary = vocabulary_in(model.place.run_dir, model.job.model);
-  if (model.job.model.family().hugging_face && model.vocabulary.format == DataFormat::tokens &&
-      has_tokenizer(model.place.run_dir))
-    model.tokenizer = model.place.run_dir;
+  if (model.job.model.family().hugging_face && model.vocabulary.format == DataFormat::tokens)
+    model.tokenizer = tokenizer_of(model.job, model.place.run_dir);
   return model;
 }
 
 TrainedModel read_model_directory(const std::string& directory, const std::string& device,
+                                  const std::vector<std::string>& ignored,
                                   const ModelRegistry& models) {
   namespace fs = std::filesystem;
   std::error_code none;
@@ -120,13 +133,26 @@ TrainedModel read_model_directory(const std::string& directory, const std::strin
     fail_user("--model {0}: the folder is that of a run without a config.json: --run {0} takes it",
               printable(directory));
   TrainedModel model;
-  model.job = job_of_model_directory(directory, models);
+  model.job = job_of_model_directory(directory, ignored, models);
   model.place = {.run_dir = directory, .option = "--model"};
   directory_weights(directory, "--model " + directory);
   settle_model(model, device, directory);
   model.vocabulary = token_ids_of(model.job.model);
   if (has_tokenizer(directory)) model.tokenizer = directory;
   return model;
+}
+
+CheckDeviceBytes check_forward(const TrainedModel& model, const std::string& advice) {
+  check_forward_weights(model.job, model.place, weights_of(model.job.model));
+  if (model.job.device == "cuda") return {};
+  // Planning a model that is far too large would take long.
+  const ModelMeasures sizes = model.job.model.measures();
+  const double values =
+      (sizes.parameters - sizes.packed) * static_cast<double>(size_of(DType::f32));
+  check_forward_memory(static_cast<int64_t>(std::min(values, 1e18)), true, available_memory(),
+                       "use a smaller model, or a machine with more memory");
+  return
+      [advice](int64_t bytes) { check_forward_memory(bytes, false, available_memory(), advice); };
 }
 
 }  // namespace dstrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/config/job.h"
 #include "runtime/data/vocabulary.h"
@@ -36,9 +37,15 @@ WrittenRun read_run(const std::string& run, std::string_view option, const Model
 TrainedModel read_trained_model(const std::string& run, const std::string& device,
                                 const ModelRegistry& models);
 
-// Reads the model of a folder of transformers' files (--model), whose data are token ids. Throws UserError as
-// read_trained_model.
+// Reads the model of a folder of transformers' files (--model), whose data are token ids. `ignored`: keys of its config.json
+// (--ignore). Throws UserError as read_trained_model.
 TrainedModel read_model_directory(const std::string& directory, const std::string& device,
+                                  const std::vector<std::string>& ignored,
                                   const ModelRegistry& models);
+
+// Checks what the files of the model's weights say of their tensors, and that this machine has the memory for them, before
+// any of it is taken. Returns the check of what a whole forward pass takes. `advice`: what makes it take less, in messages.
+// Throws UserError.
+CheckDeviceBytes check_forward(const TrainedModel& model, const std::string& advice);
 
 }  // namespace dstrain

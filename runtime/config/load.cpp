@@ -40,11 +40,13 @@ LoadedConfig load_config(const ConfigRequest& request) {
   }
 }
 
-Job job_of_model_directory(const std::string& directory, const ModelRegistry& models) {
+Job job_of_model_directory(const std::string& directory, const std::vector<std::string>& ignored,
+                           const ModelRegistry& models) {
   ConfigRequest request;
   request.models = &models;
   // A folder may have the name of a type, which a model is first.
   request.model = models.find(directory) ? "./" + directory : directory;
+  request.ignored = ignored;
   request.ranks = 1;
   const LoadedConfig loaded = solve(merge(request), request);
   if (has_errors(loaded.verdicts)) throw UserError(error_text(loaded));

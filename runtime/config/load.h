@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/config/config_request.h"
 #include "runtime/config/loaded_config.h"
@@ -13,9 +14,10 @@ namespace dstrain {
 // line each ("ds_config.json:12:5: zero_optimization.stage: ..."), and in the last line the way on.
 LoadedConfig load_config(const ConfigRequest& request);
 
-// Returns a job of one rank with the model of a folder of transformers' files, and defaults. Throws UserError if there is no
-// such model.
-Job job_of_model_directory(const std::string& directory, const ModelRegistry& models);
+// Returns a job of one rank with the model of a folder of transformers' files, and defaults. `ignored`: keys, as those of a
+// request. Throws UserError if there is no such model.
+Job job_of_model_directory(const std::string& directory, const std::vector<std::string>& ignored,
+                           const ModelRegistry& models);
 
 // Returns the verdicts for `dstrain check`. Every error inside the file becomes a verdict, a syntax error
 // too. Throws UserError if the file cannot be read or an option of the request is wrong.

@@ -219,6 +219,23 @@ TEST_CASE("the oldest files, without the prefix and with masks, are the same wei
   CHECK((read_bytes(run.output / "model.safetensors") == read_bytes(today / "model.safetensors")));
 }
 
+TEST_CASE("a head that differs from the embedding is an error where the head is the embedding") {
+  const Case golden("gpt2");
+  const ScratchFolder scratch;
+  FileTensors tensors = golden_tensors(golden);
+  FileTensor& head = tensors["lm_head.weight"] = tensors.at("transformer.wte.weight");
+  CHECK_NOTHROW(
+      train_from(golden, scratch, "same", model_folder(scratch, "same_head", tensors), kNoSteps));
+  head.values.back() += 1;
+  const fs::path model = model_folder(scratch, "own_head", tensors);
+  CHECK_THROWS_WITH(train_from(golden, scratch, "other", model, kNoSteps),
+                    Catch::Contains("set tie_word_embeddings to false in its config.json"));
+  std::vector<std::string> words = kNoSteps;
+  words.insert(words.end(), {"--set", "dstrain.model.tie_word_embeddings=false"});
+  const Run untied = train_from(golden, scratch, "untied", model, words);
+  CHECK(read_weights(untied.output / "model.safetensors").at("lm_head.weight") == head.values);
+}
+
 TEST_CASE("weights that are not the model's are named, five and a count") {
   const Case golden("gpt2");
   const ScratchFolder scratch;

@@ -5,8 +5,8 @@
 
 Makes a tiny model with save_pretrained (check_family.py) and an adapter of it with PEFT, whose parts are both random, trains
 the adapter with PEFT and with dstrain for twenty steps, and compares losses, gradient norms and the adapter's tensors, which
-PEFT then opens from what dstrain wrote; also the merged model's logits, and what dstrain reads again; and adapters of a base
-in blocks, against PEFT on the weights that the blocks stand for. Then a model with parameter groups (frozen ones, learning-rate scales, decays) against PyTorch's. A line for each comparison; the exit status is
+PEFT then opens from what dstrain wrote, and transformers with the base; also the merged model's logits, here and in
+transformers, and what dstrain reads again; and adapters of a base in blocks, against PEFT on the weights that the blocks stand for. Then a model with parameter groups (frozen ones, learning-rate scales, decays) against PyTorch's. A line for each comparison; the exit status is
 1 if one fails. Needs torch, transformers, peft, safetensors and numpy.
 """
 import argparse
@@ -97,6 +97,31 @@ def logits_of(program, source, folder, option="--model"):
     return load_file(folder / "logits.safetensors")["logits"].double()
 
 
+def opened_logits(opens, folder, tokens):
+    """Returns the logits of what transformers or PEFT open from a folder, in fp64."""
+    with torch.no_grad():
+        return opens.from_pretrained(folder).double().eval()(input_ids=tokens[None, : family.LENGTH]).logits[0]
+
+
+def compare_opened(output, merged, source, expected, tokens):
+    """What the library opens by itself: the base with an adapter, and a merged model without its adapter once more."""
+    auto = family.transformers.AutoModelForCausalLM
+    for opens in (auto, peft.AutoPeftModelForCausalLM):
+        found = opened_logits(opens, output, tokens)
+        report(f"logits of {opens.__name__} of the run's directory", float((found - expected).abs().max() / expected.abs().max()), 1e-6)
+    model = auto.from_pretrained(merged)
+    expect("the merged model has no adapter", not hasattr(model, "peft_config"))
+    weights = load_file(merged / "model.safetensors")
+    expect("the merged model's weights are those of its file",
+           all(torch.equal(p, weights[n]) for n, p in model.state_dict().items() if n in weights))
+    found = opened_logits(auto, merged, tokens)
+    report("logits of the merged model in transformers", float((found - expected).abs().max() / expected.abs().max()), 1e-5)
+    apart = peft.PeftModel.from_pretrained(auto.from_pretrained(source), merged / "adapter").double().eval()
+    with torch.no_grad():
+        found = apart(input_ids=tokens[None, : family.LENGTH]).logits[0]
+    report("logits of the merged run's adapter", float((found - expected).abs().max() / expected.abs().max()), 1e-6)
+
+
 def compare_lora(args, folder, program, source, model, tokens):
     lora = adapted(model, args.family)
     first = folder / "adapter"
@@ -121,6 +146,10 @@ def compare_lora(args, folder, program, source, model, tokens):
            family.filecmp.cmp(again / "adapter_model.safetensors", output / "adapter_model.safetensors", shallow=False))
     merged = program.run("merged", source, "--set", "dstrain.lora.merge=true", config="lora.json")
     report("logits of the merged model", float((logits_of(program, merged, folder) - expected).abs().max() / expected.abs().max()), 1e-5)
+    compare_opened(output, merged, source, expected, tokens)
+    again = program.run("again_merged", source, "--steps", "0", "--set", f"dstrain.lora.init={merged}", config="lora.json")
+    expect("a merged run's adapter comes out as it came in, byte for byte",
+           family.filecmp.cmp(again / "adapter_model.safetensors", output / "adapter_model.safetensors", shallow=False))
     fresh = program.run("fresh_adapter", source, "--steps", "0", "--set", "dstrain.lora.init=null", config="lora.json")
     tensors = load_file(fresh / "adapter_model.safetensors")
     reference = peft.get_peft_model(copy.deepcopy(model), lora.peft_config["default"]).state_dict()

@@ -193,6 +193,22 @@ TEST_CASE("files of others may lack a prefix and have tensors that nothing reads
   CHECK_THROWS_WITH(check_weights(path, want), Contains("t.a (4) is missing"));
 }
 
+TEST_CASE("names of tensors in messages have no control characters, and an end") {
+  const TempDir dir;
+  const std::string path = dir / "w.safetensors";
+  Floats a(2), known(2);
+  const std::string evil = "evil\x1b[31m\n", length(300, 'x');
+  {
+    WeightsWriter writer(path, {weight_of(evil, a), weight_of(length, a), weight_of("known", a)});
+    for (const std::string& name : {evil, length, std::string("known")})
+      writer.write(name, 0, {a.data(), {2}, DType::f32});
+    writer.finish();
+  }
+  CHECK_THROWS_WITH(check_weights(path, {weight_of("known", known)}),
+                    Contains("evil?[31m? (2) is not in the model") &&
+                        Contains(std::string(120, 'x') + "... (2) is not in the model"));
+}
+
 TEST_CASE("an index names files beside it alone") {
   const std::string name = GENERATE(as<std::string>{}, "../x.safetensors", "/etc/passwd", "..", "",
                                     "sub/x.safetensors", ".");

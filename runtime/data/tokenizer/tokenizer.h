@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/data/tokenizer/added_tokens.h"
@@ -31,6 +32,7 @@ class Tokenizer {
   std::span<const uint32_t> suffix() const { return suffix_; }
   // What the user should know about the file, a sentence each.
   const std::vector<std::string>& warnings() const { return warnings_; }
+  void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
 
   // Returns the ids of a text by itself, without prefix and suffix. For texts by the million use a TextEncoder.
   std::vector<uint32_t> encode(std::string_view text) const;

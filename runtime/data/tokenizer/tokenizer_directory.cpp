@@ -1,5 +1,8 @@
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -15,6 +18,7 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 29;
 constexpr const char* kFile = "tokenizer.json";
+constexpr const char* kAddedTokens = "added_tokens_decoder";  // of tokenizer_config.json
 // What a file of settings is called in messages.
 constexpr const char* kSettings = "the tokenizer's settings";
 
@@ -71,6 +75,38 @@ nlohmann::json settings_in(const std::string& path) {
   return parse_json_text(read_input_file(path, kSettings, kMostBytes), path);
 }
 
+// Returns the tokens that the settings add and the tokenizer does not have, in quotation marks. Damaged settings are an
+// error where they are needed, and have none here.
+std::vector<std::string> unknown_tokens(const std::string& path, const Tokenizer& tokenizer) try {
+  const nlohmann::json settings = settings_in(path);
+  std::vector<std::string> unknown;
+  const auto added = JsonValue(settings, path, "").find(kAddedTokens);
+  if (!added || !added->json().is_object()) return unknown;
+  for (const auto& [id, token] : added->json().items()) {
+    const JsonValue content = added->at(id).at("content");
+    if (!content.text().empty() && !tokenizer.id_of(content.text()))
+      unknown.push_back(
+          content.json().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  return unknown;
+} catch (const UserError&) {
+  return {};
+}
+
+void warn_of_unknown_tokens(const std::string& path, Tokenizer& tokenizer) {
+  constexpr size_t kMostShown = 5;
+  std::vector<std::string> names = unknown_tokens(path, tokenizer);
+  if (names.empty()) return;
+  std::string others;
+  if (names.size() > kMostShown) others = fmt::format(" and {} more", names.size() - kMostShown);
+  names.resize(std::min(names.size(), kMostShown));
+  tokenizer.add_warning(
+      fmt::format("{}: {}: {} lacks the tokens {}{}, which are text like any other here: "
+                  "transformers puts them "
+                  "there: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                  path, kAddedTokens, kFile, fmt::join(names, ", "), others));
+}
+
 }  // namespace
 
 bool has_tokenizer(const std::string& directory) {
@@ -87,8 +123,11 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory) {
         other ? "; transformers makes one: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
               : ", which a Hugging Face directory has its tokenizer in");
   }
-  return std::make_unique<const Tokenizer>(read_input_file(path, "the tokenizer", kMostBytes),
-                                           path);
+  auto tokenizer =
+      std::make_unique<Tokenizer>(read_input_file(path, "the tokenizer", kMostBytes), path);
+  if (const std::string settings = file_in(directory, "tokenizer_config.json"); exists(settings))
+    warn_of_unknown_tokens(settings, *tokenizer);
+  return tokenizer;
 }
 
 std::optional<EndOfText> end_of_text(const std::string& directory, const Tokenizer& tokenizer) {

@@ -13,7 +13,7 @@ namespace dstrain {
 // Returns whether the directory has a tokenizer.json.
 bool has_tokenizer(const std::string& directory);
 
-// Reads tokenizer.json of a directory. Throws UserError.
+// Reads tokenizer.json of a directory. Its warnings also name tokens that tokenizer_config.json alone has. Throws UserError.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory);
 
 // The token that ends a document, and the file that says so.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
@@ -31,6 +32,31 @@ T value_of(const json& config, const char* key, T usual, const std::string& path
 }
 
 }  // namespace
+
+std::string adapter_output(const Job& job) {
+  return job.adapters.merge ? fmt::format("{}/{}", job.output, kAdapterFolder) : job.output;
+}
+
+std::string adapter_folder(const std::string& folder) {
+  const std::string merged = fmt::format("{}/{}", folder, kAdapterFolder);
+  const auto has_adapter = [](const std::string& place) {
+    std::error_code none;
+    return std::filesystem::exists(fmt::format("{}/{}", place, kAdapterConfig), none);
+  };
+  return !has_adapter(folder) && has_adapter(merged) ? merged : folder;
+}
+
+void remove_adapters(const std::string& output, const std::string& kept) {
+  std::error_code none;
+  const std::string merged = fmt::format("{}/{}", output, kAdapterFolder);
+  for (const std::string& folder : {output, merged})
+    for (const std::string_view name : {kAdapterConfig, kAdapterWeights})
+      if (folder != kept) std::filesystem::remove(fmt::format("{}/{}", folder, name), none);
+  // Files of others keep the folder.
+  if (merged != kept && std::filesystem::is_directory(merged, none) &&
+      std::filesystem::is_empty(merged, none))
+    std::filesystem::remove(merged, none);
+}
 
 AdaptedWeights split_adapters(const StateRegister& weights) {
   AdaptedWeights split;
@@ -90,7 +116,7 @@ std::string adapter_config_json(const Job& job, const std::vector<std::string>& 
 }
 
 void check_adapter(const std::string& folder, const LoraConfig& lora) {
-  const std::string path = fmt::format("{}/{}", folder, kAdapterConfig);
+  const std::string path = fmt::format("{}/{}", adapter_folder(folder), kAdapterConfig);
   const std::string text =
       read_input_file(path, "the configuration of the adapter", kLargestConfig);
   const json config = json::parse(text, nullptr, false);

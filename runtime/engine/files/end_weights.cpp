@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "runtime/config/model/family.h"
 #include "runtime/engine/files/adapter_files.h"
@@ -34,7 +32,9 @@ EndWeights::EndWeights(const Job& job, const StateRegister& weights, const Weigh
   }
   const AdaptedWeights split = split_adapters(in_files);
   adapter_config_ = adapter_config_json(job, adapted_modules(weights));
-  adapters_.emplace(fmt::format("{}/{}", job.output, kAdapterWeights), split.adapters,
+  const std::string folder = adapter_output(job);
+  make_directory(folder);
+  adapters_.emplace(fmt::format("{}/{}", folder, kAdapterWeights), split.adapters,
                     WeightsFormat{.as_package = true, .shard_bytes = INT64_MAX});
   if (!job.adapters.merge) return;
   model_.emplace(model, split.base, format);
@@ -86,21 +86,16 @@ std::vector<float> EndWeights::merged(const Adapter& adapter, int64_t begin,
 }
 
 void EndWeights::finish() {
-  // What an earlier run has left in the folder would be taken for weights of this one.
-  const auto remove = [this](std::string_view name) {
-    std::error_code none;
-    std::filesystem::remove(fmt::format("{}/{}", job_.output, name), none);
-  };
+  // What an earlier run has left in the folder would be taken for weights of this one, or be added to them.
+  const std::string folder = adapter_output(job_);
+  remove_adapters(job_.output, adapters_ ? folder : "");
   if (model_)
     model_->finish();
   else
     remove_weights(job_.output);
-  if (!adapters_) {
-    for (const std::string_view name : {kAdapterConfig, kAdapterWeights}) remove(name);
-    return;
-  }
+  if (!adapters_) return;
   adapters_->finish();
-  write_file(fmt::format("{}/{}", job_.output, kAdapterConfig), adapter_config_);
+  write_file(fmt::format("{}/{}", folder, kAdapterConfig), adapter_config_);
 }
 
 }  // namespace dstrain

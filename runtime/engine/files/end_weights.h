@@ -1,5 +1,5 @@
 // EndWeights: the files of weights that a run writes at its end: those of the model; or with adapters (dstrain.lora) those
-// of PEFT, and with `merge` those of the model with its adapters added to the weights.
+// of PEFT, and with `merge` those of the model with its adapters added to the weights (adapter_output() says where).
 #pragma once
 
 #include <map>

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "runtime/config/model/family.h"
@@ -11,6 +12,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/vocabulary.h"
+#include "runtime/engine/files/end_weights.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -21,27 +23,41 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kLargestCopy = int64_t{256} << 20;
 
-constexpr std::array kCopied{"generation_config.json",
-                             "tokenizer.json",
-                             "tokenizer_config.json",
-                             "special_tokens_map.json",
-                             "added_tokens.json",
-                             "vocab.json",
-                             "vocab.txt",
-                             "merges.txt",
-                             "tokenizer.model",
-                             "spiece.model",
-                             "chat_template.jinja",
-                             "chat_template.json"};
+constexpr std::array<std::string_view, 12> kCopied{"generation_config.json",
+                                                   "tokenizer.json",
+                                                   "tokenizer_config.json",
+                                                   "special_tokens_map.json",
+                                                   "added_tokens.json",
+                                                   "vocab.json",
+                                                   "vocab.txt",
+                                                   "merges.txt",
+                                                   "tokenizer.model",
+                                                   "spiece.model",
+                                                   "chat_template.jinja",
+                                                   "chat_template.json"};
 
-// Removes a vocab.json that is the vocabulary of a run on characters or bytes: an earlier one, or the one that trained the
-// model. A run of them writes its own.
-void remove_vocabulary_of_run(const std::string& output) {
-  const std::string path = output + "/vocab.json";
+// Returns whether a folder has a vocab.json that is the vocabulary of a run on characters or bytes, and no tokenizer's: of
+// an earlier run, or of the one that trained the model. A run of them writes its own.
+bool has_vocabulary_of_run(const std::string& folder) {
+  const std::string path = folder + "/vocab.json";
   std::error_code none;
-  if (fs::is_regular_file(path, none) &&
-      is_vocabulary(read_input_file(path, "the vocabulary", kLargestCopy)))
-    fs::remove(path, none);
+  return fs::is_regular_file(path, none) &&
+         is_vocabulary(read_input_file(path, "the vocabulary", kLargestCopy));
+}
+
+// Returns a file of the model; nothing if the folder has none of that name.
+std::optional<std::string> copied_file(const std::string& folder, std::string_view name) {
+  std::error_code none;
+  const std::string path = fmt::format("{}/{}", folder, name);
+  if (folder.empty() || !fs::exists(path, none)) return std::nullopt;
+  if (name == "vocab.json" && has_vocabulary_of_run(folder)) return std::nullopt;
+  return read_input_file(path, "a file of the model", kLargestCopy);
+}
+
+// Returns the dtypes that the weights of a job keep of its model's.
+std::map<std::string, DType> kept_dtypes(const Job& job) {
+  if (job.save.dtype || job.model_directory.empty()) return {};
+  return dtypes_in_directory(job.model_directory, job.model);
 }
 
 }  // namespace
@@ -69,24 +85,34 @@ DType saved_dtype(const std::string& tensor, const std::map<std::string, DType>&
   return known == kept.end() ? save.dtype.value_or(save.usual) : known->second;
 }
 
-void copy_model_files(const std::string& from, const std::string& to) {
+void copy_model_files(const std::string& from, const std::string& to, OtherFiles others) {
   std::error_code none;
-  for (const char* const name : kCopied) {
-    const std::string path = fmt::format("{}/{}", from, name);
-    if (!fs::exists(path, none)) continue;
-    const std::string bytes = read_input_file(path, "a file of the model", kLargestCopy);
-    // A run on text has a vocab.json that is not a tokenizer's.
-    if (std::string_view(name) == "vocab.json" && is_vocabulary(bytes)) continue;
-    write_file(fmt::format("{}/{}", to, name), bytes);
+  for (const std::string_view name : kCopied) {
+    const std::string path = fmt::format("{}/{}", to, name);
+    if (const std::optional<std::string> bytes = copied_file(from, name))
+      write_file(path, *bytes);
+    else if (others == OtherFiles::removed && !fs::is_directory(path, none) &&
+             !(name == "vocab.json" && has_vocabulary_of_run(to)))
+      fs::remove(path, none);
   }
 }
 
-std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json) {
-  write_file(fmt::format("{}/{}", job.output, kConfigJson), config_json);
-  if (!job.model_directory.empty()) copy_model_files(job.model_directory, job.output);
-  remove_vocabulary_of_run(job.output);
-  if (job.save.dtype || job.model_directory.empty()) return {};
-  return dtypes_in_directory(job.model_directory, job.model);
+void check_model_files(const std::string& folder) {
+  for (const std::string_view name : kCopied) copied_file(folder, name);
+}
+
+std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json,
+                                                   OtherFiles others) {
+  std::map<std::string, DType> dtypes = kept_dtypes(job);
+  copy_model_files(job.model_directory, job.output, others);
+  std::error_code none;
+  if (has_vocabulary_of_run(job.output)) fs::remove(job.output + "/vocab.json", none);
+  const std::string config = fmt::format("{}/{}", job.output, kConfigJson);
+  if (EndWeights::adapters_alone(job) && !job.model_directory.empty())
+    fs::remove(config, none);
+  else
+    write_file(config, config_json);
+  return dtypes;
 }
 
 }  // namespace dstrain

@@ -8,6 +8,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/files/tied_head.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weight_layout.h"
@@ -23,17 +24,56 @@ Job in_f32(const Job& trained) {
   return job;
 }
 
+// The files that have the weights of a forward pass.
+struct ForwardFiles {
+  std::string base,   // a file or an index; empty: they are made afresh
+      adapters = {};  // empty: there are none
+};
+
+// Returns the files of the weights at a place without a checkpoint. A run with adapters has left them alone: the model is
+// where the run took it from.
+ForwardFiles files_at(const Job& job, const WeightsSource& place, bool has_adapters) {
+  if (!has_adapters)
+    return {directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir))};
+  if (!job.resume.empty())
+    fail_user(
+        "{} {}: the run holds adapters alone and was resumed, so the weights that it began with "
+        "are in its checkpoints: give one ({}/checkpoints/step_N)",
+        place.option, place.run_dir, place.run_dir);
+  ForwardFiles files{job.init_weights, fmt::format("{}/{}", place.run_dir, kAdapterWeights)};
+  if (std::filesystem::is_directory(files.base))
+    files.base = directory_weights(
+        files.base, "dstrain.lora: the model that the run began with: " + files.base);
+  return files;
+}
+
+const MemoryTable& checked(const MemoryTable& memory, const CheckDeviceBytes& check_bytes) {
+  if (check_bytes) check_bytes(memory.total());
+  return memory;
+}
+
 }  // namespace
+
+void check_forward_weights(const Job& job, const WeightsSource& place,
+                           const StateRegister& weights) {
+  if (!place.checkpoint.empty()) return;
+  const AdaptedWeights split = split_adapters(weights);
+  const ForwardFiles files = files_at(job, place, !split.adapters.empty());
+  if (!files.adapters.empty()) check_weights(files.adapters, split.adapters);
+  if (files.base.empty()) return;
+  check_weights(files.base, split.base, foreign_names_of(job.model));
+  check_tied_head(files.base, job.model);
+}
 
 ForwardModel::ForwardModel(const Job& job, const WeightsSource& place,
                            const Implementations& implementations, int64_t seq_len, Ends ends,
-                           int threads)
+                           int threads, const CheckDeviceBytes& check_bytes)
     : job_(in_f32(job)),
       backend_(make_backend(implementations, job_.device)),
       comm_(make_device_communicator(self_, *backend_.device)),
       plans_(make_forward_plan(job_, seq_len, ends == Ends::with_losses,
                                {backend_.library, threads, {}})),
-      arenas_(plans_.memory, *backend_.device, comm(), threads),
+      arenas_(checked(plans_.memory, check_bytes), *backend_.device, comm(), threads),
       mesh_(comm(), self_, {}),
       executor_(plans_.validate, arenas_, backend_, job_, mesh_, nullptr) {
   arenas_.begin_populating();
@@ -47,24 +87,13 @@ ForwardModel::ForwardModel(const Job& job, const WeightsSource& place,
   arenas_.wait_until_present();
 }
 
-// A run with adapters has left them alone: the model is where the run took it from.
 void ForwardModel::load_files(const ModelState& state, const WeightsSource& place,
                               const Implementations& implementations) {
   const AdaptedWeights weights = split_adapters(mapped(state.weights(), weight_map_of(job_.model)));
-  std::string base = place.run_dir, option = fmt::format("{} {}", place.option, place.run_dir);
-  if (!weights.adapters.empty()) {
-    if (!job_.resume.empty())
-      fail_user(
-          "{} {}: the run holds adapters alone and was resumed, so the weights that it began with "
-          "are in its checkpoints: give one ({}/checkpoints/step_N)",
-          place.option, place.run_dir, place.run_dir);
-    base = job_.init_weights;
-    option = "dstrain.lora: the model that the run began with: " + base;
-    load_weights(fmt::format("{}/{}", place.run_dir, kAdapterWeights), weights.adapters);
-  }
-  if (base.empty()) return state.initialize(job_.seed, implementations, Fresh::base);
-  load_weights(std::filesystem::is_directory(base) ? directory_weights(base, option) : base,
-               weights.base, foreign_names_of(job_.model));
+  const ForwardFiles files = files_at(job_, place, !weights.adapters.empty());
+  if (!files.adapters.empty()) load_weights(files.adapters, weights.adapters);
+  if (files.base.empty()) return state.initialize(job_.seed, implementations, Fresh::base);
+  load_weights(files.base, weights.base, foreign_names_of(job_.model));
 }
 
 void ForwardModel::read_logits(int64_t row, std::span<float> to) const {

@@ -1,6 +1,7 @@
 // ForwardModel: the forward pass of a trained model over one sample, with its own copy of the weights, in f32.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "runtime/config/job.h"
 #include "runtime/engine/step/executor.h"
 #include "runtime/plan/plan.h"
+#include "runtime/storage/state.h"
 
 namespace dstrain {
 
@@ -21,14 +23,23 @@ struct WeightsSource {
   std::string_view option = "--run";  // that names the folder
 };
 
+// Checks what the files of weights that a forward pass would read say of their tensors, before memory is taken for them.
+// `weights`: all of the model's, without tensors. Checkpoints are not looked at. Throws UserError.
+void check_forward_weights(const Job& job, const WeightsSource& place,
+                           const StateRegister& weights);
+
+// Receives the bytes that a forward pass takes of its device, before it takes them; throws if there are fewer.
+using CheckDeviceBytes = std::function<void(int64_t bytes)>;
+
 class ForwardModel {
  public:
   // What follows the logits: nothing, or the losses.
   enum class Ends { with_logits, with_losses };
 
-  // `job`: of the run. Samples have `seq_len` tokens. Throws UserError if the weights cannot be read.
+  // `job`: of the run. Samples have `seq_len` tokens. `check_bytes` may be empty. Throws UserError if the weights cannot be
+  // read.
   ForwardModel(const Job& job, const WeightsSource& place, const Implementations& implementations,
-               int64_t seq_len, Ends ends, int threads);
+               int64_t seq_len, Ends ends, int threads, const CheckDeviceBytes& check_bytes = {});
 
   void run(StepContext& step) { executor_.run(step); }
   const Program& program() const { return plans_.validate.program; }

@@ -9,7 +9,6 @@
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/philox.h"
-#include "runtime/engine/forward/forward_model.h"
 
 namespace dstrain {
 namespace {
@@ -22,7 +21,7 @@ class Decoder {
   Decoder(const Job& job, const GenerateRequest& request, const Implementations& implementations,
           int64_t seq_len)
       : model_(job, {request.run_dir, request.checkpoint}, implementations, seq_len,
-               ForwardModel::Ends::with_logits, request.threads),
+               ForwardModel::Ends::with_logits, request.threads, request.check_bytes),
         ids_(static_cast<size_t>(seq_len)),
         row_(static_cast<size_t>(job.model.vocabulary())) {}
 

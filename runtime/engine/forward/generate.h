@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/engine/forward/forward_model.h"
 #include "runtime/plan/implementations.h"
 
 namespace dstrain {
@@ -25,6 +26,7 @@ struct GenerateRequest {
   double top_p = 1.0;           // of the likeliest that together have this probability; 1: all
   uint64_t seed = 1337;
   int threads = 1;
+  CheckDeviceBytes check_bytes = {};  // of each plan; empty: nothing is checked
 };
 // Calls `on_token` for each new token, in order, but not for one that ends the text. The same seed gives the same tokens.
 void generate(const Job& job, const GenerateRequest& request,

@@ -75,8 +75,11 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     check_space(job_.save_interval > 0 ? bytes : 0);
     begin_lineage(step);
     if (job_.save_interval == 0) warn_of_space(bytes);
+    // First what reads files of others: where that fails, the folder still says what its weights are of.
+    if (!ctx_.config_json.empty())
+      saved_dtypes_ = begin_model_directory(
+          job_, ctx_.config_json, resumed_here() ? OtherFiles::stay : OtherFiles::removed);
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
-    if (!ctx_.config_json.empty()) saved_dtypes_ = begin_model_directory(job_, ctx_.config_json);
     if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
     open_sinks(progress, full_rate_s);

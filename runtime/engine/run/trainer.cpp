@@ -194,7 +194,8 @@ void Trainer::load_state() {
   if (!job_.init_weights.empty())
     load_weights(job_.init_weights, weights.base, foreign_names_of(job_.model));
   if (!job_.adapters.init.empty())
-    load_weights(fmt::format("{}/{}", job_.adapters.init, kAdapterWeights), weights.adapters);
+    load_weights(fmt::format("{}/{}", adapter_folder(job_.adapters.init), kAdapterWeights),
+                 weights.adapters);
   model_.share_masters();
   model_.publish_masters();
 }

@@ -27,14 +27,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, none);
 }
 
-// Returns a name from a file for a message.
-std::string shown_name(const std::string& name) {
-  std::string text = name.size() > 120 ? name.substr(0, 120) + "..." : name;
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = '?';
-  return text;
-}
-
 // Throws UserError if an index does not list a file by its name alone.
 void check_file_name(const std::string& name, const std::string& index) {
   if (!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
@@ -57,6 +49,13 @@ bool is_index(const std::string& path) {
 }
 
 }  // namespace
+
+std::string shown_name(const std::string& name) {
+  std::string text = name.size() > 120 ? name.substr(0, 120) + "..." : name;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
 
 WeightIndex parse_weight_index(std::string_view text, const std::string& path) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);

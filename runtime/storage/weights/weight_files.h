@@ -27,6 +27,9 @@ std::string weights_file(const std::string& path);
 // ("--model DIR"). Throws UserError if there is none, with what to do where the weights have another format.
 std::string directory_weights(const std::string& directory, std::string_view option);
 
+// Returns the name of a tensor that a file has for a message: not too long, and without control characters.
+std::string shown_name(const std::string& name);
+
 // The files of an index, each with the names of its tensors.
 using WeightIndex = std::map<std::string, std::vector<std::string>>;
 

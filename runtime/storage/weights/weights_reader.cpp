@@ -46,8 +46,8 @@ void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want
   }
   files.for_each([&](const SafetensorsTensor& t, const std::string& name) {
     if (!known.contains(t.name) && !known.contains(name))
-      mismatches.push_back(fmt::format("{} ({}) is not in the model", t.name.substr(0, 120),
-                                       fmt::join(t.shape, ", ")));
+      mismatches.push_back(
+          fmt::format("{} ({}) is not in the model", shown_name(t.name), fmt::join(t.shape, ", ")));
   });
   if (mismatches.empty()) return;
   fail_user(

@@ -168,5 +168,31 @@ TEST_CASE("documents: the token that ends them comes from the directory's files,
           "generation_config.json: eos_token_id: the tokenizer has no token of the id 4000000"));
 }
 
+TEST_CASE("documents: tokens that tokenizer_config.json alone has are named, five and a count") {
+  const TempDir dir;
+  dir.write("tokenizer.json", golden_file("llama3.json"));
+  const auto warnings = [&](const std::string& settings) {
+    dir.write("tokenizer_config.json", settings);
+    return open_tokenizer(dir.path())->warnings();
+  };
+  const auto before = warnings("{}").size();
+  nlohmann::json added;
+  added["0"] = {{"content", "<|end_of_text|>"}};
+  const auto text = [&added] { return nlohmann::json{{"added_tokens_decoder", added}}.dump(); };
+  CHECK(warnings(text()).size() == before);
+  added["1001"] = {{"content", "<|one\n|>"}, {"special", true}};
+  REQUIRE(warnings(text()).size() == before + 1);
+  CHECK_THAT(
+      warnings(text()).back(),
+      Contains("tokenizer_config.json: added_tokens_decoder: tokenizer.json lacks the tokens "
+               "\"<|one\\n|>\", which are text"));
+  for (int i = 2; i <= 7; ++i)
+    added[std::to_string(1000 + i)] = {{"content", fmt::format("<|{}|>", i)}};
+  CHECK_THAT(warnings(text()).back(), Contains("\"<|5|>\" and 2 more, which"));
+  // What is damaged is an error where it is needed.
+  for (const std::string damaged : {"{", "[]", R"({"added_tokens_decoder": {"7": 8}})"})
+    CHECK(warnings(damaged).size() == before);
+}
+
 }  // namespace
 }  // namespace dstrain

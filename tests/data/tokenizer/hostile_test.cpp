@@ -83,14 +83,15 @@ TEST_CASE("tokenizer.json: merges in any order end, and cannot run in circles") 
 }
 
 TEST_CASE("tokenizer.json: parts that are not byte-level BPE are refused by name") {
-  refuses_with("/model/type", "Unigram", "this is a Unigram tokenizer");
+  refuses_with("/model/type", "Unigram",
+               "this is a Unigram tokenizer; dstrain reads byte-level BPE");
   refuses_with("/model/dropout", 0.1, "merges are never dropped");
   refuses_with("/model/continuing_subword_prefix", "##", "not available");
   refuses_with("/model/end_of_word_suffix", "</w>", "not available");
   refuses_with("/normalizer", {{"type", "Lowercase"}}, "the normalizer Lowercase is not available");
   refuses_with("/pre_tokenizer", nullptr, "there is no pre_tokenizer");
-  refuses_with("/pre_tokenizer", {{"type", "Metaspace"}},
-               "the pre-tokenizer Metaspace is not available");
+  refuses_with("/pre_tokenizer", {{"type", "Whitespace"}},
+               "the pre-tokenizer Whitespace is not available");
   refuses_with("/pre_tokenizer/pretokenizers/0/behavior", "Removed",
                "the behavior Removed is not available");
   refuses_with("/pre_tokenizer/pretokenizers/0/invert", true, "\"invert\" is not available");
@@ -104,6 +105,21 @@ TEST_CASE("tokenizer.json: parts that are not byte-level BPE are refused by name
   refuses_with("/post_processor", circle, "no token has the id 4000000");
   circle["special_tokens"] = json::object();
   refuses_with("/post_processor", circle, "special_tokens has no \"x\"");
+}
+
+TEST_CASE("tokenizer.json: a tokenizer of SentencePiece is refused with what to do instead") {
+  const std::string message =
+      "this is a SentencePiece BPE; dstrain reads byte-level BPE: make a token file (.bin) with "
+      "transformers";
+  const json prepend{{"type", "Prepend"}, {"prepend", "\u2581"}},
+      replace{{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  refuses_with("/normalizer", {{"type", "Sequence"}, {"normalizers", {prepend, replace}}},
+               "normalizer.normalizers[0]: " + message);
+  refuses_with("/normalizer", replace, "normalizer: " + message);
+  refuses_with("/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer: " + message);
+  json other = replace;
+  other["content"] = "_";
+  refuses_with("/normalizer", other, "the normalizer Replace is not available");
 }
 
 TEST_CASE(

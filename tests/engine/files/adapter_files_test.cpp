@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
@@ -119,10 +120,15 @@ TEST_CASE("a run's end writes adapters alone, or the model with them as well") {
     files.write("a.qkv.weight", 0, tensor_of(first));
     files.write("a.qkv.bias", 0, tensor_of(bias));
     files.finish();
-    const std::string adapter = folder / "adapter_model.safetensors";
+    // Beside a model transformers would add the adapters to it once more.
+    const std::string place = merge ? folder / "adapter" : folder.path();
+    const std::string adapter = place + "/adapter_model.safetensors";
     CHECK(read(adapter, "base_model.model.a.qkv.lora_A.weight", {1, 2}) == a);
     CHECK(read(adapter, "base_model.model.a.qkv.lora_B.weight", {3, 1}) == b);
-    CHECK(std::filesystem::exists(folder / "adapter_config.json"));
+    CHECK(adapter_output(job) == place);
+    CHECK(adapter_folder(folder.path()) == place);
+    CHECK(std::filesystem::exists(place + "/adapter_config.json"));
+    CHECK(std::filesystem::exists(folder / "adapter_config.json") != merge);
     const std::string model = folder / "model.safetensors";
     CHECK(std::filesystem::exists(model) == merge);
     if (!merge) continue;
@@ -130,4 +136,33 @@ TEST_CASE("a run's end writes adapters alone, or the model with them as well") {
     CHECK(read(model, "a.qkv.weight", {3, 2}) == std::vector<float>{21, 42, 43, 84, 65, 126});
     CHECK(read(model, "a.qkv.bias", {3}) == bias);
   }
+}
+
+TEST_CASE("adapters that an earlier run has left are removed, wherever they are") {
+  const TempDir folder;
+  const std::string merged = folder / "adapter";
+  const auto lay_out = [&] {
+    std::filesystem::create_directory(merged);
+    for (const std::string name : {"adapter_config.json", "adapter_model.safetensors"}) {
+      folder.write(name, "{}");
+      folder.write("adapter/" + name, "{}");
+    }
+  };
+  const auto count = [](const std::string& path) {
+    return std::distance(std::filesystem::directory_iterator(path), {});
+  };
+  lay_out();
+  CHECK(adapter_folder(folder.path()) == folder.path());
+  remove_adapters(folder.path(), folder.path());
+  CHECK(count(folder.path()) == 2);
+  CHECK_FALSE(std::filesystem::exists(merged));
+  lay_out();
+  remove_adapters(folder.path(), merged);
+  CHECK(count(folder.path()) == 1);
+  CHECK(count(merged) == 2);
+  CHECK(adapter_folder(folder.path()) == merged);
+  folder.write("adapter/mine.txt", "mine");
+  remove_adapters(folder.path());
+  CHECK(count(merged) == 1);
+  CHECK(adapter_folder(folder.path()) == folder.path());
 }

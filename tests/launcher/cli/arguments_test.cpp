@@ -150,6 +150,11 @@ TEST_CASE("eval measures a run or a folder") {
         "dstrain eval takes one of --run DIR and --model DIR");
   CHECK(error_of("eval --run r --data d --seq_len 0") ==
         "--seq_len: expected an integer from 1 up, got '0'");
+  CHECK(a.ignored.empty());
+  CHECK(std::get<EvalArguments>(parse("eval --model m --data d --ignore a.b --ignore c")).ignored ==
+        std::vector<std::string>{"a.b", "c"});
+  CHECK(error_of("eval --run r --data d --ignore a.b")
+            .starts_with("dstrain eval: --ignore is for a key of config.json"));
 }
 
 TEST_CASE("plan and check") {

@@ -36,6 +36,16 @@ TEST_CASE("a run that fits is no error, one byte more is") {
       UserError);
 }
 
+TEST_CASE("a forward pass that takes more than there is is refused in the same words") {
+  const MemoryOffer offer{4'000'000'000, "MemAvailable in /proc/meminfo"};
+  CHECK_NOTHROW(check_forward_memory(4'000'000'000, false, offer, ""));
+  CHECK_THROWS_WITH(check_forward_memory(4'020'000'000, true, offer, "use a smaller model"),
+                    "the model needs at least 4.02 GB in fp32, and this machine offers 4.00 GB "
+                    "(MemAvailable in /proc/meminfo): use a smaller model");
+  CHECK_THROWS_WITH(check_forward_memory(4'020'000'000, false, offer, "use shorter windows"),
+                    Catch::StartsWith("the model needs 4.02 GB in fp32, and "));
+}
+
 TEST_CASE("the memory of a process is its own pages and those of programs, without data files") {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / fmt::format("dstrain_smaps_{}", ::getpid());

@@ -15,8 +15,7 @@ using Vocabulary = std::unordered_map<std::string, uint32_t>;
 void refuse_other_models(const JsonValue& model) {
   const auto type = model.find("type");
   const std::string name = type ? type->text() : "BPE";
-  if (name != "BPE")
-    type->fail(fmt::format("this is a {} tokenizer, and dstrain has byte-level BPE only", name));
+  if (name != "BPE") type->fail(fmt::format("this is a {} tokenizer; {}", name, kOtherTokenizer));
   for (const char* const affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const auto text = model.find(affix); text && !text->text().empty())
       text->fail("this is not available: byte-level BPE has none");

@@ -16,9 +16,22 @@ void each_stage(const JsonValue& stage, const char* list,
   stage.at(list).each([&](const JsonValue& inner) { each_stage(inner, list, visit); });
 }
 
+// Refuses a stage that SentencePiece's tokenizers have, such as those of Llama 2 and Mistral: one that puts a mark of theirs
+// where a word begins.
+void refuse_sentencepiece(const JsonValue& stage) {
+  constexpr std::string_view mark = "\u2581";
+  const auto has_mark = [&](const char* member) {
+    const auto text = stage.find(member);
+    return text && text->json().is_string() && text->text() == mark;
+  };
+  if (stage.type() == "Metaspace" || has_mark("prepend") || has_mark("content"))
+    stage.fail(fmt::format("this is a SentencePiece BPE; {}", kOtherTokenizer));
+}
+
 bool reads_nfc(const JsonValue& normalizer) {
   bool nfc = false;
   each_stage(normalizer, "normalizers", [&nfc](const JsonValue& stage) {
+    refuse_sentencepiece(stage);
     if (stage.type() != "NFC")
       stage.fail(fmt::format("the normalizer {} is not available: NFC is", stage.type()));
     nfc = true;
@@ -56,6 +69,7 @@ void read_pre_tokenizer(const JsonValue& pre_tokenizer, TokenizerSpec& spec) {
   bool to_letters = false;
   each_stage(pre_tokenizer, "pretokenizers", [&](const JsonValue& stage) {
     const std::string type = stage.type();
+    refuse_sentencepiece(stage);
     if (to_letters) stage.fail("nothing may follow ByteLevel");
     if (type == "Split") {
       read_split(stage, spec);

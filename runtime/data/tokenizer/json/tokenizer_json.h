@@ -37,6 +37,10 @@ struct TokenizerSpec {
 // parts of tokenizers that are not byte-level BPE.
 TokenizerSpec read_tokenizer_json(std::string_view text, const std::string& source);
 
+// What to do with a text whose tokenizer is none of byte-level BPE, for messages.
+inline constexpr std::string_view kOtherTokenizer =
+    "dstrain reads byte-level BPE: make a token file (.bin) with transformers";
+
 // The sections, each of which throws UserError.
 TokenizerModel read_model(const JsonValue& model);
 std::vector<AddedToken> read_added_tokens(const JsonValue& list, const TokenizerModel& model);

@@ -241,6 +241,10 @@ TEST_CASE("generate takes and writes text where the run has a tokenizer, and ids
   CHECK(text.starts_with(prompt));  // the token that begins a text is not written
   CHECK(folder.said("echo '" + prompt + "' | " + kProgram +
                     " generate --run out --temperature 0 --tokens 6") == text);
+  // An empty prompt is what the post-processor puts in front of it, wherever it comes from.
+  CHECK(folder.said(std::string("printf '' | ") + kProgram +
+                    " generate --run out --temperature 0 --tokens 6") ==
+        folder.generated("--tokens 6 --prompt ''"));
   // The ids of the prompt, with the token that the post-processor puts in front of it.
   const json tokenizer = llama_tokenizer();
   folder.write("p.jsonl", json_line(prompt));
@@ -279,6 +283,56 @@ TEST_CASE("generate takes and writes text where the run has a tokenizer, and ids
   CHECK(ended != text);
   folder.write("out/tokenizer.json", "{}");
   refuses("--tokens 1 --prompt the", "out/tokenizer.json");
+}
+
+TEST_CASE("token ids are continued without a tokenizer that cannot be read") {
+  const TextFolder folder;
+  folder.run("--steps 0");
+  const fs::path tokenizer = folder.root / "out/tokenizer.json";
+  fs::remove(tokenizer);
+  const std::string ids = folder.generated("--tokens 4 --prompt_ids 1,5,6");
+  REQUIRE(ids.starts_with("1,5,6,"));
+  json sentencepiece = llama_tokenizer();
+  sentencepiece["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
+  folder.write("out/tokenizer.json", sentencepiece.dump());
+  CHECK(folder.generated("--tokens 4 --prompt_ids 1,5,6") == ids);
+  CHECK(has(folder.read("err"),
+            "warning: out/tokenizer.json: normalizer: this is a SentencePiece BPE"));
+  const std::string refused =
+      folder.said(std::string(kProgram) + " generate --run out --tokens 1 --prompt the", 1);
+  CHECK(has(only_error(refused), "make a token file (.bin) with transformers"));
+}
+
+TEST_CASE("a run leaves no files of the model that the directory was for before") {
+  const TextFolder folder;
+  folder.write("m/tokenizer_config.json", "{}");
+  folder.write("m/generation_config.json", "{}");
+  folder.run("--steps 0");
+  REQUIRE(fs::exists(folder.root / "out/generation_config.json"));
+  fs::remove(folder.root / "m/generation_config.json");
+  folder.write("out/mine.txt", "mine");
+  folder.run("--steps 0");
+  CHECK_FALSE(fs::exists(folder.root / "out/generation_config.json"));
+  CHECK(fs::exists(folder.root / "out/tokenizer_config.json"));
+  CHECK(fs::exists(folder.root / "out/mine.txt"));
+  // A run that goes on in its directory leaves there what the user has put there.
+  folder.run("--set dstrain.save_last=true");
+  folder.write("out/special_tokens_map.json", "{}");
+  folder.said(std::string(kProgram) + " --config t.json --model m --resume out --steps 3");
+  CHECK(fs::exists(folder.root / "out/special_tokens_map.json"));
+}
+
+TEST_CASE("a file of the model that cannot be copied is one error before anything is replaced") {
+  const TextFolder folder;
+  folder.run("--steps 0");
+  const std::string config = folder.read("out/config.json");
+  folder.write("m/config.json", folder.read("m/config.json") + "\n");
+  fs::create_directory(folder.root / "m/generation_config.json");
+  for (const std::string ranks : {"1", "2"}) {
+    const std::string text = folder.run("--steps 0 --num_gpus " + ranks, 1);
+    CHECK(has(only_error(text), "m/generation_config.json is a directory, expected a file"));
+    CHECK(folder.read("out/config.json") == config);
+  }
 }
 
 }  // namespace

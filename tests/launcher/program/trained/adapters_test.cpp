@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/launcher/support/run_folder.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -91,12 +92,125 @@ TEST_CASE("the merged model is the base with its adapters") {
   train(folder, "apart", "");
   train(folder, "merged", "--set dstrain.lora.merge=true");
   CHECK(folder.read("apart/adapter_model.safetensors") ==
-        folder.read("merged/adapter_model.safetensors"));
+        folder.read("merged/adapter/adapter_model.safetensors"));
+  CHECK(folder.read("apart/adapter_config.json") ==
+        folder.read("merged/adapter/adapter_config.json"));
+  CHECK_FALSE(is_there(folder, "merged/adapter_config.json"));
+  CHECK_FALSE(is_there(folder, "merged/adapter_model.safetensors"));
   CHECK(loss_of(folder, "merged") == Approx(loss_of(folder, "apart")).epsilon(1e-6));
   said(folder, "export merged --format safetensors --output exported");
   CHECK(is_there(folder, "exported/model.safetensors"));
   CHECK_THAT(said(folder, "export apart --format safetensors 2>&1", 1),
              Contains("the run has adapters beside its model"));
+  // A checkpoint has not the merged model, which the run's directory has.
+  train(folder, "merged", "--set dstrain.lora.merge=true --save_interval 4");
+  const std::string refused =
+      said(folder, "export merged/checkpoints/step_4 --format safetensors 2>&1", 1);
+  CHECK_THAT(refused, Contains("dstrain export merged takes that"));
+  CHECK_THAT(refused, !Contains("dstrain.lora.merge"));
+}
+
+TEST_CASE("one run's adapters are not left beside another run's model") {
+  const RunFolder folder;
+  train(folder, "out", "");
+  train(folder, "out", "--set dstrain.lora.merge=true");
+  CHECK_FALSE(is_there(folder, "out/adapter_config.json"));
+  CHECK_FALSE(is_there(folder, "out/adapter_model.safetensors"));
+  CHECK(is_there(folder, "out/adapter/adapter_config.json"));
+  train(folder, "out", "");
+  CHECK(is_there(folder, "out/adapter_config.json"));
+  CHECK_FALSE(is_there(folder, "out/adapter"));
+  train(folder, "out", "--set dstrain.lora.merge=true");
+  said(folder, "--config c.json --output out 2>&1");
+  CHECK_FALSE(is_there(folder, "out/adapter"));
+  // What has the folder's name is known before the run.
+  folder.write("out/adapter", "mine");
+  CHECK_THAT(
+      said(folder, "--config c.json --output out " + kLora + "--set dstrain.lora.merge=true 2>&1",
+           1),
+      Contains("out/adapter: the run writes its adapters to a folder of this name"));
+  CHECK(folder.read("out/adapter") == "mine");
+}
+
+// A folder of transformers' files, base, whose config.json alone says where a text ends; and token ids.
+struct HubFolder : RunFolder {
+  HubFolder() {
+    std::string bytes;
+    for (int i = 0; i < 200; ++i) bytes += {static_cast<char>(i * i % 50), '\0'};
+    write("ids.bin", bytes);
+    write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
+      "n_positions": 8, "vocab_size": 1000})");
+    run("base", "--model gpt2.json");
+    json config = json::parse(read("base/config.json"));
+    config["eos_token_id"] = 999;
+    write("base/config.json", config.dump());
+    write("base/tokenizer.json",
+          bytes_of_file(DSTRAIN_SOURCE_DIR "/tests/data/tokenizer/golden/llama3.json"));
+  }
+  void run(const std::string& output, const std::string& options) const {
+    said(*this, "--config c.json --data ids.bin --set optimizer.type=AdamW --output " + output +
+                    " " + options + " 2>&1");
+  }
+  json eval(const std::string& options) const {
+    return json::parse(said(*this, "eval --json --data ids.bin " + options + " 2>err"));
+  }
+};
+
+TEST_CASE("on a folder of transformers' files a run leaves what transformers open") {
+  const HubFolder folder;
+  const std::string lora = "--model base --set dstrain.lora.r=4 ";
+  std::filesystem::create_directory(folder.path("apart"));
+  folder.write("apart/config.json", "of an earlier run");
+  folder.run("apart", lora);
+  folder.run("merged", lora + "--set dstrain.lora.merge=true");
+  // transformers open the base with adapters where there is no config.json beside them, and add adapters to a model that has
+  // them beside it.
+  CHECK_FALSE(is_there(folder, "apart/config.json"));
+  CHECK_FALSE(is_there(folder, "apart/model.safetensors"));
+  CHECK(json::parse(folder.read("apart/adapter_config.json"))["base_model_name_or_path"] ==
+        folder.path("base"));
+  CHECK(is_there(folder, "merged/config.json"));
+  CHECK_FALSE(is_there(folder, "merged/adapter_config.json"));
+  CHECK(is_there(folder, "merged/adapter/adapter_model.safetensors"));
+  const double loss = folder.eval("--run apart")["loss"];
+  CHECK(loss == Approx(double(folder.eval("--model merged")["loss"])).epsilon(1e-6));
+  CHECK(folder.eval("--run merged") == folder.eval("--model merged"));
+  CHECK_THAT(said(folder, "eval --model apart --data ids.bin 2>&1", 1),
+             Contains("--run apart takes it"));
+  // Each is an adapter to begin with.
+  for (const std::string from : {"apart", "merged"}) {
+    folder.run("on", lora + "--steps 0 --set dstrain.lora.init=" + from);
+    CHECK(folder.read("on/adapter_model.safetensors") ==
+          folder.read("apart/adapter_model.safetensors"));
+  }
+  folder.run("whole", lora + "--steps 6");
+  folder.run("half", lora + "--steps 3 --set dstrain.save_last=true");
+  folder.run("half", lora + "--steps 6 --resume half");
+  CHECK(folder.read("half/adapter_model.safetensors") ==
+        folder.read("whole/adapter_model.safetensors"));
+  CHECK_FALSE(is_there(folder, "half/config.json"));
+}
+
+TEST_CASE("where a text ends is known of a run with adapters alone, too") {
+  const HubFolder folder;
+  folder.run("apart", "--model base --set dstrain.lora.r=4 ");
+  const auto generated = [&folder](const std::string& tokens) {
+    return said(folder,
+                "generate --run apart --temperature 0 --prompt_ids 1,2,3 2>err --tokens " + tokens);
+  };
+  const std::string usual = generated("4"), prompt = generated("0");
+  REQUIRE(usual != prompt);
+  // The first of the new ids ends the text where config.json of the base names it.
+  std::filesystem::rename(folder.path("base/tokenizer.json"), folder.path("kept"));
+  std::filesystem::remove(folder.path("apart/tokenizer.json"));
+  const std::string ids = generated("1");
+  REQUIRE(ids.starts_with("1,2,3,"));
+  const int first = std::stoi(ids.substr(6));
+  std::filesystem::rename(folder.path("kept"), folder.path("base/tokenizer.json"));
+  json config = json::parse(folder.read("base/config.json"));
+  config["eos_token_id"] = first;
+  folder.write("base/config.json", config.dump());
+  CHECK(generated("4") == prompt);
 }
 
 TEST_CASE("a run with adapters is resumed with the same bits, whatever its base is kept in") {

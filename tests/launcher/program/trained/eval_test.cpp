@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "tests/launcher/support/run_folder.h"
 
@@ -163,6 +164,75 @@ TEST_CASE("eval measures a folder of transformers' files without a run, in windo
   CHECK(has(error("m"), "n_positionz"));
   folder.write("m/config.json", folder.read("g/config.json"));
   CHECK(has(error("m"), "is a pickle"));
+}
+
+TEST_CASE("eval leaves out a field of config.json that is unknown here, as training does") {
+  const RunFolder folder;
+  write_tokens(folder, "ids.bin", 0, 120);
+  folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
+    "n_positions": 8, "vocab_size": 300})");
+  said(folder, "--config c.json --model gpt2.json --output g" + (kTokens + std::string("ids.bin")));
+  const json known = eval(folder, "--model g --data ids.bin");
+  json config = json::parse(folder.read("g/config.json"));
+  config["a_new_field"] = {{"size", 3}};
+  folder.write("g/config.json", config.dump());
+  CHECK(has(only_error(said(folder, "eval --model g --data ids.bin", 1)), "a_new_field"));
+  CHECK(eval(folder, "--model g --data ids.bin --ignore dstrain.model.a_new_field") == known);
+}
+
+TEST_CASE("eval and generate look at the weights' files and the machine before they take memory") {
+  const RunFolder folder;
+  write_tokens(folder, "ids.bin", 0, 120);
+  folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
+    "n_positions": 8, "vocab_size": 300})");
+  said(folder, "--config c.json --model gpt2.json --output g" + (kTokens + std::string("ids.bin")));
+  // The same folder with a table of 4 TB, which its files do not have.
+  constexpr int64_t kIds = 1'000'000'000, kWidth = 1024;
+  json config = json::parse(folder.read("g/config.json"));
+  config["n_embd"] = kWidth;
+  config["vocab_size"] = kIds;
+  folder.write("g/config.json", config.dump());
+  CHECK(has(only_error(said(folder, "eval --model g --data ids.bin", 1)),
+            "the weights in g/model.safetensors do not fit the model"));
+  // And then with files that have it, of holes.
+  json header;
+  int64_t end = 0;
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    int64_t bytes = 4;
+    for (const int64_t size : shape) bytes *= size;
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+  };
+  add("transformer.wte.weight", {kIds, kWidth});
+  add("transformer.wpe.weight", {8, kWidth});
+  for (const std::string norm : {"h.0.ln_1", "h.0.ln_2", "ln_f"})
+    for (const std::string kind : {".weight", ".bias"}) add("transformer." + norm + kind, {kWidth});
+  for (const auto& [name, in, out] :
+       std::vector<std::tuple<std::string, int64_t, int64_t>>{{"attn.c_attn", kWidth, 3 * kWidth},
+                                                              {"attn.c_proj", kWidth, kWidth},
+                                                              {"mlp.c_fc", kWidth, 4 * kWidth},
+                                                              {"mlp.c_proj", 4 * kWidth, kWidth}}) {
+    add("transformer.h.0." + name + ".weight", {in, out});
+    add("transformer.h.0." + name + ".bias", {out});
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t size = text.size();
+  const std::filesystem::path weights = folder.root / "g/model.safetensors";
+  folder.write("g/model.safetensors",
+               std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + text);
+  std::error_code problem;  // of a file system without so large files
+  std::filesystem::resize_file(weights, sizeof(size) + size + static_cast<uint64_t>(end), problem);
+  if (problem) return;
+  const std::string refused = only_error(said(folder, "eval --model g --data ids.bin", 1));
+  CHECK(has(refused, "the model needs at least 4.10 TB in fp32, and this machine offers "));
+  CHECK(has(refused, "use a smaller model, or a machine with more memory"));
+  json settings = json::parse(folder.read("g/resolved_config.json"));
+  settings["values"]["dstrain.model.n_embd"]["value"] = kWidth;
+  settings["values"]["dstrain.model.vocab_size"]["value"] = kIds;
+  folder.write("g/resolved_config.json", settings.dump());
+  CHECK(has(only_error(said(folder, "generate --run g --tokens 1 --prompt_ids 1", 1)),
+            "the model needs at least 4.10 TB in fp32"));
 }
 
 TEST_CASE("short samples train on 1, 2 and 4 ranks with the same losses, and are a checkpoint's") {

@@ -162,6 +162,26 @@ TEST_CASE("an export replaces nothing that it was not told to, and leaves nothin
   folder.said("export g --format hf --output e --overwrite --dtype fp16");
   CHECK(folder.read("e/mine.txt") == "mine");
   CHECK(contains(folder.read("e/config.json"), "float16"));
+  // Adapters there would be added to the model.
+  fs::create_directory(folder.root / "a");
+  folder.write("a/adapter_config.json", "{}");
+  folder.write("a/adapter_model.safetensors", "weights");
+  CHECK(contains(error("g --format hf --output a"), "a model already (adapter_config.json)"));
+  // The tokenizer of another model would be taken for this one's.
+  for (const std::string name : {"a/tokenizer.json", "a/generation_config.json", "a/mine.txt"})
+    folder.write(name, "{}");
+  folder.write("g/generation_config.json", "{\"eos_token_id\": 7}\n");
+  folder.said("export g --format hf --output a --overwrite");
+  for (const std::string name :
+       {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"})
+    CHECK_FALSE(folder.has("a/" + name));
+  CHECK(folder.has("a/mine.txt"));
+  CHECK(folder.same("a", "g", "generation_config.json"));
+  // What is there without a model stays.
+  fs::create_directory(folder.root / "t");
+  folder.write("t/tokenizer.json", "{}");
+  folder.said("export g --format hf --output t");
+  CHECK(folder.has("t/tokenizer.json"));
   CHECK(contains(error("nowhere --format hf"), "dstrain export nowhere: there is no "));
   CHECK(contains(error("g/checkpoints --format hf"), "resolved_config.json"));
 

@@ -1,0 +1,60 @@
+#include "runtime/engine/files/tied_head.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
+#include "runtime/storage/weights/weight_files.h"
+#include "runtime/storage/weights/weights_reader.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr int64_t kComparedAtOnce = int64_t{1} << 20;  // elements
+
+// Returns whether two tensors of the files have the same values.
+bool have_same_values(const std::string& weights, const std::string& prefix,
+                      const StateRegister& both) {
+  const WeightsReader reader(weights, both, {.prefix = prefix, .ignored = {"*"}});
+  WeightsReader::Buffers buffers;
+  std::vector<float> first(static_cast<size_t>(kComparedAtOnce)), second(first);
+  const int64_t all = both.front().global_shape.elements();
+  for (int64_t begin = 0; begin < all; begin += kComparedAtOnce) {
+    const int64_t count = std::min(kComparedAtOnce, all - begin);
+    reader.read(0, begin, count, first.data(), buffers);
+    reader.read(1, begin, count, second.data(), buffers);
+    if (!std::equal(first.begin(), first.begin() + count, second.begin())) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check_tied_head(const std::string& weights, const ModelConfig& model) {
+  const ForeignNames names = foreign_names_of(model);
+  if (std::ranges::find(names.ignored, kHead) == names.ignored.end()) return;
+  const WeightFiles files(weights, names);
+  const std::optional<TokenTable> table = model.measures().token_table;
+  if (!table || !files.find(kHead) || !files.find(table->name)) return;
+  StateRegister both(2);
+  both[0].name = table->name;
+  both[1].name = kHead;
+  for (StateEntry& entry : both) {
+    entry.slot = "master";
+    entry.global_shape = {table->rows, table->width};
+  }
+  if (files.find(kHead)->tensor->shape == std::vector<int64_t>{table->rows, table->width} &&
+      have_same_values(weights, names.prefix, both))
+    return;
+  fail_user(
+      "the weights in {} have a head, {}, that differs from the embedding, {}, and the model's "
+      "head is its embedding (tie_word_embeddings): set tie_word_embeddings to false in its "
+      "config.json, and the head is read",
+      weights, kHead, table->name);
+}
+
+}  // namespace dstrain
