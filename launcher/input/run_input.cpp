@@ -30,7 +30,7 @@
 #include "runtime/data/open_dataset.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/files/model_directory.h"
-#include "runtime/engine/files/tied_head.h"
+#include "runtime/engine/files/unread_head.h"
 #include "runtime/engine/run/resume.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/atomic_file.h"
@@ -304,7 +304,7 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
   } else {
     if (!job.init_weights.empty()) {
       check_initial_weights(job);
-      check_tied_head(job.init_weights, job.model);
+      check_unread_head(job.init_weights, job.model);
     }
     check_initial_adapters(job);
   }

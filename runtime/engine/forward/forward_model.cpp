@@ -8,7 +8,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/files/adapter_files.h"
-#include "runtime/engine/files/tied_head.h"
+#include "runtime/engine/files/unread_head.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/weight_layout.h"
@@ -62,7 +62,7 @@ void check_forward_weights(const Job& job, const WeightsSource& place,
   if (!files.adapters.empty()) check_weights(files.adapters, split.adapters);
   if (files.base.empty()) return;
   check_weights(files.base, split.base, foreign_names_of(job.model));
-  check_tied_head(files.base, job.model);
+  check_unread_head(files.base, job.model);
 }
 
 ForwardModel::ForwardModel(const Job& job, const WeightsSource& place,

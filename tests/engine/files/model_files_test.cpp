@@ -7,7 +7,7 @@
 #include "runtime/core/error.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/engine/files/model_directory.h"
-#include "runtime/engine/files/tied_head.h"
+#include "runtime/engine/files/unread_head.h"
 #include "runtime/storage/weights/weights_writer.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
@@ -71,7 +71,7 @@ TEST_CASE("a head that differs from the embedding is refused where it would not 
   for (const std::string table : {"transformer.wte.weight", "wte.weight"}) {
     CAPTURE(table);
     const auto check = [&](const FileTensorOf& other) {
-      check_tied_head(write_weights(folder, {{table, shape}, {"h.0.other", {3}}, other}), tied);
+      check_unread_head(write_weights(folder, {{table, shape}, {"h.0.other", {3}}, other}), tied);
     };
     CHECK_NOTHROW(check({head, shape}));
     CHECK_NOTHROW(check({head, shape, 1, DType::bf16}));
@@ -85,9 +85,9 @@ TEST_CASE("a head that differs from the embedding is refused where it would not 
   }
   // A model whose head is a weight of its own reads it, and weights without the embedding are an error of their own.
   const FileTensorOf other{head, shape, 1.25f};
-  CHECK_NOTHROW(check_tied_head(write_weights(folder, {{"transformer.wte.weight", shape}, other}),
-                                small_gpt2(false)));
-  CHECK_NOTHROW(check_tied_head(write_weights(folder, {other}), tied));
+  CHECK_NOTHROW(check_unread_head(write_weights(folder, {{"transformer.wte.weight", shape}, other}),
+                                  small_gpt2(false)));
+  CHECK_NOTHROW(check_unread_head(write_weights(folder, {other}), tied));
 }
 
 TEST_CASE("copies of a model's files take the place of those of another model") {

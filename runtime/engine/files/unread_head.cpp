@@ -1,4 +1,4 @@
-#include "runtime/engine/files/tied_head.h"
+#include "runtime/engine/files/unread_head.h"
 
 #include <algorithm>
 #include <optional>
@@ -34,7 +34,7 @@ bool have_same_values(const std::string& weights, const std::string& prefix,
 
 }  // namespace
 
-void check_tied_head(const std::string& weights, const ModelConfig& model) {
+void check_unread_head(const std::string& weights, const ModelConfig& model) {
   const ForeignNames names = foreign_names_of(model);
   if (std::ranges::find(names.ignored, kHead) == names.ignored.end()) return;
   const WeightFiles files(weights, names);

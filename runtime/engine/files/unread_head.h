@@ -10,6 +10,6 @@ namespace dstrain {
 
 // Throws UserError if weights, a file or an index, have a head of their own for a model whose head is its embedding. Reads
 // both tensors where there is a head, a piece at a time.
-void check_tied_head(const std::string& weights, const ModelConfig& model);
+void check_unread_head(const std::string& weights, const ModelConfig& model);
 
 }  // namespace dstrain
