@@ -32,7 +32,8 @@ WeightsSource model_place(const std::string& directory, std::string_view option)
   WeightsSource place{.run_dir = directory, .option = option};
   const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
   if (checkpoint) {  // RUN/checkpoints/step_N
-    place.run_dir = (fs::path(directory) / ".." / "..").lexically_normal().string();
+    const fs::path run = (fs::path(directory) / ".." / "..").lexically_normal();
+    place.run_dir = (run.has_filename() ? run : run.parent_path()).string();
     place.checkpoint = directory;
   }
   if (!fs::exists(place.run_dir + "/resolved_config.json", none))

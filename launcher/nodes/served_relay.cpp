@@ -153,10 +153,8 @@ int run_relay_end() {
   }
   // Without their connection the programs end: agents by themselves, which clear the host first, and the daemons of
   // Open MPI by the signal. One that went on starting would make its directory again once the agent has removed it.
-  // What is stopped must continue to end.
   if (shell > 0) {
     ::kill(0, SIGHUP);
-    ::kill(0, SIGCONT);
     ::waitpid(shell, nullptr, 0);
   }
   if (fault.empty()) return 0;
