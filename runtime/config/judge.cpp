@@ -93,7 +93,7 @@ class Walk {
       else if (!spec && is_of_javascript(path, m))
         whole(key, m, {State::no_effect, "transformers.js's"});
       else if (!spec)
-        unknown(key, m);
+        unknown(key, m, path);
       else if (spec->type == Type::section && m.value.is(Node::Kind::object))
         section(key, m, *spec);
       else
@@ -101,9 +101,10 @@ class Walk {
     }
   }
 
-  void whole(const std::string& key, const Member& m, const Judgement& judgement) {
-    add(key, m, judgement);
+  size_t whole(const std::string& key, const Member& m, const Judgement& judgement) {
+    const size_t at = add(key, m, judgement);
     inside(key, m.value, judgement);
+    return at;
   }
 
   // Returns whether the file has `key` and does not ignore it.
@@ -143,28 +144,40 @@ class Walk {
     return fmt::format(" (a dot in a name does not nest: write \"{}\": ...{})", text, closing);
   }
 
-  void unknown(const std::string& key, const Member& m) {
+  // Returns the key of the type that says which keys are in the section at `path`, if its value is wrong; else nothing.
+  std::string_view wrong_type(std::string_view path) const {
+    constexpr std::string_view optimizer = "optimizer.params", scheduler = "scheduler.params";
+    if (path == optimizer && is_wrong("optimizer.type")) return "optimizer.type";
+    if (path == scheduler && is_wrong("scheduler.type")) return "scheduler.type";
+    if (!fmt::format("{}.", path).starts_with(kModelSection)) return {};
+    if (is_wrong(kModelType)) return kModelType;
+    return is_wrong(kHuggingFaceType) ? kHuggingFaceType : std::string_view{};
+  }
+
+  void unknown(const std::string& key, const Member& m, const std::string& path) {
+    const size_t at = whole(key, m, judged_unknown(key, m, path));
+    verdicts_[at].dotted = has_dot(m);
+    if (has_dot(m)) verdicts_[at].section = path;
+  }
+
+  Judgement judged_unknown(const std::string& key, const Member& m, const std::string& path) {
     std::string other;
     Judgement judgement{State::unknown, std::string(kUnknown)};
     if (has_dot(m))
       judgement.message += nested(key, m.key);
     else
       find_key(facts_, key, &other);
-    // Which keys there are says a type, if it is one.
-    if (key.starts_with(kModelSection))
-      for (const std::string_view type_key : {kModelType, kHuggingFaceType})
-        if (is_wrong(type_key))
-          return whole(key, m, {State::error, fmt::format("see {}", type_key), true});
+    if (const std::string_view type = wrong_type(path); !type.empty())
+      return {State::error, fmt::format("see {}", type), true};
     if (!other.empty()) {
       const std::string family = key.substr(0, key.find('.'));
       const std::string selected = family == "optimizer"   ? facts_.optimizer
                                    : family == "scheduler" ? facts_.scheduler
                                                            : facts_.model;
       const std::string type_key = (family == "dstrain" ? "dstrain.model" : family) + ".type";
-      if (is_wrong(type_key)) return whole(key, m, {State::error, "see " + type_key, true});
       const Member* type = find(*facts_.root, type_key);
       const bool auto_type = selected.empty() && type && type->value.is_auto();
-      if (auto_type && m.value.is_auto()) return whole(key, m, {State::no_effect, "unset"});
+      if (auto_type && m.value.is_auto()) return {State::no_effect, "unset"};
       judgement = {
           State::error,
           auto_type ? fmt::format("belongs to {}, and {}.type is \"auto\": name the schedule",
@@ -179,7 +192,7 @@ class Walk {
       judgement.state = State::no_effect;
       judgement.warns = true;
     }
-    whole(key, m, judgement);
+    return judgement;
   }
 
   void section(const std::string& key, const Member& m, const KeySpec& spec) {

@@ -37,6 +37,9 @@ struct Verdict {
   std::string way_on = {};
   std::vector<std::string> settings =
       {};  // KEY=VALUE: with these together the values do not contradict each other
+  // The section that has a key whose own name has a dot: `key` reads like the path of another key.
+  bool dotted = false;
+  std::string section = {};
 
   // Returns the message and the way on.
   std::string text() const;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@ namespace dstrain {
 namespace {
 
 constexpr int kMostRounds = 12;  // an answer may lead to another error: "missing", for example
+constexpr std::string_view kTotalSteps = "scheduler.params.total_num_steps";
 constexpr size_t kMostVerdicts = 200;  // a hostile file has many keys, and each option searches all
 
 // The options that answer a verdict: keys that are ignored, and settings.
@@ -52,28 +55,67 @@ struct Asked {
   const Facts& facts;
 };
 
-// Returns the last of several members that the file has at the path `key`, or null if it has one at most.
-const Member* repeated(const Node& root, const std::string& key) {
-  const std::string section = section_of(key);
-  const Member* const above = section.empty() ? nullptr : find(root, section);
-  if (!section.empty() && !above) return nullptr;
-  const std::string name = section.empty() ? key : key.substr(section.size() + 1);
-  for (const Member& m : (above ? above->value : root).members)
-    if (m.key == name && m.first.line > 0) return &m;
-  return nullptr;
+// Returns the member at the dotted path, of several of a name the last one; null: none.
+const Member* find_last(const Node& root, std::string_view path) {
+  const size_t dot = path.find('.');
+  const Member* last = nullptr;
+  for (const Member& m : root.members)
+    if (m.key == path.substr(0, dot)) last = &m;
+  if (!last || dot == std::string_view::npos) return last;
+  return find_last(last->value, path.substr(dot + 1));
+}
+
+// Removes the earlier ones of members with the same name, at every depth.
+void keep_last(Node& node) {
+  std::set<std::string> seen;
+  std::vector<Member> kept;
+  std::ranges::reverse(node.members);
+  for (Member& m : node.members) {
+    if (!seen.insert(m.key).second) continue;
+    keep_last(m.value);
+    kept.push_back(std::move(m));
+  }
+  std::ranges::reverse(kept);
+  node.members = std::move(kept);
+}
+
+// Returns the answer to a key that the file has twice: its last value.
+Answer answer_repeated(const std::string& key, Node value) {
+  constexpr size_t longest = 1000;  // a command line is to be read
+  // The model may have come from another file.
+  if (key == "dstrain" || key == kModelSectionName) return {};
+  keep_last(value);
+  const std::string text = json_text(value);
+  return text.size() > longest ? Answer{} : setting(key, text);
+}
+
+// Returns `value` without quotes, as JSON text, if the key is honoured with it or goes without an effect; else nothing.
+std::string fitting(const KeySpec& spec, const Node& value, const Facts& facts) {
+  const KeySpec& target = target_of(facts, spec);
+  const std::optional<Node> plain = unquoted(target, value);
+  if (!plain) return "";
+  const State state = target.rule ? target.rule->judge(facts, target, *plain).state : target.state;
+  if (is_error(state)) return "";
+  return plain->text.empty() ? json_text(*plain) : plain->text;
 }
 
 // Returns the answer to a wrong value that is written at `member`.
 Answer answer_value(const Verdict& v, const Member& member, const Asked& asked) {
-  if (const Member* last = repeated(asked.merged.root, v.key);
-      last && !last->value.is(Node::Kind::object))
-    return setting(v.key, json_text(last->value));
+  if (member.first.line > 0) return answer_repeated(v.key, member.value);
   const Node& value = member.value;
   const KeySpec* spec = find_key(asked.facts, v.key);
+  if (spec)
+    if (const std::string text = fitting(*spec, value, asked.facts); !text.empty())
+      return setting(v.key, text);
   if (spec && value.is(Node::Kind::string) && !spec->choices.empty())
     if (const std::string near = nearest(value.text, split_words(spec->choices));
-        !near.empty() && near != lower_case(value.text) && near != value.text)
+        !near.empty() && near != value.text &&
+        (spec->type == Type::string || near != lower_case(value.text)))
       return setting(v.key, near);
+  if (spec && v.key == kTotalSteps) return setting(v.key, "auto");
+  // Schedules count a warm-up of 1 step, and DeepSpeed's one of 0 too, as one of 2.
+  if (spec && v.key == "scheduler.params.warmup_num_steps" && to_real(value) == 0)
+    return setting(v.key, "1");
   if (v.key == "optimizer.type")
     return v.state == State::refused ? setting(v.key, "AdamW") : ignoring("optimizer");
   if (v.key == "scheduler.type") return ignoring("scheduler");
@@ -89,8 +131,9 @@ Answer answer_value(const Verdict& v, const Member& member, const Asked& asked) 
 Answer first_answer(const Verdict& v, const Asked& asked) {
   if (v.key.empty()) return {};
   if (!v.settings.empty()) return {{}, v.settings};
-  if (v.key == "scheduler.params.total_num_steps") return setting(v.key, "auto");
-  const Member* member = find(asked.merged.root, v.key);
+  // A key with a dot in its own name can be ignored; an option for its value would mean another key.
+  if (v.dotted) return ignoring(v.key);
+  const Member* member = find_last(asked.merged.root, v.key);
   const bool in_file =
       member ? member->place.source == Source::file || member->place.source == Source::model_file
              : v.line > 0 && v.state == State::unknown;
@@ -99,14 +142,27 @@ Answer first_answer(const Verdict& v, const Asked& asked) {
       (v.state == State::refused || v.state == State::not_yet || v.key == kHuggingFaceType))
     return {};
   if (in_file) return member ? answer_value(v, *member, asked) : ignoring(v.key);
+  if (v.key == kTotalSteps && find_key(asked.facts, v.key)) return setting(v.key, "auto");
   // A key that is missing: the section goes on without itself.
   return member || v.key.starts_with("dstrain.") || section_of(v.key).empty()
              ? Answer{}
              : ignoring(section_of(v.key));
 }
 
+// Returns whether the verdict is on a member that a later one of the same name, or in a section of the same name, is to
+// replace.
+bool is_replaced(const Verdict& v, const Node& root) {
+  const Member* const last = v.dotted ? nullptr : find_last(root, v.key);
+  if (v.line == 0 || (last && last->place.source != Source::file)) return false;
+  if (last) return last->place.line != v.line || last->place.column != v.column;
+  // The later section does not have the key.
+  return !v.dotted && find(root, v.key) != nullptr;
+}
+
 // Returns the answer to `v` after `tried` has not helped; empty: none.
 Answer next_answer(const Verdict& v, const Answer& tried) {
+  if (tried.ignores.empty() && v.settings.empty() && tried.sets.front().starts_with(v.key + "="))
+    return ignoring(v.key);
   const std::string above = section_of(tried.ignores.empty() ? v.key : tried.ignores.front());
   return above.empty() || above.starts_with("dstrain") ? Answer{} : ignoring(above);
 }
@@ -129,9 +185,14 @@ Answers find_answers(const ConfigRequest& request, std::vector<std::string>& lef
     const Node root = canonical(merged);
     const Facts facts = find_facts(root, *request.models);
     left.clear();
-    bool changed = false;
+    std::set<std::string> changed;
     for (const Verdict& v : loaded.verdicts) {
-      if (!stops(v)) continue;
+      if (!stops(v) || changed.contains(v.key) || is_replaced(v, merged.root)) continue;
+      // To ignore it would be to ignore the key of that path too.
+      if (v.dotted && find(merged.root, v.key)) {
+        left.push_back(v.key);
+        continue;
+      }
       const auto tried = answers.find(v.key);
       Answer answer =
           tried == answers.end() ? first_answer(v, {merged, facts}) : next_answer(v, tried->second);
@@ -139,10 +200,10 @@ Answers find_answers(const ConfigRequest& request, std::vector<std::string>& lef
         left.push_back(v.key.empty() ? "the file" : v.key);
       } else {
         answers[v.key] = std::move(answer);
-        changed = true;
+        changed.insert(v.key);
       }
     }
-    if (!changed) break;
+    if (changed.empty()) break;
   }
   for (const std::string& key : left) answers.erase(key);
   return answers;
@@ -173,24 +234,32 @@ std::string options_text(const Answers& answers, const std::vector<Verdict>& ord
     for (const std::string& set : answer.sets)
       if (!inside_another(set.substr(0, set.find('=')))) once("--set " + set_text(set));
   };
-  for (const Verdict& v : order)
-    if (const auto it = answers.find(v.key); it != answers.end()) add(it->second);
+  // A section that is set as a whole comes before what is set in it.
+  const auto add_at = [&](const std::string& key) {
+    if (const auto it = answers.find(key); it != answers.end()) add(it->second);
+  };
+  for (const Verdict& v : order) {
+    for (size_t dot = v.key.find('.'); dot != std::string::npos; dot = v.key.find('.', dot + 1))
+      add_at(v.key.substr(0, dot));
+    add_at(v.key);
+  }
   for (const auto& [key, answer] : answers) add(answer);
   return fmt::format("{}", fmt::join(options, " "));
 }
 
 // Returns what DeepSpeed does with an unknown key.
-std::string_view habit(const std::string& key) {
-  if (key.starts_with("dstrain")) return "";
-  const bool argument =
-      key.starts_with("optimizer.params.") || key.starts_with("scheduler.params.");
-  const bool strict = key.find('.') != std::string::npos && takes_quoted(key);
+std::string_view habit(const Verdict& v) {
+  if (v.key.starts_with("dstrain")) return "";
+  const std::string section = v.dotted ? v.section : section_of(v.key);
+  const bool argument = (section + ".").starts_with("optimizer.params.") ||
+                        (section + ".").starts_with("scheduler.params.");
+  const bool strict = !section.empty() && takes_quoted(section);
   return argument || strict ? "DeepSpeed refuses it too; " : "DeepSpeed ignores it; ";
 }
 
 std::string answer_text(const Verdict& v, const Answer& answer) {
   const std::string options = options_text({{v.key, answer}}, {});
-  const std::string_view before = v.state == State::unknown ? habit(v.key) : "";
+  const std::string_view before = v.state == State::unknown ? habit(v) : "";
   std::string_view after = "goes on";
   const auto sets_batch = [](const std::string& set) {
     return set.starts_with("train_batch_size=");

@@ -43,6 +43,9 @@ TEST_CASE("load: --set makes sections on the way and takes values of any kind") 
   CHECK(ask(trains_with("\"zero_optimization\": true"), {"zero_optimization.stage=0"})
             .job()
             .zero_stage == 0);
+  const std::vector<std::string> overlap{"zero_optimization.overlap_comm=false"};
+  CHECK(ask(trains_with("\"zero_optimization\": true"), overlap).job().zero_stage == 1);
+  CHECK(ask(trains_with("\"zero_optimization\": false"), overlap).job().zero_stage == 0);
 }
 
 TEST_CASE("load: what is said of a --set that cannot be used") {
@@ -59,11 +62,18 @@ TEST_CASE("load: what is said of a --set that cannot be used") {
       {"train_micro_batch_size_per_gpu.x=1",
        "--set: a key above train_micro_batch_size_per_gpu.x is not a "
        "section { }"},
+      {"wall_clock_breakdown=True",
+       "--set: wall_clock_breakdown: expected true or false, found \"True\": write true"},
   }));
   CHECK(ask(trains_with(""), {set}).error() == error);
   CHECK(ask(trains_with(""), {std::string(300, 'a') + "=1"})
             .error()
             .find("the key is longer than 200 characters") != std::string::npos);
+}
+
+TEST_CASE("load: --set below a section that is true or false is an error") {
+  CHECK(ask(trains_with("\"fp16\": true"), {"fp16.initial_scale_power=12"}).error() ==
+        "--set: a key above fp16.initial_scale_power is not a section { }");
 }
 
 TEST_CASE("load: options out of range name themselves") {
@@ -228,6 +238,17 @@ TEST_CASE("load: an ignored key counts as not written, with one line") {
 
   a.request.ignored = {"sede"};
   CHECK(a.load().warnings.back() == "--ignore: sede: the ignored key is not in the configuration");
+}
+
+TEST_CASE("load: an ignored key that the file has twice is ignored at both places") {
+  Ask a = ask(trains_with(R"("bf16": {"enabled": true}, "bf16": {"enabled": true},
+    "gradient_clipping": 5, "gradient_clipping": 6)"));
+  a.request.ignored = {"bf16", "gradient_clipping"};
+  CHECK(a.job().dtype == DType::f32);
+  CHECK(a.job().gradient_clipping == 1);
+  a.request.ignored = {"bf16.enabled", "gradient_clipping"};
+  a.request.sets = {R"(bf16={"enabled": true})"};
+  CHECK(a.job().dtype == DType::f32);
 }
 
 TEST_CASE("load: a key with a dot in its own name can be ignored") {

@@ -77,7 +77,9 @@ TEST_CASE("way on: what the last line says trains, though one answer leads to th
       R"("pipeline": {"stages": 3}, "elasticity": {"enabled": true})",
       R"("pipeline": {"stages": 2}, "sequence_parallel_size": 3, "tensor_parallel": {"autotp_size": 5})",
       R"("sequence_parallel_size": 2, "dstrain": {"sequence_parallel": "ring"})",
-      R"("tensor_parallel": {"autotp_size": 2}, "optimizer": {"type": "OneBitAdam"})");
+      R"("tensor_parallel": {"autotp_size": 2}, "optimizer": {"type": "OneBitAdam"})",
+      R"("steps_per_print": 5, "steps_per_print": 6, "steps_per_print": 7)",
+      R"("no_such_key": 5, "no_such_key": 6)");
   INFO(text);
   const Ask a = ask(trains_with(text), {}, 8);
   REQUIRE(has_errors(a.check().verdicts));
@@ -98,6 +100,68 @@ TEST_CASE("way on: settings keep what was meant") {
   CHECK(all(R"("data_types": {"grad_accum_dtype": "bf16"})") ==
         "it trains with --ignore data_types.grad_accum_dtype");
   CHECK(all(R"("a key": 1)") == "it trains with --ignore 'a key'");
+  CHECK(all(R"("wall_clock_breakdown": "True")") ==
+        "it trains with --set wall_clock_breakdown=true");
+  CHECK(all(R"("optimizer": {"type": "AdamW", "params": {"lr": "3e-5"}})") ==
+        "it trains with --set optimizer.params.lr=3e-5");
+  CHECK(all(R"("optimizer": {"type": "AdamW", "params": {"betas": ["0.9", "0.999"]}})") ==
+        "it trains with --set 'optimizer.params.betas=[0.9, 0.999]'");
+  CHECK(all(R"("optimizer": {"type": "SGD", "params": {"maximize": "true"}})") ==
+        "it trains with --ignore optimizer.params.maximize");
+}
+
+TEST_CASE("way on: the keys of a schedule") {
+  const auto all = [](const std::string& type, const std::string& params) {
+    return ask(trains_with(R"("scheduler": {"type": ")" + type + R"(", "params": {)" + params +
+                           "}}"))
+        .check()
+        .way_on;
+  };
+  const std::string total = "scheduler.params.total_num_steps";
+  CHECK(all("WarmupLR", R"("total_num_steps": 5)") == "it trains with --ignore " + total);
+  CHECK(all("WarmupDecayLR", "") == "it trains with --set " + total + "=auto");
+  CHECK(all("WarmupDecayLR", R"("total_num_steps": -1)") ==
+        "it trains with --set " + total + "=auto");
+  CHECK(all("WarmupDecayLR", R"("total_num_steps": "500")") ==
+        "it trains with --set " + total + "=500");
+  CHECK(all("WarmupLR", R"("warmup_num_steps": 0)") ==
+        "it trains with --set scheduler.params.warmup_num_steps=1");
+  CHECK(all("WarmupLR", R"("warmup_type": "Linear")") ==
+        "it trains with --set scheduler.params.warmup_type=linear");
+}
+
+TEST_CASE("way on: of a key that is given twice the last value is kept") {
+  Ask a = ask(trains_with(R"("bf16": {"enabled": false}, "bf16": {"enabled": true})"));
+  CHECK(a.check().way_on == "it trains with --set 'bf16={\"enabled\": true}'");
+  a.request.sets = {R"(bf16={"enabled": true})"};
+  CHECK(a.job().dtype == DType::bf16);
+  CHECK(ask(trains_with(R"("steps_per_print": 5, "steps_per_print": 6, "steps_per_print": 7)"))
+            .check()
+            .way_on == "it trains with --set steps_per_print=7");
+  // What is wrong in the earlier section goes with it; what is wrong in the last one has its own answer.
+  CHECK(ask(trains_with(R"("fp16": {"x": 1}, "fp16": {"enabled": true, "y": 1})")).check().way_on ==
+        R"(it trains with --set 'fp16={"enabled": true, "y": 1}' --ignore fp16.y)");
+  a = ask(trains_with(R"("fp16": {"loss_scale": 3}, "fp16": {"loss_scale": 1, "loss_scale": 2})"));
+  CHECK(a.check().way_on ==
+        R"(it trains with --set 'fp16={"loss_scale": 2}' --set fp16.loss_scale=2)");
+  a.request.sets = {R"(fp16={"loss_scale": 2})", "fp16.loss_scale=2"};
+  CHECK_FALSE(has_errors(a.check().verdicts));
+  CHECK(ask(trains_with(R"("dstrain": {"steps": 5}, "dstrain": {"steps": 6})")).check().way_on ==
+        "");
+}
+
+TEST_CASE("way on: a key with a dot in its own name is not ignored where another has its path") {
+  const LoadedConfig both =
+      ask(trains_with(R"("zero_optimization.stage": 3, "zero_optimization": {"stage": 1})"))
+          .check();
+  CHECK(way_on(both, "zero_optimization.stage").empty());
+  CHECK(both.way_on.empty());
+  CHECK(way_on(ask(trains_with(R"("zero_optimization.stage": 3)")).check(),
+               "zero_optimization.stage") ==
+        "DeepSpeed ignores it; `--ignore zero_optimization.stage` goes on without it");
+  CHECK(way_on(ask(trains_with(R"("zero_optimization": {"a.b": 3})")).check(),
+               "zero_optimization.a.b") ==
+        "DeepSpeed refuses it too; `--ignore zero_optimization.a.b` goes on without it");
 }
 
 TEST_CASE(

@@ -48,14 +48,25 @@ void put_option(Node& root, std::string_view option, std::string_view path,
   if (value) put_or_fail(root, option, path, node_of(*value, kCommandLine));
 }
 
-// Removes the member at the dotted `path` if it exists.
+// Removes every member at the dotted `path`: a file may have a key, or a section above it, twice.
 void erase(Node& root, std::string_view path) {
   const size_t dot = path.find('.');
-  for (Member& m : root.members) {
-    if (m.key != path.substr(0, dot)) continue;
-    if (dot != std::string_view::npos) return erase(m.value, path.substr(dot + 1));
-    root.members.erase(root.members.begin() + (&m - root.members.data()));
+  const std::string_view key = path.substr(0, dot);
+  if (dot == std::string_view::npos) {
+    std::erase_if(root.members, [key](const Member& m) { return m.key == key; });
     return;
+  }
+  for (Member& m : root.members)
+    if (m.key == key) erase(m.value, path.substr(dot + 1));
+}
+
+// Writes "zero_optimization": true, an old form, as the section that it stands for.
+void write_out_stage(Node& root) {
+  for (Member& m : root.members) {
+    if (m.key != "zero_optimization" || !m.value.is(Node::Kind::boolean)) continue;
+    Node stage = node_of(m.value.boolean ? 1 : 0, m.place);
+    m.value.kind = Node::Kind::object;
+    m.value.members.push_back({"stage", m.place, std::move(stage), {}});
   }
 }
 
@@ -93,6 +104,7 @@ void apply_set(Node& root, const std::string& set) {
     fail_user("--set {}: expected path.to.key=value", printable(set));
   if (path.size() > 200)
     fail_user("--set {}: the key is longer than 200 characters", printable(set));
+  if (path.starts_with("zero_optimization.")) write_out_stage(root);
   put_or_fail(root, "--set", path, set_value(set, set.substr(equals + 1)));
 }
 
@@ -150,7 +162,7 @@ bool put(Node& root, std::string_view path, Node value) {
   const size_t dot = path.find('.');
   const std::string_view key = path.substr(0, dot);
   if (!root.is(Node::Kind::object)) {
-    if (!root.is(Node::Kind::null) && !root.is(Node::Kind::boolean)) return false;
+    if (!root.is(Node::Kind::null)) return false;
     root.kind = Node::Kind::object;
   }
   // A key that the file has twice has one value then.
@@ -216,9 +228,7 @@ Node without_ignored(const Merged& merged) {
 Node canonical(const Merged& merged) {
   const Node root = without_ignored(merged);
   Node result = root;
-  if (const Member* zero = result.member("zero_optimization");
-      zero && zero->value.is(Node::Kind::boolean))
-    put(result, "zero_optimization.stage", node_of(zero->value.boolean ? 1 : 0, zero->place));
+  write_out_stage(result);
   if (const Member* sharding = find(root, "dstrain.sharding");
       sharding && !find(result, "zero_optimization.stage"))
     if (const auto stage = stage_of_sharding(sharding->value.text))

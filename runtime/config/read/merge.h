@@ -20,7 +20,7 @@ struct SourceNames {
 std::string where(const SourceNames& names, const SourcePlace& place, std::string_view key);
 
 // Sets the value at the dotted `path`, creating sections on the way. Returns false and changes nothing
-// if a value on the way is neither a section nor true, false or null.
+// if a value on the way is neither a section nor null.
 bool put(Node& root, std::string_view path, Node value);
 
 // Who says that a key is ignored.

@@ -76,6 +76,11 @@ TEST_CASE("coerce: a wrong value says what was expected, what came, and what to 
   CHECK(type_error(positive, value("0")) == "expected a number above 0, found 0");
   CHECK(type_error(flag, value("\"True\"")) ==
         "expected true or false, found \"True\": write true without quotes");
+  CHECK(type_error(count, value("\"0\"")) == "expected an integer of at least 1, found \"0\"");
+  CHECK(type_error(betas, value("[\"0.9\", \"0.5\"]")) ==
+        "expected a list of two numbers from 0 to below 1, found [\"0.9\", \"0.5\"]: write [0.9, "
+        "0.5] "
+        "without quotes");
   CHECK(type_error(flag, value("[false]")) == "expected true or false, found [false]");
   CHECK(type_error(choice, value("\"gulu\"")) ==
         "expected one of \"relu\", \"gelu\", found \"gulu\" (did you mean \"gelu\"?)");

@@ -56,6 +56,8 @@ TEST_CASE("optimizer: arguments that change the numbers are honoured or refused 
       of("Adagrad", "lr_decay", "0.5", "honoured"),
       of("Adam", "lr_decay", "0.5", "error: belongs to adagrad, not to adam"),
   });
+  check_all({{R"("optimizer": {"type": "Adam", "params": {"torch_adam": true, "amsgrad": true}})",
+              "optimizer.params.amsgrad", "refused: is not part of dstrain: use false"}});
   CHECK(with("Adagrad", R"("lr_decay": 0.25)").lr_decay == 0.25);
 }
 

@@ -13,6 +13,17 @@ std::string optimizer(const std::string& type, const std::string& params) {
 
 }  // namespace
 
+TEST_CASE("optimizer: arguments of a type that dstrain does not have are not judged") {
+  check_all({
+      {optimizer("RMSprop", R"("alpha": 0.9)"), "optimizer.params.alpha",
+       "error: see optimizer.type"},
+      {optimizer("Adafactor", R"("d": 1)"), "optimizer.params.d", "error: see optimizer.type"},
+      {optimizer("AdamW", R"("no_such_key": 1)"), "optimizer.params.no_such_key",
+       "unknown: unknown key"},
+      {R"("optimizer": {"type": "AdamW", "params": null})", "optimizer.params", "no_effect: unset"},
+  });
+}
+
 TEST_CASE("optimizer: numbers beyond the range of fp32 are errors") {
   const std::string most = "error: expected a number from 0 to 3.4028234663852886e+38, found 1e+39";
   const std::string params = "optimizer.params.";

@@ -27,6 +27,22 @@ TEST_CASE("scheduler: rates beyond the range of fp32 are errors") {
   });
 }
 
+TEST_CASE(
+    "scheduler: arguments of PyTorch's schedules are not judged, and warmup_type has its case") {
+  check_all({
+      {scheduler("CosineAnnealingLR", R"("T_max": 9)"), "scheduler.params.T_max",
+       "error: see scheduler.type"},
+      {scheduler("StepLR", R"("gamma": 0.5)"), "scheduler.params.gamma",
+       "error: see scheduler.type"},
+      {scheduler("WarmupLR", R"("warmup_type": "Linear")"), "scheduler.params.warmup_type",
+       "error: expected one of \"log\", \"linear\", found \"Linear\" (did you mean \"linear\"?)"},
+      {scheduler("WarmupLR", R"("warmup_type": "linear")"), "scheduler.params.warmup_type",
+       "honoured"},
+      {scheduler("WarmupLR", R"("warmup_type": 5)"), "scheduler.params.warmup_type",
+       "error: expected a string, found 5"},
+  });
+}
+
 TEST_CASE("scheduler: of type auto, parameters that are auto are unset, with one line") {
   const std::string all = scheduler(
       "auto", R"("warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto",

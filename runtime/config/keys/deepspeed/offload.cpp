@@ -192,7 +192,7 @@ std::vector<KeySpec> offload() {
        .rule = &kNotNeeded,
        .min = 0,
        .max = 1},
-      {.key = "aio", .type = Type::section},
+      {.key = "aio", .type = Type::section, .nullable = true},
       {.key = "aio.block_size",
        .type = Type::integer,
        .fallback = "1048576",

@@ -4,6 +4,7 @@
 
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
+#include "runtime/config/text.h"
 
 namespace dstrain::keys {
 namespace {
@@ -22,6 +23,16 @@ constexpr Rule kOnlyFalse{[](const Facts&, const KeySpec& spec, const Node& valu
                             return {State::refused, std::string(spec.note)};
                           },
                           "false: no_effect; true: refused"};
+
+constexpr Rule kAmsgrad{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      const Judgement usual = kOnlyFalse.judge(facts, spec, value);
+      const bool adam = one_of(kOfAdam, facts.optimizer);
+      if (usual.state == State::refused && adam && facts.on("optimizer.params.torch_adam"))
+        return {State::refused, "is not part of dstrain: use false"};
+      return usual;
+    },
+    "false: no_effect; true: refused"};
 
 constexpr Rule kOnlyZero{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
                            if (to_real(value).value_or(0) == 0) return {State::no_effect, "off"};
@@ -114,7 +125,7 @@ std::vector<KeySpec> optimizer_arguments() {
       {.key = "optimizer.params.amsgrad",
        .fallback = "false",
        .note = "DeepSpeed's Adam refuses it too: use false",
-       .rule = &kOnlyFalse,
+       .rule = &kAmsgrad,
        .only = "adagrad|adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
       {.key = "optimizer.params.lr_decay",
        .type = Type::real,

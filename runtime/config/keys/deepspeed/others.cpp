@@ -25,6 +25,15 @@ constexpr Rule kLocalStorage{[](const Facts&, const KeySpec&, const Node& value)
                              },
                              "no_effect; true: with a warning, as all hosts share one folder"};
 
+// DeepSpeed turns it off with false alone, in place of the section.
+constexpr Rule kDataStates{
+    [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
+      if (value.is(Node::Kind::boolean) && !value.boolean) return {State::no_effect, "off"};
+      if (!value.is(Node::Kind::object)) return {State::refused, std::string(spec.note)};
+      return rules::kRefusedUnlessOff.judge(facts, spec, value);
+    },
+    "false, empty, or `enabled` false: no_effect; else refused"};
+
 KeySpec refused(std::string_view key, const Rule& rule, std::string_view note) {
   return {.key = key, .type = Type::opaque, .note = note, .rule = &rule};
 }
@@ -85,10 +94,13 @@ std::vector<KeySpec> others() {
       refused(
           "nebula", rules::kRefusedIfOn,
           "Nebula was removed from DeepSpeed (0.19.8): remove the section and use --save_interval"),
-      refused("datastates_ckpt", rules::kRefusedUnlessOff,
-              "DataStates is not part of dstrain: remove the section and use --save_interval"),
+      {.key = "datastates_ckpt",
+       .type = Type::any,
+       .note = "DataStates is not part of dstrain: remove the section and use --save_interval",
+       .rule = &kDataStates},
 
       fixed("compile", Type::section, "", compile),
+      fixed("compile.enabled", Type::boolean, "false", compile),
       fixed("compile.deepcompile", Type::boolean, "false", compile),
       fixed("compile.autoep_non_moe", Type::boolean, "false", compile),
       fixed("compile.backend", Type::string, "", compile),
@@ -127,6 +139,7 @@ std::vector<KeySpec> others() {
       data("data_efficiency.data_sampling.enabled", Type::boolean, "false"),
       data("data_efficiency.data_sampling.num_epochs", Type::integer, "1000"),
       data("data_efficiency.data_sampling.num_workers", Type::integer, "0"),
+      data("data_efficiency.data_sampling.pin_memory", Type::boolean, "false"),
       data("data_efficiency.data_sampling.curriculum_learning", Type::opaque, ""),
       data("data_efficiency.data_sampling.dynamic_batching", Type::opaque, ""),
       data("data_efficiency.data_routing", Type::section, ""),

@@ -125,7 +125,7 @@ std::vector<KeySpec> precision() {
        .note = kMasters,
        .rule = &kFp16Masters},
 
-      {.key = "bf16", .type = Type::section},
+      {.key = "bf16", .type = Type::section, .nullable = true},
       {.key = "bf16.enabled",
        .fallback = "false",
        .automatic = "false",

@@ -29,6 +29,19 @@ constexpr Rule kScheduleType{
     "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR: honoured; schedules of "
     "PyTorch: refused"};
 
+constexpr std::string_view kWarmups = "log|linear";
+
+constexpr Rule kWarmupType{
+    [](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
+      if (one_of(kWarmups, value.text)) return {};
+      const std::string near = nearest(value.text, split_words(spec.choices));
+      return {
+          State::error,
+          fmt::format("expected one of \"log\", \"linear\", found \"{}\"{}", printable(value.text),
+                      near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near))};
+    },
+    "log, linear: honoured; else error"};
+
 }  // namespace
 
 std::vector<KeySpec> scheduler() {
@@ -76,9 +89,11 @@ std::vector<KeySpec> scheduler() {
            "auto: the optimizer's lr, or 5e-5 where it is not given"),
       automatic(count("scheduler.params.warmup_num_steps", "1000", warm, 1), "1"),
       {.key = "scheduler.params.warmup_type",
-       .type = Type::choice,
+       .type = Type::string,
        .fallback = "\"log\"",
-       .choices = "log|linear",
+       .note = "log or linear; case matters",
+       .rule = &kWarmupType,
+       .choices = kWarmups,
        .only = warm},
       count("scheduler.params.total_num_steps", "", decaying, 1, "required; auto: dstrain.steps"),
       real("scheduler.params.warmup_min_ratio", "0", cosine),

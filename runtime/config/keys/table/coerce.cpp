@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/config/json/reader.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -115,16 +116,25 @@ bool fits(const KeySpec& spec, const Node& node) {
   return false;
 }
 
+// Returns the number or boolean that a string names, or the node itself.
+Node without_quotes(const Node& node) {
+  const std::string lower = lower_case(node.text);
+  if (!node.is(Kind::string)) return node;
+  if (!is_json_number(node.text) && lower != "true" && lower != "false") return node;
+  try {
+    return read_value(lower, node.place.source);
+  } catch (const SyntaxError&) {
+    return node;  // outside the range of a double
+  }
+}
+
 std::string hint(const KeySpec& spec, const Node& node) {
   if (node.is(Kind::null)) return ": remove the key for the default";
+  if (const auto value = unquoted(spec, node))
+    // A shell has taken the quotes, or there were none.
+    return fmt::format(": write {}{}", value->text.empty() ? json_text(*value) : value->text,
+                       node.place.source == Source::set ? "" : " without quotes");
   if (!node.is(Kind::string)) return "";
-  const std::string lower = lower_case(node.text);
-  const bool quoted_number = is_json_number(node.text);
-  if (spec.type == Type::boolean && (lower == "true" || lower == "false"))
-    return fmt::format(": write {} without quotes", lower);
-  if (quoted_number && (spec.type == Type::integer || spec.type == Type::real ||
-                        spec.type == Type::rate || spec.type == Type::count_or_choice))
-    return fmt::format(": write {} without quotes", node.text);
   if (spec.type == Type::choice || spec.type == Type::count_or_choice) {
     const std::string near = nearest(node.text, split_words(spec.choices));
     if (!near.empty()) return fmt::format(" (did you mean \"{}\"?)", near);
@@ -133,6 +143,18 @@ std::string hint(const KeySpec& spec, const Node& node) {
 }
 
 }  // namespace
+
+std::optional<Node> unquoted(const KeySpec& spec, const Node& node) {
+  Node value = without_quotes(node);
+  bool quoted = !value.is(node.kind);
+  for (Node& item : value.items) {
+    const Kind before = item.kind;
+    item = without_quotes(item);
+    quoted |= item.kind != before;
+  }
+  if (!quoted || !fits(spec, value)) return std::nullopt;
+  return value;
+}
 
 std::optional<bool> to_boolean(const Node& node, bool quoted) {
   if (node.is(Kind::boolean)) return node.boolean;

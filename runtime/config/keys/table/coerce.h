@@ -30,6 +30,9 @@ Node in_table_case(const KeySpec& spec, Node node);
 // not be "auto".
 std::string type_error(const KeySpec& spec, const Node& node);
 
+// Returns the number, the boolean or the list of them that `node` has in quotes, if `spec` takes that; else nothing.
+std::optional<Node> unquoted(const KeySpec& spec, const Node& node);
+
 // Returns what a key expects: "an integer of at least 1". With `whole`, limits are named that no
 // sensible value comes near.
 std::string expectation(const KeySpec& spec, bool whole = false);
