@@ -5,7 +5,10 @@
 #include "launcher/process/failure.h"
 #include "launcher/tokens/line_settings.h"
 #include "launcher/tokens/tokenize_files.h"
+#include "runtime/config/text.h"
 #include "runtime/core/log/log.h"
+#include "runtime/data/documents/documents.h"
+#include "runtime/data/file/file_kind.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 
 namespace dstrain {
@@ -15,6 +18,11 @@ LossOn loss_on(const std::string& name) {
   if (name == "assistant") return LossOn::assistant;
   if (name == "completion") return LossOn::completion;
   return name == "all" ? LossOn::all : LossOn::usual;
+}
+
+// Returns why the file is doubted to be text; empty: it is not. Files of JSON lines are not read as text.
+std::string doubt_about(const std::string& file) {
+  return has_json_lines(file) ? "" : doubt_of_text(DataFile(file), TextIds::tokenizer);
 }
 
 }  // namespace
@@ -28,16 +36,22 @@ int run_tokenize(const TokenizeArguments& arguments) {
                                       .skip_invalid = arguments.skip_invalid,
                                       .no_eos = arguments.no_eos},
                                      warnings);
+  for (const std::string& file : arguments.files)
+    if (const std::string doubt = doubt_about(file); !doubt.empty())
+      warnings.push_back(doubt + "; it is tokenized as text, with the syntax of its records");
   for (const std::string& warning : warnings) log::warn("{}", warning);
   const DocumentCounts counts =
       tokenize_files(*tokenizer, arguments.files, rules.options, arguments.output, Links::followed);
   for (const std::string& warning : warnings_of(counts)) log::warn("{}", warning);
   print_result(fmt::format(
-      "{}: {} tokens of {} documents, {} bytes of text; {} ids are possible{}\n", arguments.output,
-      counts.tokens, counts.documents, counts.bytes, tokenizer->vocabulary_size(),
+      "{}: {} of {}, {} of text; {} ids are possible{}\n", arguments.output,
+      counted(counts.tokens, "token"), counted(counts.documents, "document"),
+      counted(counts.bytes, "byte"), tokenizer->vocabulary_size(),
       counts.targets == counts.tokens
           ? ""
-          : fmt::format("; {} tokens count in the loss", counts.targets)));
+          : fmt::format("; {} in the loss", counts.targets == 1
+                                                ? "1 token counts"
+                                                : fmt::format("{} tokens count", counts.targets))));
   return 0;
 }
 

@@ -35,10 +35,10 @@ LineRules line_rules(const std::string& directory, const Tokenizer& tokenizer,
   LineRules rules;
   const bool lines = std::ranges::any_of(files, has_json_lines);
   if (!settings.chat_template.empty()) {
-    rules.chat_template = open_chat_template(directory, settings.chat_template);
+    rules.chat_template = open_chat_template(directory, settings.chat_template, tokenizer);
   } else if (lines) {
     try {
-      rules.chat_template = open_chat_template(directory, "");
+      rules.chat_template = open_chat_template(directory, "", tokenizer);
     } catch (const UserError& e) {
       rules.options.chat.why_none = e.what();
     }

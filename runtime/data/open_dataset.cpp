@@ -21,7 +21,7 @@ namespace {
 DataFormat format_of(const DataConfig& config, const DataFile& file) {
   if (config.format != DataFormat::automatic) return config.format;
   const bool tokens = is_token_file(file);
-  if (!tokens) refuse_doubtful(file);
+  if (!tokens) refuse_doubtful(file, TextIds::characters);
   return tokens ? DataFormat::tokens : DataFormat::characters;
 }
 

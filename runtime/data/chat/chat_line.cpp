@@ -17,6 +17,20 @@ constexpr std::array<std::string_view, 6> kMembers = {"text",       "messages", 
 using jinja::Dict;
 using jinja::Value;
 
+// Returns the message with its reasoning as "reasoning_content" and "thinking", as apply_chat_template hands it to
+// templates: data has it under one of three names, and a template reads one of them.
+Dict with_reasoning(Dict message) {
+  const Value* reasoning = nullptr;
+  for (const char* const name : {"reasoning_content", "thinking", "reasoning"})
+    if (!reasoning) reasoning = message.find(name);
+  if (!reasoning) return message;
+  Dict named;
+  named.add("thinking", *reasoning);
+  for (const auto& [name, member] : message.members()) named.add(name, member);
+  named.add("reasoning_content", *reasoning);
+  return named;
+}
+
 class LineReader {
  public:
   LineReader(const Dict& line, const std::function<std::string()>& place)
@@ -87,7 +101,7 @@ class LineReader {
     return jinja::list_of(std::move(messages));
   }
 
-  // Returns a checked message, without members that are null.
+  // Returns a checked message, without members that are null, and with its reasoning under each name that templates read.
   Value message(const Value& value, std::string_view list, size_t number) const {
     const Dict* given = value.dict();
     if (!given)
@@ -105,7 +119,7 @@ class LineReader {
         fail(fmt::format("{}[{}]: \"{}\": expected a string, found {}", list, number, name,
                          json_type(*member)));
     }
-    return std::make_shared<const Dict>(std::move(kept));
+    return std::make_shared<const Dict>(with_reasoning(std::move(kept)));
   }
 
   const Dict& line_;
@@ -122,7 +136,7 @@ ChatLine read_chat_line(std::string_view line, const std::function<std::string()
                         std::map<std::string, int64_t>& ignored) {
   Value value;
   try {
-    value = jinja::parse_json(without_byte_order_mark(line));
+    value = jinja::parse_json(without_byte_order_mark(line), kMembers);
   } catch (const UserError& e) {
     throw UserError(fmt::format("{}: {}", place(), e.what()));
   }

@@ -19,8 +19,8 @@ struct ChatLine {
   ChatLineKind kind = ChatLineKind::text;
   std::string text;  // or the prompt
   std::string completion;
-  // A list of messages, dicts with "role" and "content" that have no members that are null. Of a preference two lists,
-  // or two texts.
+  // A list of messages, dicts with "role" and "content" that have no members that are null; the reasoning of one is there as
+  // "reasoning_content" and as "thinking". Of a preference two lists, or two texts.
   jinja::Value messages, chosen, rejected;
 };
 

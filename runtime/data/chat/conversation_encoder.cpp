@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -91,12 +92,24 @@ std::vector<TextRange> ConversationEncoder::answers(const Value& messages,
                                                     jinja::Meter& meter) {
   const ChatTemplate& chat_template = *encoding_.chat_template;
   const auto& items = messages.list()->items;
+  // The whole conversation has been rendered before, so an error is of finding answers: beginnings of many turns take more
+  // than may be taken, or the template refuses one.
+  const auto beginning = [&](size_t count, bool prompt) {
+    try {
+      return chat_template.render(first_messages(messages, count), prompt, meter).text;
+    } catch (const UserError& e) {
+      fail_user(
+          "{}; this is of the conversation's first {}: without marks in the template the "
+          "assistant's tokens are found by rendering each beginning that has an answer; a template "
+          "with {{% generation %}} and {{% endgeneration %}} around them (one of your own or "
+          "dstrain's), or the loss on all tokens (loss_on all), needs none",
+          e.what(), counted(static_cast<int64_t>(count), "message"));
+    }
+  };
   std::vector<TextRange> ranges;
   for (size_t i = 0; i < items.size(); ++i) {
     if (!is_answer(items[i])) continue;
-    const std::string before = chat_template.render(first_messages(messages, i), true, meter).text;
-    const std::string after =
-        chat_template.render(first_messages(messages, i + 1), false, meter).text;
+    const std::string before = beginning(i, true), after = beginning(i + 1, false);
     const char* const differs = !rendered.starts_with(before)  ? "with the prompt for the answer"
                                 : !rendered.starts_with(after) ? "with the answer"
                                                                : nullptr;

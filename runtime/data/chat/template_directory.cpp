@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/tokenizer/json/json_value.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 
 namespace dstrain {
 namespace {
@@ -24,17 +25,39 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, none);
 }
 
-// Adds the special tokens of a file of settings that are not there yet.
-void add_tokens(const JsonValue& settings, jinja::Variables& tokens) {
+bool has(const jinja::Variables& tokens, std::string_view name) {
+  return std::ranges::find(tokens, name, &jinja::Variables::value_type::first) != tokens.end();
+}
+
+// Adds the special tokens of a file of settings that are not there yet. A name that is null there goes to `none`.
+void add_tokens(const JsonValue& settings, jinja::Variables& tokens,
+                std::vector<std::string>& none) {
   constexpr std::array<const char*, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                  "pad_token", "cls_token", "mask_token"};
   for (const char* const name : kNames) {
     const auto token = settings.find(name);
-    const bool known =
-        std::ranges::find(tokens, name, &jinja::Variables::value_type::first) != tokens.end();
-    if (!token || known) continue;
+    if (!token && settings.json().contains(name)) none.push_back(name);
+    if (!token || has(tokens, name)) continue;
     tokens.emplace_back(name,
                         token->json().is_object() ? token->at("content").text() : token->text());
+  }
+}
+
+// Adds the tokens that begin and end texts, where the template has their names and no file of settings does: tokenizers
+// without settings have them from the code of transformers. The model's files then say which ones they are.
+void add_tokens_by_id(const std::string& directory, std::string_view text,
+                      const Tokenizer& tokenizer, const std::vector<std::string>& none,
+                      jinja::Variables& tokens) {
+  for (const std::string name : {"bos_token", "eos_token"}) {
+    if (has(tokens, name) || std::ranges::find(none, name) != none.end() ||
+        text.find(name) == text.npos)
+      continue;
+    const auto token = token_of_id(directory, name + "_id", tokenizer);
+    tokens.emplace_back(
+        name, token ? jinja::Value(*token)
+                    : jinja::Value::missing(fmt::format(
+                          "{}: give it in tokenizer_config.json of {}, null if there is none", name,
+                          directory)));
   }
 }
 
@@ -57,9 +80,11 @@ std::optional<std::string> template_in(const JsonValue& settings) {
 }  // namespace
 
 std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& directory,
-                                                       const std::string& given) {
+                                                       const std::string& given,
+                                                       const Tokenizer& tokenizer) {
   const std::filesystem::path folder(directory);
   jinja::Variables tokens;
+  std::vector<std::string> none;
   std::optional<std::string> text;
   std::string source;
   for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -68,7 +93,7 @@ std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& direct
     const nlohmann::json json =
         parse_json_text(read_input_file(path, "the tokenizer's settings", kMostSettings), path);
     const JsonValue settings(json, path, "");
-    add_tokens(settings, tokens);
+    add_tokens(settings, tokens, none);
     if (given.empty() && !text) {
       text = template_in(settings);
       source = path + ": chat_template";
@@ -89,6 +114,7 @@ std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& direct
     source = file;
   }
   if (!text) return nullptr;
+  add_tokens_by_id(directory, *text, tokenizer, none, tokens);
   return std::make_unique<const ChatTemplate>(*text, source, std::move(tokens));
 }
 

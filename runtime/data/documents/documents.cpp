@@ -27,7 +27,8 @@ struct Range {
 // What encoding a range gave.
 struct RangeResult {
   EncodedPart part;
-  DocumentCounts counts;
+  DocumentCounts counts;  // first_skipped without the line's place
+  size_t skipped_at = 0;  // the offset of that line
   std::exception_ptr error;
 };
 
@@ -57,6 +58,7 @@ class FileEncoder {
       file_.check_whole();
       for (size_t i = 0; i < ranges.size(); ++i) {
         if (results[i].error) std::rethrow_exception(results[i].error);
+        name_skipped(results[i], counts);
         add(results[i].counts, counts);
         if (!lines_ && ranges[i].begin == begin_) {
           results[i].part.starts.push_back(0);
@@ -118,16 +120,26 @@ class FileEncoder {
       next = newline + 1;
       const std::string_view line = text.substr(at, newline - at);
       if (is_blank_line(line)) continue;
-      const auto place = [&] {
-        return fmt::format("{}:{}", file_.path(),
-                           1 + std::ranges::count(text_.substr(0, offset + at), '\n'));
-      };
-      encode_line(line, place, encoder, result);
+      encode_line(line, offset + at, encoder, result);
     }
   }
 
-  void encode_line(std::string_view line, const std::function<std::string()>& place,
-                   ConversationEncoder& encoder, RangeResult& result) const {
+  // Returns "FILE:LINE" of an offset, for which it reads the text before: only for what is shown.
+  std::string place_of(size_t offset) const {
+    return fmt::format("{}:{}", file_.path(),
+                       1 + std::ranges::count(text_.substr(0, offset), '\n'));
+  }
+
+  void name_skipped(RangeResult& result, const DocumentCounts& before) const {
+    std::string& first = result.counts.first_skipped;
+    if (!first.empty() && before.first_skipped.empty()) first = place_of(result.skipped_at) + first;
+  }
+
+  void encode_line(std::string_view line, size_t offset, ConversationEncoder& encoder,
+                   RangeResult& result) const {
+    const std::function<std::string()> place = [this, offset] {
+      return options_.skip_invalid ? std::string() : place_of(offset);
+    };
     EncodedPart& part = result.part;
     const size_t before = part.ids.size();
     try {
@@ -145,8 +157,10 @@ class FileEncoder {
       if (!options_.skip_invalid) throw;
       part.ids.resize(before);
       part.counts.resize(before);
-      ++result.counts.skipped;
-      if (result.counts.first_skipped.empty()) result.counts.first_skipped = e.what();
+      if (result.counts.skipped++ == 0) {
+        result.counts.first_skipped = e.what();
+        result.skipped_at = offset;
+      }
       return;
     }
     part.starts.push_back(before);

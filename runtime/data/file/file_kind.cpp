@@ -40,12 +40,13 @@ struct Ending {
 
 constexpr std::string_view kPlain =
     "; or give dstrain.data.format \"char\" to train on the file as it is";
+constexpr std::string_view kJson = "JSON";
 constexpr std::string_view kTakeColumn = "write its column of text to a file of its own";
 
 constexpr std::array kEndings = {
     Ending{".jsonl", "JSON lines", "take the text out of it: jq -r .text"},
     Ending{".ndjson", "JSON lines", "take the text out of it: jq -r .text"},
-    Ending{".json", "JSON", "take the text out of it with jq -r"},
+    Ending{".json", kJson, "take the text out of it with jq -r"},
     Ending{".csv", "a table in CSV", kTakeColumn},
     Ending{".tsv", "a table in TSV", kTakeColumn},
     Ending{".parquet", "a table in Parquet", kTakeColumn},
@@ -54,6 +55,11 @@ constexpr std::array kEndings = {
 
 std::string_view bytes_of(const DataFile& file) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())};
+}
+
+// What to do with JSON where a tokenizer reads lines of it.
+std::string lines_advice(const std::string& path) {
+  return fmt::format("JSON lines: name it {0}l; an array: jq -c '.[]' {0} > {0}l", path);
 }
 
 // Returns whether the line is a JSON object like {"text": "..."}.
@@ -76,27 +82,36 @@ int64_t text_begin(const DataFile& file) {
   return std::ssize(bytes) - std::ssize(text);
 }
 
-void refuse_doubtful(const DataFile& file) {
+std::string doubt_of_text(const DataFile& file, TextIds ids) {
   text_begin(file);  // reports compressed files and other encodings first
+  const std::string& path = file.path();
+  const bool tokenizer = ids == TextIds::tokenizer;
+  const std::string_view plain = tokenizer ? "" : kPlain;
   for (const Ending& e : kEndings)
-    if (file.path().ends_with(e.name))
-      fail_user("the data file {} is {}, and training is on plain text: {}{}", file.path(), e.what,
-                e.advice, kPlain);
+    if (path.ends_with(e.name))
+      return fmt::format(
+          "the data file {} is {}, and training is on plain text: {}{}", path, e.what,
+          tokenizer && e.what == kJson ? lines_advice(path) : std::string(e.advice), plain);
   const std::string_view bytes = bytes_of(file);
   constexpr size_t longest = 1 << 20;
   const std::string_view first = bytes.substr(0, std::min(bytes.find('\n'), longest));
-  if (first.size() < bytes.size() && is_json_object(first))
-    fail_user("the data file {} begins as JSON lines, and training is on plain text: {}{}",
-              file.path(), kEndings.front().advice, kPlain);
-  const size_t zero = bytes.find('\0');
+  if (first.size() == bytes.size() || !is_json_object(first)) return "";
+  return fmt::format("the data file {} begins as JSON lines, and training is on plain text: {}{}",
+                     path, tokenizer ? "name it FILE.jsonl" : kEndings.front().advice, plain);
+}
+
+void refuse_doubtful(const DataFile& file, TextIds ids) {
+  if (const std::string doubt = doubt_of_text(file, ids); !doubt.empty()) fail_user("{}", doubt);
+  const size_t zero = bytes_of(file).find('\0');
   file.check_whole();
-  if (zero != bytes.npos)
+  if (zero != std::string_view::npos)
     fail_user(
         "the data file {} has a byte 0 at offset {}, so it is not text, or it is text in UTF-16 "
-        "(then: "
-        "iconv -f UTF-16 -t UTF-8 {}); or read it as bytes with dstrain.data.format \"byte\", as "
-        "token ids with \"bin\"{}",
-        file.path(), zero, file.path(), kPlain);
+        "(then: iconv -f UTF-16 -t UTF-8 {}); or read it {}token ids with dstrain.data.format "
+        "\"bin\"{}",
+        file.path(), zero, file.path(),
+        ids == TextIds::tokenizer ? "as " : "as bytes with dstrain.data.format \"byte\", as ",
+        ids == TextIds::tokenizer ? "" : kPlain);
 }
 
 }  // namespace dstrain

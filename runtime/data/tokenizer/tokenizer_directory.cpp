@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kMostBytes = int64_t{1} << 29;
 constexpr const char* kFile = "tokenizer.json";
 constexpr const char* kAddedTokens = "added_tokens_decoder";  // of tokenizer_config.json
+constexpr const char* kEndIds = "eos_token_id";
+constexpr const char* kWithIds[] = {"generation_config.json", "config.json"};
 // What a file of settings is called in messages.
 constexpr const char* kSettings = "the tokenizer's settings";
 
@@ -42,9 +44,10 @@ std::optional<EndOfText> by_name(const JsonValue& file, const std::string& path,
   return EndOfText{*id, path};
 }
 
-// Calls take with each id of the member eos_token_id, which may be a list.
-void each_end(const JsonValue& file, const std::function<void(const JsonValue&)>& take) {
-  const auto value = file.find("eos_token_id");
+// Calls take with each id of the member, such as eos_token_id, which may be a list.
+void each_id(const JsonValue& file, const std::string& member,
+             const std::function<void(const JsonValue&)>& take) {
+  const auto value = file.find(member);
   if (!value) return;
   if (value->json().is_array())
     value->each(take);
@@ -52,15 +55,22 @@ void each_end(const JsonValue& file, const std::function<void(const JsonValue&)>
     take(*value);
 }
 
-std::optional<EndOfText> by_id(const JsonValue& file, const std::string& path,
-                               const Tokenizer& tokenizer) {
-  std::optional<EndOfText> end;
-  each_end(file, [&](const JsonValue& id) {
+// Returns the first id of the member; nothing if it has none.
+std::optional<uint32_t> first_id(const JsonValue& file, const std::string& member,
+                                 const Tokenizer& tokenizer) {
+  std::optional<uint32_t> first;
+  each_id(file, member, [&](const JsonValue& id) {
     if (tokenizer.bytes_of(id.id()).empty())
       id.fail(fmt::format("the tokenizer has no token of the id {}", id.id()));
-    if (!end) end = EndOfText{id.id(), path};
+    if (!first) first = id.id();
   });
-  return end;
+  return first;
+}
+
+std::optional<EndOfText> by_id(const JsonValue& file, const std::string& path,
+                               const Tokenizer& tokenizer) {
+  const auto id = first_id(file, kEndIds, tokenizer);
+  return id ? std::optional(EndOfText{*id, path}) : std::nullopt;
 }
 
 using ReadEnd = std::optional<EndOfText> (*)(const JsonValue&, const std::string&,
@@ -68,8 +78,8 @@ using ReadEnd = std::optional<EndOfText> (*)(const JsonValue&, const std::string
 // The files that say which token ends a text, the first one that does.
 constexpr std::pair<const char*, ReadEnd> kEnds[] = {{"tokenizer_config.json", by_name},
                                                      {"special_tokens_map.json", by_name},
-                                                     {"generation_config.json", by_id},
-                                                     {"config.json", by_id}};
+                                                     {kWithIds[0], by_id},
+                                                     {kWithIds[1], by_id}};
 
 nlohmann::json settings_in(const std::string& path) {
   return parse_json_text(read_input_file(path, kSettings, kMostBytes), path);
@@ -143,14 +153,26 @@ std::optional<EndOfText> end_of_text(const std::string& directory, const Tokeniz
   return std::nullopt;
 }
 
+std::optional<std::string> token_of_id(const std::string& directory, const std::string& member,
+                                       const Tokenizer& tokenizer) {
+  for (const char* const name : kWithIds) {
+    const std::string path = file_in(directory, name);
+    if (!exists(path)) continue;
+    const nlohmann::json settings = settings_in(path);
+    if (const auto id = first_id(JsonValue(settings, path, ""), member, tokenizer))
+      return std::string(tokenizer.bytes_of(*id));
+  }
+  return std::nullopt;
+}
+
 std::vector<uint32_t> stop_ids(const std::string& directory) {
   std::vector<uint32_t> ids;
-  for (const char* const name : {"generation_config.json", "config.json"}) {
+  for (const char* const name : kWithIds) {
     const std::string path = file_in(directory, name);
     if (!ids.empty() || !exists(path)) continue;
     const nlohmann::json settings = settings_in(path);
-    each_end(JsonValue(settings, path, ""),
-             [&ids](const JsonValue& id) { ids.push_back(id.id()); });
+    each_id(JsonValue(settings, path, ""), kEndIds,
+            [&ids](const JsonValue& id) { ids.push_back(id.id()); });
   }
   return ids;
 }

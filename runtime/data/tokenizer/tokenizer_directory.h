@@ -27,6 +27,12 @@ struct EndOfText {
 // there is none. Throws UserError for a file that is damaged, or that names no token of `tokenizer`.
 std::optional<EndOfText> end_of_text(const std::string& directory, const Tokenizer& tokenizer);
 
+// Returns the token whose id `member` ("bos_token_id", of a list the first) of generation_config.json has, else of
+// config.json; nothing if neither has it. Throws UserError for a file that is damaged, or that names no token of
+// `tokenizer`.
+std::optional<std::string> token_of_id(const std::string& directory, const std::string& member,
+                                       const Tokenizer& tokenizer);
+
 // Returns the ids after which a model stops writing: eos_token_id, a number or a list, of generation_config.json, else
 // of config.json; none if neither has it. Throws UserError for a file that is damaged.
 std::vector<uint32_t> stop_ids(const std::string& directory);

@@ -36,8 +36,32 @@ TEST_CASE("chat lines: each kind is read, and other members are counted") {
   CHECK(jinja::repr_of(line.messages) == "[{'role': 'user', 'content': 'c', 'x': [1]}]");
   line = read(R"({"chosen": [{"role": "a", "content": "b"}], "rejected": "r", "prompt": "p"})");
   CHECK((line.kind == ChatLineKind::preference && line.rejected.is_text() && line.chosen.list()));
+  // Numbers that are not read may be larger than integers here.
+  CHECK(read(R"({"text": "a", "hash": 18446744073709551615})").text == "a");
+  line = read(R"({"messages": [{"role": "a", "content": "b", "x": [9223372036854775807, 1e20]}]})");
+  CHECK(jinja::repr_of(line.messages) ==
+        "[{'role': 'a', 'content': 'b', 'x': [9223372036854775807, 1e+20]}]");
   CHECK(read("{\"text\": \"a\\u0000b\"}").text == std::string("a\0b", 3));
   CHECK(read("{\"text\": \"\\ud83d\\ude00\"}").text == "\xf0\x9f\x98\x80");
+}
+
+TEST_CASE("chat lines: reasoning is found under the names that templates read") {
+  const auto message = [](const std::string& members) {
+    const ChatLine line =
+        read(R"({"messages": [{"role": "assistant", "content": "c", )" + members + "}]}");
+    return jinja::repr_of(line.messages.list()->items[0]);
+  };
+  CHECK(message(R"("reasoning": "r")") ==
+        "{'thinking': 'r', 'role': 'assistant', 'content': 'c', 'reasoning': 'r', "
+        "'reasoning_content': 'r'}");
+  CHECK(message(R"("reasoning": "r", "thinking": "t")") ==
+        "{'thinking': 't', 'role': 'assistant', 'content': 'c', 'reasoning': 'r', "
+        "'reasoning_content': 't'}");
+  CHECK(message(R"("thinking": "t", "reasoning_content": "")") ==
+        "{'thinking': 't', 'role': 'assistant', 'content': 'c', 'reasoning_content': ''}");
+  CHECK(message(R"("thinking": null, "reasoning_content": "r")") ==
+        "{'thinking': 'r', 'role': 'assistant', 'content': 'c', 'reasoning_content': 'r'}");
+  CHECK(message(R"("reasoning": null)") == "{'role': 'assistant', 'content': 'c'}");
 }
 
 TEST_CASE("chat lines: an invalid line is an error with its place and reason") {
@@ -62,6 +86,10 @@ TEST_CASE("chat lines: an invalid line is an error with its place and reason") {
   refuses(R"({"completion": "a"})", "the line has no \"prompt\"");
   refuses(R"({"prompt": [], "completion": "a"})", "\"prompt\": expected a string, found array");
   refuses(R"({"chosen": "a"})", "the line has no \"rejected\"");
+  for (const std::string number :
+       {"9223372036854775808", "-9223372036854775809", "18446744073709551616"})
+    refuses(R"({"messages": [{"role": "a", "content": "b", "x": [)" + number + "]}]}",
+            "\"messages\": an integer is larger than 64 bits");
   refuses(R"({"messages": {}})", "\"messages\": expected an array of messages, found object");
   refuses(R"({"messages": []})", "\"messages\": the array is empty");
   refuses(R"({"messages": ["a"]})",
@@ -214,7 +242,10 @@ TEST_CASE("conversations: without marks many messages end with one error") {
   const Tokenizer tokenizer = golden_tokenizer("qwen2");
   const ChatLine line = conversation_of(100'000);
   CHECK_THROWS_WITH(counted_text(tokenizer, kPlain, line, LossOn::usual, 3'000'000),
-                    Contains("t: line 1: rendering takes more than 3000000 steps"));
+                    Contains("t: line 1: rendering takes more than 3000000 steps") &&
+                        Contains("{% generation %}") && Contains("loss_on all"));
+  CHECK_THROWS_WITH(counted_text(tokenizer, kPlain, line, LossOn::all, 3'000),
+                    Contains("more than 3000 steps") && !Contains("{% generation %}"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "runtime/data/chat/chat_template.h"
 #include "runtime/data/chat/jinja/json_text.h"
 #include "runtime/data/chat/template_directory.h"
+#include "tests/data/tokenizer/golden_files.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {
@@ -39,8 +40,44 @@ TEST_CASE("chat template: what is not available is named with its line and the w
   refuses("{{ 'a'.encode() }}", "the method 'encode'");
   refuses("{% if true %}{% macro m() %}{% endmacro %}{% endif %}", "{% macro %} inside");
   refuses("{% for a in [] recursive %}{% endfor %}", "recursive");
+  refuses("{{ 'é' | title }}", "'title' of a text that is not ASCII");
+  refuses("{% for a in [1] %}{{ loop.changed(a) }}{% endfor %}", "loop.changed is not available");
+  refuses("{{ '1_000' | int }}", "the filter 'int' of digits with _");
   refuses("{{ 'é' | upper }}", "'upper' of a text that is not ASCII");
   refuses("{% set x %}{% generation %}{% endgeneration %}{% endset %}", "{% generation %} inside");
+}
+
+TEST_CASE("chat template: title, int and loop are as Jinja has them") {
+  CHECK(render("{{ \"they're bill's\" | title }}|{{ \"they're\".title() }}") ==
+        "They're Bill's|They'Re");
+  CHECK(render("{{ 'foo-bar_baz (qUX){a [b <c' | title }}|{{ '3a b2C d.e' | title }}") ==
+        "Foo-Bar_baz (Qux){A [B <C|3a B2c D.e");
+  CHECK(render("{{ '3.7' | int }} {{ '-3.7 ' | int }} {{ '1e3' | int }} {{ 'abc' | int(7) }} "
+               "{{ 'inf' | int }} {{ '.5' | int }} {{ '+-3' | int }} {{ ' +3' | int }} "
+               "{{ 3.9 | int }} {{ none | int }} {{ [] | int }} {{ '0x1f' | int }}") ==
+        "3 -3 1000 7 0 0 0 3 3 0 0 0");
+  CHECK_THROWS_WITH(render("{{ '99999999999999999999' | int }}"),
+                    Contains("an integer is larger than 64 bits"));
+  CHECK(render("{% for a in [1, 2] %}{{ loop.depth }}{% for b in [1] %}{{ loop.depth }}"
+               "{{ loop.depth0 }}{% endfor %}{% endfor %}") == "110110");
+  CHECK(render("{% for a in [1, 2] %}{{ loop.previtem }}{{ loop.nextitem is defined }},"
+               "{% endfor %}") == "True,1False,");
+}
+
+TEST_CASE("chat template: what select and map give is read by list, loops and filters alone") {
+  const std::string some =
+      "{% set x = [0, 1, 2] | select %}{% set y = messages | map(attribute='role') %}";
+  CHECK(render(some + "{{ x | list | length }}{{ y | join }}{{ x | first }}{{ 2 in x }}"
+                      "{% for n in x | map('string') %}{{ loop.length ~ n }}{% endfor %}") ==
+        "2user1True2122");
+  for (const std::string use :
+       {"{% if x %}{% endif %}", "{{ 1 if x }}", "{{ not y }}", "{{ x and 1 }}", "{{ y or 1 }}",
+        "{{ x }}", "{{ 'a' ~ y }}", "{{ x | length }}", "{{ x | unique | count }}",
+        "{{ x | default(1, true) }}", "{% for a in [1] if x %}{% endfor %}"}) {
+    INFO(use);
+    CHECK_THROWS_WITH(render(some + use), Contains("t.jinja: line 1: what select, reject, map") &&
+                                              Contains("put the filter list behind it"));
+  }
 }
 
 TEST_CASE("chat template: hostile templates end with one error") {
@@ -86,13 +123,14 @@ TEST_CASE("chat template: hostile templates end with one error") {
 
 TEST_CASE("chat template: the model's directory, a file, or dstrain's own") {
   const TempDir dir;
-  CHECK(open_chat_template(dir.path(), "") == nullptr);
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  CHECK(open_chat_template(dir.path(), "", tokenizer) == nullptr);
   dir.write(
       "tokenizer_config.json",
       R"({"bos_token": {"content": "<b>"}, "eos_token": null, "chat_template": "1{{ bos_token }}{{ eos_token }}"})");
   dir.write("special_tokens_map.json", R"({"bos_token": "<other>", "eos_token": "<e>"})");
   const auto text = [&](const std::string& given) {
-    const auto chat_template = open_chat_template(dir.path(), given);
+    const auto chat_template = open_chat_template(dir.path(), given, tokenizer);
     jinja::Meter meter = chat_template->meter();
     return chat_template->render(jinja::parse_json("[]"), true, meter).text;
   };
@@ -110,12 +148,42 @@ TEST_CASE("chat template: the model's directory, a file, or dstrain's own") {
   several.write(
       "tokenizer_config.json",
       R"({"chat_template": [{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]})");
-  const auto chosen = open_chat_template(several.path(), "");
+  const auto chosen = open_chat_template(several.path(), "", tokenizer);
   jinja::Meter meter = chosen->meter();
   CHECK(chosen->render(jinja::parse_json("[]"), false, meter).text == "d");
   several.write("tokenizer_config.json", R"({"chat_template": 5})");
-  CHECK_THROWS_WITH(open_chat_template(several.path(), ""),
+  CHECK_THROWS_WITH(open_chat_template(several.path(), "", tokenizer),
                     Contains("chat_template: expected a string, found 5"));
+}
+
+TEST_CASE("chat template: tokens that no settings name come from the model's files, by their ids") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("llama3");
+  const auto text = [&](const std::string& body) {
+    const auto chat_template =
+        open_chat_template(dir.path(), dir.write("own.jinja", body), tokenizer);
+    jinja::Meter meter = chat_template->meter();
+    return chat_template->render(jinja::parse_json("[]"), true, meter).text;
+  };
+  const auto id = [&](const char* token) { return std::to_string(*tokenizer.id_of(token)); };
+  CHECK_THROWS_WITH(text("a\n{{ bos_token }}"),
+                    Contains("own.jinja: line 2: there is no bos_token: give it in "
+                             "tokenizer_config.json of " +
+                             dir.path()));
+  CHECK_THROWS_WITH(text("{{ eos_token ~ 'a' }}"), Contains("there is no eos_token"));
+  CHECK(text("{{ bos_token | default('b') }}{{ eos_token is defined }}{{ unk_token }}") ==
+        "bFalse");
+  dir.write("config.json", R"({"bos_token_id": )" + id("<|begin_of_text|>") +
+                               R"(, "eos_token_id": [)" + id("<|eot_id|>") + ", 1]}");
+  CHECK(text("{{ bos_token }}{{ eos_token }}") == "<|begin_of_text|><|eot_id|>");
+  dir.write("generation_config.json", R"({"eos_token_id": )" + id("<|end_of_text|>") + "}");
+  CHECK(text("{{ bos_token }}{{ eos_token }}") == "<|begin_of_text|><|end_of_text|>");
+  dir.write("tokenizer_config.json", R"({"bos_token": null, "eos_token": "<e>"})");
+  CHECK(text("{{ bos_token }}{{ eos_token }}") == "<e>");
+  dir.write("tokenizer_config.json", "{}");
+  dir.write("config.json", R"({"bos_token_id": 4000000})");
+  CHECK(text("{{ eos_token }}") == "<|end_of_text|>");
+  CHECK_THROWS_WITH(text("{{ bos_token }}"), Contains("no token of the id 4000000"));
 }
 
 }  // namespace

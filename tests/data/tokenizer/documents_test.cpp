@@ -145,6 +145,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("documents: the first line left out is named where it is far behind, and in each file") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  std::string lines;
+  while (lines.size() < 700'000) lines += line("a b c d e f g h i j k l m n o p q r s t u v w");
+  const auto number = std::count(lines.begin(), lines.end(), '\n') + 1;
+  const std::string bad = R"({"messages": [{"role": "user", "content": "a"}]})";
+  const std::string path = dir.write("a.jsonl", lines + bad + "\n" + lines + "[]\n");
+  LineOptions options(7);
+  options.skip_invalid = true;
+  DocumentCounts counts;
+  const auto take = [](const EncodedPart&, int64_t) {};
+  encode_file(tokenizer, path, options, counts, take);
+  CHECK(counts.skipped == 2);
+  CHECK(counts.first_skipped.starts_with(
+      fmt::format("{}:{}: the line has \"messages\", and", path, number)));
+  encode_file(tokenizer, dir.write("b.jsonl", "[]\n"), options, counts, take);
+  CHECK(counts.skipped == 3);
+  CHECK(counts.first_skipped.starts_with(path + ":"));
+}
+
 TEST_CASE("documents: the token that ends them comes from the directory's files, in this order") {
   const TempDir dir;
   CHECK_THROWS_WITH(open_tokenizer(dir.path()), Contains("there is no tokenizer.json"));

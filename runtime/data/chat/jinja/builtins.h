@@ -45,6 +45,11 @@ Value slice_of(Meter& meter, const Value& value, const Value& begin, const Value
 // Returns what a loop over `value` meets: the items of a list, the names of a dict, the characters of a text; nothing of
 // what is undefined. Throws UserError for other values.
 std::shared_ptr<const List> items_of(Meter& meter, const Value& value);
+// Returns whether the value is true. Throws UserError where a filter such as select has made it: in Jinja that is always
+// true, and has no length and no text, before the filter list or a loop reads it.
+bool holds(Meter& meter, const Value& value);
+// Throws UserError for such a value; `what` is what it has not.
+void refuse_generator(Meter& meter, const Value& value, std::string_view what);
 // Returns str(value), counted.
 std::string printed(Meter& meter, const Value& value);
 // Returns the text of a value that must be one; `what` names it in the message.

@@ -46,7 +46,7 @@ Value Interpreter::evaluate(const Expression& expression) {
       return apply_test(meter_, expression.text, subject, arguments);
     }
     case ExpressionKind::negation:
-      return !part(0).truth();
+      return !holds(meter_, part(0));
     case ExpressionKind::unary:
       return unary(expression);
     case ExpressionKind::binary: {
@@ -59,14 +59,14 @@ Value Interpreter::evaluate(const Expression& expression) {
       return comparison(expression);
     case ExpressionKind::conjunction: {
       const Value left = part(0);
-      return left.truth() ? part(1) : left;
+      return holds(meter_, left) ? part(1) : left;
     }
     case ExpressionKind::disjunction: {
       const Value left = part(0);
-      return left.truth() ? left : part(1);
+      return holds(meter_, left) ? left : part(1);
     }
     case ExpressionKind::conditional:
-      return part(1).truth() ? part(0) : optional_part(2);
+      return holds(meter_, part(1)) ? part(0) : optional_part(2);
   }
   return {};
 }

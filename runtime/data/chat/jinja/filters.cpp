@@ -51,6 +51,7 @@ Value length_of(FilterCall& call) {
     call.meter.step(1 + std::ssize(*text) / 32);
     return character_count(*text);
   }
+  refuse_generator(call.meter, value, "length");
   if (const List* list = value.list()) return std::ssize(list->items);
   if (const Dict* dict = value.dict()) return std::ssize(dict->members());
   call.meter.fail(fmt::format("{} has no length", value.type_name()));
@@ -59,6 +60,11 @@ Value length_of(FilterCall& call) {
 Value letters_of(FilterCall& call) {
   call.read({});
   return in_case(call.meter, call.name, call.text());
+}
+
+Value titled_text(FilterCall& call) {
+  call.read({});
+  return titled(call.meter, call.text());
 }
 
 Value as_json(FilterCall& call) {
@@ -121,7 +127,7 @@ Value at_end(FilterCall& call) {
 Value otherwise(FilterCall& call) {
   const ArgumentReader given = call.read({"default_value", "boolean"});
   const bool replaces =
-      call.subject.is_undefined() || (given.flag(1, false) && !call.subject.truth());
+      call.subject.is_undefined() || (given.flag(1, false) && !holds(call.meter, call.subject));
   if (!replaces) return call.subject;
   return given.find(0) ? *given.find(0) : Value("");
 }
@@ -136,20 +142,29 @@ Value as_text(FilterCall& call) {
   return call.text();
 }
 
+// Returns the number that the text is, but for white space around it; nothing if it is none.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  text = stripped(text, Ends::both);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  Number number = 0;
+  const auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 Value as_integer(FilterCall& call) {
   const ArgumentReader given = call.read({"default"});
   if (const auto number = call.subject.integer()) return *number;
-  if (const auto number = call.subject.real(); number && std::abs(*number) < 9e18)
-    return static_cast<int64_t>(*number);
+  std::optional<double> real = call.subject.real();
   if (const std::string* text = call.subject.text()) {
-    std::string_view digits = stripped(*text, Ends::both);
-    if (digits.starts_with('+')) digits.remove_prefix(1);
-    int64_t number = 0;
-    const auto [stop, status] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (status == std::errc() && stop == digits.data() + digits.size()) return number;
+    if (const auto number = number_in<int64_t>(*text)) return *number;
+    if (text->find('_') != text->npos) call.meter.fail_unknown("the filter 'int' of digits with _");
+    real = number_in<double>(*text);
   }
-  return given.integer(0, 0);
+  if (!real || !std::isfinite(*real)) return given.integer(0, 0);
+  if (std::abs(*real) >= 9e18) call.meter.fail("an integer is larger than 64 bits");
+  return static_cast<int64_t>(*real);
 }
 
 Value as_real(FilterCall& call) {
@@ -217,11 +232,11 @@ Value chosen(FilterCall& call) {
   std::vector<Value> kept;
   for (const Value& item : call.items()) {
     const Value value = by_attribute ? attribute_path(call.meter, item, attribute) : item;
-    const bool holds =
-        test.empty() ? value.truth() : apply_test(call.meter, test, value, arguments);
-    if (holds == keeps) kept.push_back(item);
+    const bool passes =
+        test.empty() ? holds(call.meter, value) : apply_test(call.meter, test, value, arguments);
+    if (passes == keeps) kept.push_back(item);
   }
-  return call.meter.list(std::move(kept));
+  return call.meter.list(std::move(kept), false, true);
 }
 
 Value mapped(FilterCall& call) {
@@ -235,7 +250,7 @@ Value mapped(FilterCall& call) {
       if (value.is_undefined() && given.find(1)) value = *given.find(1);
       results.push_back(std::move(value));
     }
-    return call.meter.list(std::move(results));
+    return call.meter.list(std::move(results), false, true);
   }
   CallArguments arguments = call.arguments;
   const std::string filter = text_in(call.meter, arguments.given[0], "the name of a filter");
@@ -243,7 +258,7 @@ Value mapped(FilterCall& call) {
   arguments.given.erase(arguments.given.begin());
   for (const Value& item : call.items())
     results.push_back(apply_filter(call.meter, filter, item, arguments));
-  return call.meter.list(std::move(results));
+  return call.meter.list(std::move(results), false, true);
 }
 
 Value unique(FilterCall& call) {
@@ -264,7 +279,7 @@ Value unique(FilterCall& call) {
     keys.push_back(key);
     kept.push_back(item);
   }
-  return call.meter.list(std::move(kept));
+  return call.meter.list(std::move(kept), false, true);
 }
 
 Value reversed(FilterCall& call) {
@@ -311,7 +326,7 @@ constexpr std::array<NamedFilter, 30> kFilters = {{{"trim", trim},
                                                    {"count", length_of},
                                                    {"upper", letters_of},
                                                    {"lower", letters_of},
-                                                   {"title", letters_of},
+                                                   {"title", titled_text},
                                                    {"capitalize", letters_of},
                                                    {"tojson", as_json},
                                                    {"join", joined_items},

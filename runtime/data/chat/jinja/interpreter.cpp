@@ -67,7 +67,8 @@ void Interpreter::write(std::string_view text) {
 
 Interpreter::Flow Interpreter::choose(const Statement& statement) {
   for (const Branch& branch : statement.branches)
-    if (!branch.condition || evaluate(*branch.condition).truth()) return execute(branch.body);
+    if (!branch.condition || holds(meter_, evaluate(*branch.condition)))
+      return execute(branch.body);
   return Flow::on;
 }
 
@@ -78,7 +79,7 @@ Interpreter::Flow Interpreter::loop(const Statement& statement) {
     for (const Value& item : items->items) {
       scopes_.emplace_back();
       assign(statement.names, item, statement.line);
-      if (evaluate(*statement.condition).truth()) kept.push_back(item);
+      if (holds(meter_, evaluate(*statement.condition))) kept.push_back(item);
       scopes_.pop_back();
     }
     items = meter_.list(std::move(kept)).shared_list();

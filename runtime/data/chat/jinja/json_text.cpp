@@ -101,15 +101,19 @@ class JsonWriter {
 // Receives what nlohmann's parser meets.
 class JsonReader {
  public:
+  explicit JsonReader(std::span<const std::string_view> exact) : exact_(exact) {}
+
   bool null() { return put(None{}); }
   bool boolean(bool value) { return put(value); }
   bool number_integer(int64_t value) { return put(value); }
   bool number_unsigned(uint64_t value) {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      return put(static_cast<double>(value));
+      return large_integer(static_cast<double>(value));
     return put(static_cast<int64_t>(value));
   }
-  bool number_float(double value, const std::string&) { return put(value); }
+  bool number_float(double value, const std::string& digits) {
+    return digits.find_first_of(".eE") == digits.npos ? large_integer(value) : put(value);
+  }
   bool string(std::string& value) { return put(std::move(value)); }
   bool binary(nlohmann::json::binary_t&) { return false; }
   bool start_object(size_t) { return open(false); }
@@ -161,6 +165,14 @@ class JsonReader {
     return true;
   }
 
+  // Of the value a template would write other digits.
+  bool large_integer(double value) {
+    if (!open_.empty() && std::ranges::find(exact_, open_.front().name) != exact_.end())
+      fail_user("\"{}\": an integer is larger than 64 bits: make it a string", open_.front().name);
+    return put(value);
+  }
+
+  std::span<const std::string_view> exact_;
   std::vector<Open> open_;
 };
 
@@ -170,8 +182,8 @@ Value json_text(Meter& meter, const Value& value, const JsonStyle& style) {
   return JsonWriter(meter, style).run(value);
 }
 
-Value parse_json(std::string_view text) {
-  JsonReader reader;
+Value parse_json(std::string_view text, std::span<const std::string_view> exact) {
+  JsonReader reader(exact);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   return std::move(reader.result);
 }

@@ -1,6 +1,7 @@
 // Values as JSON, and JSON as values.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,9 @@ struct JsonStyle {
 Value json_text(Meter& meter, const Value& value, const JsonStyle& style);
 
 // Parses JSON; members keep their order, and of members of one name the last one stays, in the first one's place.
-// Throws UserError, "byte 12: ..." or the parser's message, for what is no JSON or nested more than 64 deep.
-Value parse_json(std::string_view text);
+// Throws UserError, "byte 12: ..." or the parser's message, for what is no JSON or nested more than 64 deep, and for
+// integers beyond 64 bits in those members of the outermost object that `exact` names; others become floats.
+Value parse_json(std::string_view text, std::span<const std::string_view> exact = {});
 
 // Returns the name of a value's type in JSON, "string".
 std::string json_type(const Value& value);

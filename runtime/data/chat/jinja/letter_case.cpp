@@ -33,6 +33,18 @@ Value in_case(Meter& meter, std::string_view name, const std::string& text) {
   return meter.text(std::move(result));
 }
 
+Value titled(Meter& meter, const std::string& text) {
+  if (!is_ascii(text)) meter.fail_unknown("'title' of a text that is not ASCII");
+  std::string result = text;
+  bool inside = false;  // of a word
+  for (char& c : result) {
+    c = inside ? lowered(c) : raised(c);
+    inside = !is_space(static_cast<unsigned char>(c)) &&
+             std::string_view("-({[<").find(c) == std::string_view::npos;
+  }
+  return meter.text(std::move(result));
+}
+
 Value replaced(Meter& meter, std::string_view text, std::string_view before, std::string_view after,
                int64_t most) {
   std::string result;

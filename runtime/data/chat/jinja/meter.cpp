@@ -29,10 +29,10 @@ void Meter::check_output(size_t bytes) const {
                      bytes_text(static_cast<double>(most_.output))));
 }
 
-Value Meter::list(std::vector<Value> items, bool tuple) {
+Value Meter::list(std::vector<Value> items, bool tuple, bool generator) {
   step(std::ssize(items));
   bytes(items.size() * sizeof(Value));
-  Value list = list_of(std::move(items), tuple);
+  Value list = list_of(std::move(items), tuple, generator);
   if (list.depth() > kDeepestValue)
     fail(fmt::format("a list holds a namespace, or is nested more than {} deep", kDeepestValue));
   return list;

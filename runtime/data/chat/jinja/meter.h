@@ -34,7 +34,7 @@ class Meter {
   void check_output(size_t bytes) const;
 
   // Makes a list or a text, and counts it. Throws UserError where it is too large or nested too deeply.
-  Value list(std::vector<Value> items, bool tuple = false);
+  Value list(std::vector<Value> items, bool tuple = false, bool generator = false);
   Value text(std::string text);
 
   // Throws UserError: "SOURCE: line 3: MESSAGE".

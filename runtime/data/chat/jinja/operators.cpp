@@ -115,7 +115,7 @@ Value character(Meter& meter, const std::string& text, int64_t index) {
   return text.substr(places[at], places[at + 1] - places[at]);
 }
 
-Value loop_attribute(const Loop& loop, const std::string& name) {
+Value loop_attribute(Meter& meter, const Loop& loop, const std::string& name) {
   const auto index = static_cast<int64_t>(loop.index), count = std::ssize(loop.items->items);
   if (name == "index") return index + 1;
   if (name == "index0") return index;
@@ -124,9 +124,13 @@ Value loop_attribute(const Loop& loop, const std::string& name) {
   if (name == "first") return index == 0;
   if (name == "last") return index == count - 1;
   if (name == "length") return count;
-  if (name == "previtem" && index > 0) return loop.items->items[loop.index - 1];
-  if (name == "nextitem" && index + 1 < count) return loop.items->items[loop.index + 1];
-  return Value::undefined("loop." + name);
+  // Loops inside of others count only where they are recursive, which is not available.
+  if (name == "depth") return int64_t{1};
+  if (name == "depth0") return int64_t{0};
+  const bool previous = name == "previtem";
+  if (!previous && name != "nextitem") meter.fail_unknown("loop." + name);
+  if (previous ? index == 0 : index + 1 == count) return Value::undefined("loop." + name);
+  return loop.items->items[previous ? loop.index - 1 : loop.index + 1];
 }
 
 }  // namespace
@@ -182,7 +186,8 @@ Value item_of(Meter& meter, const Value& value, const Value& key) {
 
 Value attribute_of(Meter& meter, const Value& value, const std::string& name) {
   if (value.is_undefined()) meter.fail(fmt::format("'{}' is undefined", value.undefined_name()));
-  if (const Loop* loop = value.loop(); loop && name != "cycle") return loop_attribute(*loop, name);
+  if (const Loop* loop = value.loop(); loop && name != "cycle")
+    return loop_attribute(meter, *loop, name);
   if (const Namespace* space = value.space()) {
     const Value* member = space->members.find(name);
     return member ? *member : Value::undefined(name);

@@ -182,8 +182,23 @@ std::shared_ptr<const List> items_of(Meter& meter, const Value& value) {
   return meter.list(std::move(items)).shared_list();
 }
 
+bool holds(Meter& meter, const Value& value) {
+  refuse_generator(meter, value, "truth");
+  return value.truth();
+}
+
+void refuse_generator(Meter& meter, const Value& value, std::string_view what) {
+  if (value.list() && value.list()->generator)
+    meter.fail(fmt::format(
+        "what select, reject, map and the like give has no {} of its own: put the filter list "
+        "behind it",
+        what));
+}
+
 std::string printed(Meter& meter, const Value& value) {
   meter.step(value.weight());
+  refuse_generator(meter, value, "text");
+  if (value.is_missing()) meter.fail(fmt::format("there is no {}", value.undefined_name()));
   std::string text = text_of(value);
   meter.bytes(text.size());
   return text;

@@ -45,7 +45,13 @@ std::string dict_text(const Dict& dict) {
 
 Value Value::undefined(std::string name) {
   Value value;
-  value.data_ = Undefined{std::make_shared<const std::string>(std::move(name))};
+  value.data_ = Undefined{std::make_shared<const std::string>(std::move(name)), true};
+  return value;
+}
+
+Value Value::missing(std::string name) {
+  Value value;
+  value.data_ = Undefined{std::make_shared<const std::string>(std::move(name)), false};
   return value;
 }
 
@@ -155,14 +161,14 @@ std::optional<size_t> Dict::place_of(std::string_view name) const {
   return at == members_.end() ? std::nullopt : std::optional<size_t>(at - members_.begin());
 }
 
-Value list_of(std::vector<Value> items, bool tuple) {
+Value list_of(std::vector<Value> items, bool tuple, bool generator) {
   int levels = 1;
   int64_t weight = 1;
   for (const Value& item : items) {
     levels = std::max(levels, 1 + item.depth());
     weight = std::min(weight + item.weight(), kMostWeight);
   }
-  return std::make_shared<const List>(List{std::move(items), tuple, levels, weight});
+  return std::make_shared<const List>(List{std::move(items), tuple, generator, levels, weight});
 }
 
 bool equal(const Value& a, const Value& b) {

@@ -24,6 +24,7 @@ struct None {};
 // The value of what is not there: `name` is what was looked for, for messages.
 struct Undefined {
   std::shared_ptr<const std::string> name;
+  bool printed = true;  // as an empty text
 };
 
 using Text = std::shared_ptr<const std::string>;
@@ -46,8 +47,11 @@ class Value {
   Value(std::shared_ptr<const Function> function) : data_(std::move(function)) {}
   // Returns the undefined value of something that is not there.
   static Value undefined(std::string name);
+  // The same, of what a template must not print, because its text would lack what is meant.
+  static Value missing(std::string name);
 
   bool is_undefined() const { return is<Undefined>(); }
+  bool is_missing() const { return is_undefined() && !std::get<Undefined>(data_).printed; }
   bool is_none() const { return is<None>(); }
   bool is_bool() const { return is<bool>(); }
   bool is_int() const { return is<int64_t>(); }
@@ -93,6 +97,7 @@ inline constexpr int kDeepestValue = 70;
 struct List {
   std::vector<Value> items;
   bool tuple = false;
+  bool generator = false;  // in Jinja it is no list before it is read
   int levels = 1;
   int64_t weight = 1;
 };
@@ -139,7 +144,7 @@ struct Function {
 };
 
 // Makes a list; one that is nested more than kDeepestValue deep has levels above that, which the caller must refuse.
-Value list_of(std::vector<Value> items, bool tuple = false);
+Value list_of(std::vector<Value> items, bool tuple = false, bool generator = false);
 
 bool equal(const Value& a, const Value& b);
 // Returns whether a is less than b, or equal where `or_equal`; nothing where the two have no order.

@@ -128,7 +128,9 @@ TEST_CASE("tokenize writes which tokens of conversations count in the loss") {
   run("--data c.jsonl", 1,
       "c.jsonl:1: m/chat_template.jinja: line 2: {% include %} is not available");
   folder.write("d.jsonl", "{\"text\": \"a\"}\n");
-  run("--data d.jsonl", 0, "1 documents");
+  run("--data d.jsonl", 0, " tokens of 1 document, ");
+  folder.write("e.jsonl", "{\"text\": \"\"}\n");
+  run("--data e.jsonl --no_eos", 0, "out.bin: 1 token of 1 document, 13 bytes of text; ");
 }
 
 TEST_CASE("tokenize encodes a million messages with marks, and says why it cannot without") {
@@ -146,9 +148,30 @@ TEST_CASE("tokenize encodes a million messages with marks, and says why it canno
     CAPTURE(program.text());
     CHECK(program.text().find(message) != std::string::npos);
   };
-  run("--data c.jsonl --chat_template chatml", 0, " tokens of 1 documents");
+  run("--data c.jsonl --chat_template chatml", 0, " tokens of 1 document, ");
   run("--data c.jsonl --chat_template plain.jinja", 1,
       "c.jsonl:1: plain.jinja: line 1: rendering takes more than 100000000 steps");
+}
+
+TEST_CASE("tokenize warns of records in a file that is read as text") {
+  const RunFolder folder;
+  put_tokenizer(folder, llama());
+  const auto run = [&](const std::string& name, const std::string& bytes) {
+    folder.write(name, bytes);
+    RunningProgram program = folder.start(kTokenize + ("--data " + name) + " 2>&1");
+    CHECK(program.wait() == 0);
+    return program.text();
+  };
+  const std::string lines = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
+  CHECK(run("a.json", lines)
+            .find("the data file a.json is JSON, and training is on plain text: JSON lines: name "
+                  "it a.jsonl; an array: jq -c '.[]' a.json > a.jsonl; it is tokenized as text") !=
+        std::string::npos);
+  CHECK(run("a.txt", lines)
+            .find("begins as JSON lines, and training is on plain text: name it "
+                  "FILE.jsonl; it is tokenized") != std::string::npos);
+  CHECK(run("b.txt", "{a}\nb").find("plain text") == std::string::npos);
+  CHECK(run("b.jsonl", lines).find("plain text") == std::string::npos);
 }
 
 TEST_CASE("tokenize refuses wrong input with one error and leaves no file") {
