@@ -20,6 +20,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/config/report/resolved_config.h"
+#include "runtime/config/solve/solve.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/text.h"
 #include "runtime/core/devices/cuda_device.h"
@@ -65,17 +66,14 @@ void halve_to_fit(Job& job, const RankMemory& offered) {
   if (!fitting) set_micro_batch(job, own);
 }
 
-// Returns the micro-batch of the run to resume. `resume` is its folder or one of its checkpoints. 0 if it is unknown.
+// Returns the micro-batch of the run to resume, which run_folder_of() finds. 0 if it is unknown.
 int64_t micro_batch_before(const std::string& resume, const ModelRegistry& models) {
   if (resume.empty()) return 0;
-  for (const char* up : {"", "/../.."}) {
-    const std::string file = resume + up + "/resolved_config.json";
-    if (std::filesystem::exists(file))
-      return job_from_resolved(read_input_file(file, "the resolved configuration", kLargestConfig),
-                               models, file)
-          .batch.micro_batch;
-  }
-  return 0;
+  const std::string file = run_folder_of(resume) + "/resolved_config.json";
+  if (!std::filesystem::exists(file)) return 0;
+  return job_from_resolved(read_input_file(file, "the resolved configuration", kLargestConfig),
+                           models, file)
+      .batch.micro_batch;
 }
 
 // Checks that the trace file can be written, which happens only after the last step.
@@ -110,13 +108,7 @@ void check_own_files(const Job& job) {
 
 // Returns whether the run resumes one in its own output directory.
 bool resumes_in_place(const Job& job) {
-  namespace fs = std::filesystem;
-  if (job.resume.empty()) return false;
-  std::error_code error;
-  const fs::path checkpoint = find_checkpoint(job.resume).dir + "/";
-  return fs::equivalent(checkpoint.parent_path().parent_path(), job.output + "/checkpoints",
-                        error) &&
-         !error;
+  return !job.resume.empty() && is_checkpoint_of(find_checkpoint(job.resume).dir, job.output);
 }
 
 // Throws UserError if the run would remove checkpoints without --overwrite.
@@ -299,7 +291,8 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
   refuse_if_locked(job.output);
   if (!job.resume.empty()) {
     const CheckpointInfo checkpoint = find_checkpoint(job.resume);
-    for (const std::string& line : changes_since(checkpoint, job, run_facts(job, *input.dataset)))
+    const Job here = job_of_host(job, ranks_here);  // groups by host are as many ranks as it has
+    for (const std::string& line : changes_since(checkpoint, here, run_facts(here, *input.dataset)))
       log::warn("--resume: {}", line);
   } else {
     if (!job.init_weights.empty()) {

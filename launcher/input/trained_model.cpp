@@ -12,6 +12,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/config/report/resolved_config.h"
+#include "runtime/config/solve/solve.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
@@ -32,8 +33,7 @@ WeightsSource model_place(const std::string& directory, std::string_view option)
   WeightsSource place{.run_dir = directory, .option = option};
   const bool checkpoint = fs::exists(fs::path(directory) / kManifestName, none);
   if (checkpoint) {  // RUN/checkpoints/step_N
-    const fs::path run = (fs::path(directory) / ".." / "..").lexically_normal();
-    place.run_dir = (run.has_filename() ? run : run.parent_path()).string();
+    place.run_dir = run_folder_of(directory);
     place.checkpoint = directory;
   }
   if (!fs::exists(place.run_dir + "/resolved_config.json", none))

@@ -79,7 +79,8 @@ int run_with_restarts(const RestartOptions& options, const StartRanks& start, co
   CheckpointInfo checkpoint;
   double seconds = kFirstPause;
   for (int64_t restarts = 0;; ++restarts) {
-    const auto [report, stop_requested] = start(checkpoint.dir);
+    // A folder, and no checkpoint: where the newest one turns out to be damaged, the one before it is taken.
+    const auto [report, stop_requested] = start(checkpoint.dir.empty() ? "" : options.output);
     const bool writable = !output || output->is_there();
     if (report.exit_status != 2 || stop_requested || restarts == options.most || !writable) {
       if (!report.error.empty()) print_error(report.error);
@@ -97,8 +98,8 @@ int run_with_restarts(const RestartOptions& options, const StartRanks& start, co
 }
 
 std::vector<std::string> words_resuming(const std::vector<std::string>& words,
-                                        const std::string& checkpoint) {
-  if (checkpoint.empty()) return words;
+                                        const std::string& resume) {
+  if (resume.empty()) return words;
   std::vector<std::string> resuming;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string option = words[i].substr(0, words[i].find('='));
@@ -107,7 +108,7 @@ std::vector<std::string> words_resuming(const std::vector<std::string>& words,
     else if (option == words[i])
       ++i;  // and its value
   }
-  resuming.push_back("--resume=" + checkpoint);
+  resuming.push_back("--resume=" + resume);
   return resuming;
 }
 

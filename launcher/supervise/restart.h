@@ -24,7 +24,7 @@ struct RestartOptions {
   std::string output;  // the run's output directory
 };
 
-// Starts the ranks. `resume`: the checkpoint to resume from; empty: as the command line says.
+// Starts the ranks. `resume`: the output directory whose newest checkpoint to resume from; empty: as the command line says.
 using StartRanks = std::function<StartOutcome(const std::string& resume)>;
 
 // Waits. Returns the stop signal that ended the wait, or 0.
@@ -36,9 +36,9 @@ int pause_unless_stopped(double seconds);
 int run_with_restarts(const RestartOptions& options, const StartRanks& start,
                       const Pause& pause = pause_unless_stopped);
 
-// Returns the command line `words` with --resume `checkpoint` in place of any other --resume and of --init_weights, as
-// the checkpoint has the weights; unchanged if `checkpoint` is empty.
+// Returns the command line `words` with --resume `resume` in place of any other --resume and of --init_weights, as
+// the checkpoint has the weights; unchanged if `resume` is empty.
 std::vector<std::string> words_resuming(const std::vector<std::string>& words,
-                                        const std::string& checkpoint);
+                                        const std::string& resume);
 
 }  // namespace dstrain

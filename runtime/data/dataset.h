@@ -51,7 +51,7 @@ class Dataset {
   // Returns the files of a split's samples; none for generated ones. Those for validation are none, too, where they are
   // the end of the training files.
   virtual SplitFiles files(Split) const { return {}; }
-  // Returns the checksum of the file for validation, computed at each call; 0 if there is none.
+  // Returns the checksum of the file for validation, computed at the first call; 0 if there is none.
   virtual uint64_t validation_fingerprint() const { return 0; }
   // Throws RunError if the data have changed since they were opened.
   virtual void check_unchanged() const {}

@@ -28,7 +28,7 @@ SampleKey sample_key(const ModelConfig& model) {
 
 // Returns the checksum of a file, with that of the file that says which of its tokens count, if there is one.
 uint64_t checksum_of_source(const TokenSource& source) {
-  const auto of = [](const DataFile& file) { return checksum_of_many(file.data(), file.bytes()); };
+  const auto of = [](const DataFile& file) { return file.checksum(); };
   if (!source.targets_file()) return of(source.file());
   const std::array<uint64_t, 2> both = {of(source.file()), of(*source.targets_file())};
   return checksum_of(both.data(), sizeof(both));

@@ -50,6 +50,29 @@ TEST_CASE("dangerous changes are refused together, meant ones are told with what
               "the numbers of one run"});
 }
 
+TEST_CASE("a loss scale is gone on with only where both runs adapt it") {
+  const std::string dynamic = "dynamic loss scale from 65536, window 1000, hysteresis 2";
+  Job job = job_of_batch(8);
+  job.dtype = DType::f16;
+  job.loss_scale.dynamic = true;
+  CHECK(keeps_loss_scale(saved({{"dtype", "fp16"}, {"fp16", dynamic}}).label, job));
+  CHECK(keeps_loss_scale(saved({}).label, job));  // of an older program
+  CHECK_FALSE(keeps_loss_scale(saved({{"dtype", "fp16"}, {"fp16", "loss scale 128"}}).label, job));
+  CHECK_FALSE(keeps_loss_scale(saved({{"dtype", "bf16"}}).label, job));
+  const CheckpointInfo checkpoint = saved({{"fp16", dynamic}});
+  CHECK(changes_since(checkpoint, job, {{"fp16", "other", FactChange::allowed}}) ==
+        Lines{"fp16 was " + dynamic +
+              " and is other: the scale goes on as it was, by the new rules from step 5 on"});
+  job.loss_scale.dynamic = false;
+  CHECK_FALSE(keeps_loss_scale(checkpoint.label, job));
+  CHECK(
+      changes_since(checkpoint, job, {{"fp16", "loss scale 128", FactChange::allowed}}) ==
+      Lines{"fp16 was " + dynamic + " and is loss scale 128: the new value holds from step 5 on"});
+  job.dtype = DType::bf16;
+  job.loss_scale.dynamic = true;
+  CHECK_FALSE(keeps_loss_scale(checkpoint.label, job));
+}
+
 TEST_CASE(
     "what makes other tensors is refused, whatever the user accepts, and before anything else") {
   const RunFacts facts = {{"optimizer.type", "SGD", FactChange::forbidden},

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "runtime/config/axes_text.h"
@@ -30,19 +32,40 @@
 namespace dstrain {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int64_t kMostRanks = 1 << 20;
 
-// Returns the output directory of a checkpoint: DIR for DIR, DIR/checkpoints and DIR/checkpoints/step_4.
-std::string run_folder_of(const std::string& resume) {
-  namespace fs = std::filesystem;
-  fs::path folder = fs::path(resume).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();  // "out/"
-  const auto parent = [&folder] {
-    return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
-  };
-  if (folder.filename().string().starts_with("step_")) folder = parent();
-  if (folder.filename() == "checkpoints") folder = parent();
-  return folder.string();
+// Returns a path without "." and "..", and without a '/' at its end.
+fs::path tidy(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool is_step_name(const fs::path& path) {
+  constexpr std::string_view prefix = "step_";
+  const std::string name = path.filename().string();
+  return name.starts_with(prefix) && name.size() > prefix.size() && name[prefix.size()] >= '0' &&
+         name[prefix.size()] <= '9';
+}
+
+// Returns whether `path` is an output directory, which may have the name of a checkpoint or of their folder.
+bool holds_checkpoints(const fs::path& path) {
+  std::error_code none;
+  return fs::is_directory(path / "checkpoints", none) && !fs::exists(path / "manifest.json", none);
+}
+
+// Returns DIR for DIR/checkpoints and DIR/checkpoints/step_4; nothing for another path.
+std::optional<fs::path> above_checkpoints(const fs::path& path) {
+  const fs::path folder = is_step_name(path) ? path.parent_path() : path;
+  if (folder.filename() != "checkpoints" || holds_checkpoints(path)) return std::nullopt;
+  return folder.parent_path();
+}
+
+// Returns DIR for DIR/step_4, a checkpoint that was moved; nothing for another path.
+std::optional<fs::path> above_step(const fs::path& path) {
+  if (!is_step_name(path) || holds_checkpoints(path)) return std::nullopt;
+  return path.parent_path();
 }
 
 // Records and returns where the run's first weights are: the file or folder that --init_weights names, or the model's own
@@ -80,7 +103,7 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
     job.output = run_folder_of(job.resume);
     values.record("run.output", json_text(std::string_view(job.output)), "derived: --resume");
   } else {
-    const std::string stem = std::filesystem::path(request.path).stem().string();
+    const std::string stem = fs::path(request.path).stem().string();
     job.output = option(request.output, "output", "runs/" + stem);
   }
   if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
@@ -115,6 +138,21 @@ void judge_ignored(const Merged& merged, std::vector<Verdict>& verdicts) {
 }
 
 }  // namespace
+
+std::string run_folder_of(const std::string& resume) {
+  std::error_code none;
+  const fs::path canonical = fs::weakly_canonical(resume, none);
+  fs::path named = tidy(fs::absolute(resume));
+  // ".." after a link leads elsewhere than the text says.
+  if (fs::exists(resume, none) && !fs::equivalent(named, resume, none)) named = canonical;
+  for (const auto& above : {above_checkpoints, above_step})
+    for (const fs::path& path : {named, canonical})
+      if (const std::optional<fs::path> folder = above(path)) {
+        const bool relative = path == named && fs::path(resume).is_relative();
+        return (relative ? folder->lexically_proximate(fs::current_path()) : *folder).string();
+      }
+  return tidy(resume).string();
+}
 
 LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   if (request.ranks && (*request.ranks < 1 || *request.ranks > kMostRanks))

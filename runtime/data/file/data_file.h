@@ -28,15 +28,19 @@ class DataFile {
   // Throws RunError if the file was cut short and a read met the missing part, which reads as zeros. Costs one
   // load.
   void check_whole() const;
-  // Throws RunError if the file's size or time has changed since it was opened. A file that was replaced by
-  // another one of its name is unchanged.
+  // Returns a checksum of all bytes, computed at the first call.
+  uint64_t checksum() const;
+  // Throws RunError if the file's size has changed since it was opened, or its time, unless checksum() was called before
+  // and the bytes are those of then: a copy or a touch changes the time alone. A file that was replaced by another one
+  // of its name is unchanged.
   void check_unchanged() const;
 
  private:
   InputFile file_;
   const unsigned char* data_ = nullptr;
   int64_t bytes_ = 0;
-  timespec written_{};  // time of the last change
+  mutable timespec written_{};  // time of the last change after which the bytes are known
+  mutable std::optional<uint64_t> checksum_;
   std::optional<MappingWatch> watch_;
 };
 

@@ -158,9 +158,8 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
 uint64_t PackedDataset::checksum(size_t first, size_t end) const {
   std::vector<uint64_t> of_files;
   for (size_t s = first; s < end; ++s)
-    sources_[s].each_file([&of_files](const DataFile& file) {
-      of_files.push_back(checksum_of_many(file.data(), file.bytes()));
-    });
+    sources_[s].each_file(
+        [&of_files](const DataFile& file) { of_files.push_back(file.checksum()); });
   return checksum_of(of_files.data(), static_cast<int64_t>(of_files.size() * sizeof(uint64_t)));
 }
 

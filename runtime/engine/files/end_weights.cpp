@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "runtime/config/model/family.h"
 #include "runtime/engine/files/adapter_files.h"
@@ -96,6 +98,23 @@ void EndWeights::finish() {
   if (!adapters_) return;
   adapters_->finish();
   write_file(fmt::format("{}/{}", folder, kAdapterConfig), adapter_config_);
+}
+
+void remove_earlier_weights(const Job& job) {
+  namespace fs = std::filesystem;
+  const auto same = [](const fs::path& a, const fs::path& b) {
+    std::error_code error;
+    return fs::equivalent(a, b, error) && !error;
+  };
+  std::error_code none;
+  const fs::path weights = fs::canonical(job.init_weights, none).parent_path();
+  const fs::path named = fs::absolute(job.init_weights, none).parent_path();
+  if (!same(weights, job.output) && !same(named, job.output)) remove_weights(job.output);
+  const fs::path adapters = job.adapters.init.empty() ? "" : adapter_folder(job.adapters.init);
+  std::string kept;
+  for (const std::string& folder : {job.output, fmt::format("{}/{}", job.output, kAdapterFolder)})
+    if (same(adapters, folder)) kept = folder;
+  remove_adapters(job.output, kept);
 }
 
 }  // namespace dstrain

@@ -47,4 +47,8 @@ class EndWeights {
   std::map<std::string, Adapter, std::less<>> kept_;  // by the name of the weight
 };
 
+// Removes the weights and adapters of an earlier run from the job's output directory: beside the settings and the
+// vocabulary of this one they would be taken for its own. Those that the job begins with stay until its end.
+void remove_earlier_weights(const Job& job);
+
 }  // namespace dstrain

@@ -24,6 +24,8 @@ std::string consequence(const std::string& name, const CheckpointLabel& label, c
   if (name == "train_batch_size")
     return fmt::format("step {} takes samples {} to {}", next, first,
                        first + job.batch.train_batch - 1);
+  if (name == kLossScaleFact && keeps_loss_scale(label, job))
+    return fmt::format("the scale goes on as it was, by the new rules from step {} on", next);
   if (name == "dstrain.data.val_path") return "validations take the samples of the new file";
   if (name == "data" || name == "dstrain.data.val_fraction")
     return fmt::format("from step {} on samples are those of the new data, beginning at place {}",
@@ -96,6 +98,13 @@ std::map<std::string, std::string> kept_facts(const RunFacts& facts) {
 
 int64_t samples_before(const CheckpointLabel& label, const Job& job) {
   return label.samples >= 0 ? label.samples : label.step * job.batch.train_batch;
+}
+
+bool keeps_loss_scale(const CheckpointLabel& label, const Job& job) {
+  if (job.dtype != DType::f16 || !job.loss_scale.dynamic) return false;
+  if (label.facts.empty()) return true;  // an older dstrain's, taken to be the same
+  const auto fact = label.facts.find(std::string(kLossScaleFact));
+  return fact != label.facts.end() && fact->second.starts_with(kDynamicLossScale);
 }
 
 std::vector<std::string> changes_since(const CheckpointInfo& checkpoint, const Job& job,

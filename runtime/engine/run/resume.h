@@ -17,6 +17,10 @@ std::map<std::string, std::string> kept_facts(const RunFacts& facts);
 // Returns the number of training samples that the steps before the checkpoint used.
 int64_t samples_before(const CheckpointLabel& label, const Job& job);
 
+// Returns whether the job goes on with the loss scale that the checkpoint has reached: both adapt it. Else the job's own
+// holds.
+bool keeps_loss_scale(const CheckpointLabel& label, const Job& job);
+
 // Returns a line for each fact that differs between the checkpoint and `facts`, which are those of `job`: the
 // old value, the new value and the consequence. Throws UserError if a fact differs that decides which tensors there are
 // (FactChange::impossible), or one that is not allowed to change (FactChange::forbidden) and that

@@ -257,10 +257,9 @@ void add_precision(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "dstrain.comm_hook", hook_text(job.hook, job.shards));
   const LossScaleConfig& s = job.loss_scale;
   if (job.dtype == DType::f16)
-    list.add(FactChange::allowed, "fp16",
-             s.dynamic ? fmt::format("dynamic loss scale from {}, window {}, hysteresis {}{}, at "
-                                     "least {}",
-                                     s.initial, s.window, s.hysteresis,
+    list.add(FactChange::allowed, std::string(kLossScaleFact),
+             s.dynamic ? fmt::format("{} from {}, window {}, hysteresis {}{}, at least {}",
+                                     kDynamicLossScale, s.initial, s.window, s.hysteresis,
                                      s.consecutive_hysteresis ? " in a row" : "", s.minimum)
                        : fmt::format("loss scale {}", s.initial));
   list.add(FactChange::irrelevant, "skip_on_overflow", job.skip_on_overflow);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/job.h"
@@ -25,6 +26,9 @@ struct RunFact {
   bool operator==(const RunFact&) const = default;
 };
 using RunFacts = std::vector<RunFact>;
+
+// The fact of the loss scale, which only fp16 has, and how it begins where the scale adapts itself.
+inline constexpr std::string_view kLossScaleFact = "fp16", kDynamicLossScale = "dynamic loss scale";
 
 // Returns the facts of a run of `job`, whose vocabulary size and device must be settled. Reads all bytes of
 // the data.

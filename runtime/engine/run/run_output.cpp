@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "runtime/config/model/family.h"
@@ -75,6 +73,8 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     check_space(job_.save_interval > 0 ? bytes : 0);
     begin_lineage(step);
     if (job_.save_interval == 0) warn_of_space(bytes);
+    // Each checkpoint has them; from the first step on a data file whose time alone changes is known to be the same.
+    if (job_.save_interval > 0 || saves_last(job_)) facts();
     // First what reads files of others: where that fails, the folder still says what its weights are of.
     if (!ctx_.config_json.empty())
       saved_dtypes_ = begin_model_directory(
@@ -194,11 +194,7 @@ void RunOutput::warn_of_space(int64_t checkpoint) const {
 }
 
 bool RunOutput::resumed_here() const {
-  if (!resumed_) return false;
-  std::error_code error;
-  const std::filesystem::path root = std::filesystem::path(resumed_->dir + "/").parent_path();
-  return std::filesystem::equivalent(root.parent_path(), job_.output + "/checkpoints", error) &&
-         !error;
+  return resumed_ && is_checkpoint_of(resumed_->dir, job_.output);
 }
 
 const RunFacts& RunOutput::facts() {
@@ -209,12 +205,13 @@ const RunFacts& RunOutput::facts() {
 // Makes the checkpoints in the output directory those of this run's lineage; sets others aside.
 void RunOutput::begin_lineage(int64_t step) {
   lineage_ = resumed_ ? branch_of(resumed_->label.lineage, step, ctx_.job) : new_lineage(ctx_.job);
+  const std::string from = resumed_ ? resumed_->dir : "";
   if (!resumed_here()) {
-    if (job_.overwrite) remove_checkpoints(job_.output);
-    remove_end_checkpoints(job_.output);
+    if (job_.overwrite) remove_checkpoints(job_.output, from);
+    remove_end_checkpoints(job_.output, from);
+    remove_earlier_weights(job_);
   }
-  const std::vector<std::string> aside =
-      continue_lineage(job_.output, lineage_, step, resumed_ ? resumed_->dir : "");
+  const std::vector<std::string> aside = continue_lineage(job_.output, lineage_, step, from);
   if (!aside.empty())
     log::info("set aside, as this run does not go on from {}: {}{}",
               aside.size() == 1 ? "it" : "them", aside.front(),

@@ -209,6 +209,7 @@ void Trainer::load_from_checkpoint() {
     if (root()) changes_since(c, job_, output_.facts());
   });
   scalars.load(state_);
+  if (!keeps_loss_scale(resumed_->label, job_)) init_loss_scale(state_, job_.loss_scale);
   next_sample_ = samples_before(resumed_->label, job_);
   check_frozen_state(*resumed_, job_, output_.facts(), state_.applied_steps);
   if (resumed_->groups > 1 && !groups_differ(job_, state_.applied_steps).state)

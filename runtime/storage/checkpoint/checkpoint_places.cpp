@@ -132,6 +132,16 @@ void remove_tree(const std::string& path) {
   if (error) fail_run("cannot remove {}: {}", path, error.message());
 }
 
+void remove_checkpoint(const CheckpointName& checkpoint) {
+  const fs::path root = fs::path(checkpoint.path).parent_path();
+  const std::string going = (root / fmt::format("{}{}.tmp", kPrefix, checkpoint.step)).string();
+  if (checkpoint.kind != Kind::building) {
+    remove_tree(going);
+    rename_checkpoint(checkpoint.path, going);
+  }
+  remove_tree(going);
+}
+
 void rename_checkpoint(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0)
     fail_run("cannot rename the checkpoint {} to {}: {}", from, to, std::strerror(errno));

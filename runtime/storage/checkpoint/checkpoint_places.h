@@ -1,4 +1,4 @@
-// The directories of checkpoints: DIR/checkpoints/step_N, step_N.tmp while it is written, step_N.old while
+// The directories of checkpoints: DIR/checkpoints/step_N, step_N.tmp while it is written or removed, step_N.old while
 // it is replaced, step_N.abandoned-ID of another lineage. Invariant: a directory with a manifest is
 // complete; others are ignored. step_N.old stands for step_N if that is missing.
 #pragma once
@@ -57,6 +57,10 @@ Manifest read_whole_manifest(const std::string& dir);
 
 // Removes a file, or a directory with all its contents, if it exists. Throws RunError.
 void remove_tree(const std::string& path);
+
+// Removes a checkpoint, which is step_N.tmp first: interrupted, that leaves nothing that looks complete, and what is left
+// remove_leftovers() removes. Throws RunError.
+void remove_checkpoint(const CheckpointName& checkpoint);
 
 // Throws RunError.
 void rename_checkpoint(const std::string& from, const std::string& to);

@@ -58,15 +58,24 @@ std::optional<int64_t> newest_step_kept_in(const std::string& output_dir) {
   return std::nullopt;
 }
 
-void remove_checkpoints(const std::string& output_dir) {
+bool is_checkpoint_of(const std::string& dir, const std::string& output_dir) {
+  std::error_code error;
+  const fs::path named = fs::absolute(dir + "/", error).lexically_normal().parent_path();
+  const std::string root = output_dir + "/checkpoints";
+  return same_directory(named.parent_path().string(), root) ||
+         same_directory(fs::canonical(dir, error).parent_path().string(), root);
+}
+
+void remove_checkpoints(const std::string& output_dir, const std::string& resumed) {
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints"))
-    if (name.kind != Kind::abandoned) remove_tree(name.path);
+    if (name.kind != Kind::abandoned && !same_directory(name.path, resumed))
+      remove_checkpoint(name);
   remove_tree(output_dir + "/checkpoints/lineage.json");
 }
 
-void remove_end_checkpoints(const std::string& output_dir) {
+void remove_end_checkpoints(const std::string& output_dir, const std::string& resumed) {
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints"))
-    if (ends_run(name)) remove_tree(name.path);
+    if (ends_run(name) && !same_directory(name.path, resumed)) remove_checkpoint(name);
 }
 
 void remove_end_checkpoints(const std::string& output_dir, const Lineage& lineage, int64_t before) {
@@ -74,7 +83,7 @@ void remove_end_checkpoints(const std::string& output_dir, const Lineage& lineag
     if (name.step >= before || !name.counts()) continue;
     const std::optional<CheckpointLabel> label = label_of(name.path);
     if (label && label->end && lineage.contains(label->lineage.id, name.step))
-      remove_tree(name.path);
+      remove_checkpoint(name);
   }
 }
 
@@ -107,10 +116,12 @@ int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lin
   int64_t kept = 0, removed = 0;
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints")) {
     if (!name.counts()) continue;
-    const std::optional<Lineage> its = lineage_of(name.path);
-    if (!its || !lineage.contains(its->id, name.step)) continue;
-    if (++kept <= keep_last || (keep_every > 0 && name.step % keep_every == 0)) continue;
-    remove_tree(name.path);
+    const std::optional<CheckpointLabel> label = label_of(name.path);
+    if (!label || !lineage.contains(label->lineage.id, name.step)) continue;
+    const bool stays = kept < keep_last;
+    if (!label->end) ++kept;
+    if (stays || (keep_every > 0 && name.step % keep_every == 0)) continue;
+    remove_checkpoint(name);
     ++removed;
   }
   return removed;

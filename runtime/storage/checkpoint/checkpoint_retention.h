@@ -17,12 +17,16 @@ namespace dstrain {
 // directory cannot be read.
 std::optional<int64_t> newest_step_kept_in(const std::string& output_dir);
 
-// Removes the checkpoints of an earlier run from an output directory, except abandoned ones. Throws
-// RunError.
-void remove_checkpoints(const std::string& output_dir);
+// Returns whether the checkpoint `dir` is one of an output directory's, by its own path or by that of a link to it.
+bool is_checkpoint_of(const std::string& dir, const std::string& output_dir);
 
-// Removes those that the end of a run made from an output directory, except abandoned ones. Throws RunError.
-void remove_end_checkpoints(const std::string& output_dir);
+// Removes the checkpoints of an earlier run from an output directory, except abandoned ones and `resumed`, which the
+// run goes on from. Throws RunError.
+void remove_checkpoints(const std::string& output_dir, const std::string& resumed = "");
+
+// Removes those that the end of a run made from an output directory, except abandoned ones and `resumed`. Throws
+// RunError.
+void remove_end_checkpoints(const std::string& output_dir, const std::string& resumed = "");
 
 // Removes those of `lineage` that the end of a run made before step `before`. Throws RunError.
 void remove_end_checkpoints(const std::string& output_dir, const Lineage& lineage, int64_t before);
@@ -34,7 +38,8 @@ std::vector<std::string> continue_lineage(const std::string& output_dir, const L
                                           int64_t step, const std::string& resumed = "");
 
 // Removes old checkpoints of `lineage` from an output directory. The `keep_last` newest stay (0: all), and
-// those whose step is a multiple of `keep_every` (0: none). Returns how many it has removed. Throws RunError.
+// those whose step is a multiple of `keep_every` (0: none). One that the end of a run made does not count, as the next
+// run replaces it: it stays until `keep_last` newer ones are there. Returns how many it has removed. Throws RunError.
 int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
                                int64_t keep_last, int64_t keep_every);
 

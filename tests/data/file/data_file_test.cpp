@@ -71,5 +71,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a file with another time is unchanged where its bytes are known and the same") {
+  TempDir dir;
+  const std::string path = dir.write("t.txt", pages());
+  const auto data = open_dataset(text_job(path, 8));
+  const auto touch = [&path](int hours) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(hours));
+  };
+  SECTION("unknown") {
+    touch(1);
+    CHECK_THROWS_AS(data->check_unchanged(), RunError);
+  }
+  SECTION("known") {
+    data->fingerprint();
+    touch(1);
+    CHECK_NOTHROW(data->check_unchanged());
+    CHECK_NOTHROW(data->check_unchanged());
+    std::fstream(path, std::ios::in | std::ios::out) << "THE";
+    touch(2);
+    CHECK_THROWS_AS(data->check_unchanged(), RunError);
+  }
+}
+
 }  // namespace
 }  // namespace dstrain

@@ -138,6 +138,39 @@ TEST_CASE("a run's end writes adapters alone, or the model with them as well") {
   }
 }
 
+TEST_CASE("a run removes an earlier one's weights when it begins, but not those it begins with") {
+  const TempDir folder;
+  Job job = adapted_job({.r = 1, .alpha = 2}, false, folder / "out");
+  const std::vector<std::string> names = {"adapter_config.json", "adapter_model.safetensors",
+                                          "model.safetensors", "adapter/adapter_config.json",
+                                          "adapter/adapter_model.safetensors"};
+  std::filesystem::create_directories(folder / "out/adapter");
+  for (const std::string& name : names) folder.write("out/" + name, "{}");
+  folder.write("out/metrics.jsonl", "");
+  const auto left = [&] {
+    std::vector<std::string> there;
+    for (const std::string& name : names)
+      if (std::filesystem::exists(folder / "out/" + name)) there.push_back(name);
+    return there;
+  };
+  SECTION("none") {
+    remove_earlier_weights(job);
+    CHECK(left().empty());
+  }
+  SECTION("its own weights, by a link") {
+    std::filesystem::create_directory_symlink(folder / "out", folder / "link");
+    job.init_weights = folder / "link/model.safetensors";
+    remove_earlier_weights(job);
+    CHECK(left() == std::vector<std::string>{"model.safetensors"});
+  }
+  SECTION("its own adapters") {
+    job.adapters.init = folder / "out/adapter";
+    remove_earlier_weights(job);
+    CHECK(left() == std::vector<std::string>{names[3], names[4]});
+  }
+  CHECK(std::filesystem::exists(folder / "out/metrics.jsonl"));
+}
+
 TEST_CASE("adapters that an earlier run has left are removed, wherever they are") {
   const TempDir folder;
   const std::string merged = folder / "adapter";

@@ -1,8 +1,11 @@
 // The output directory of real runs: one run at a time, and nothing of another run's is lost by mistake.
 #include <signal.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tests/launcher/support/run_folder.h"
 
@@ -10,6 +13,17 @@ namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
+
+using Names = std::vector<std::string>;
+
+// The names of the checkpoints of the run in `out`.
+Names checkpoints_of(const RunFolder& folder) {
+  Names names;
+  for (const auto& entry : fs::directory_iterator(folder.path("out/checkpoints")))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
 
 TEST_CASE(
     "a second run into the directory of one that lives is refused and changes nothing there") {
@@ -135,6 +149,94 @@ TEST_CASE(
   CHECK(fs::exists(folder.path("out/checkpoints/step_3")));
   for (const char* gone : {"out/checkpoints/step_2", "out/checkpoints/step_4"})
     CHECK_FALSE(fs::exists(folder.path(gone)));
+}
+
+TEST_CASE("a killed run leaves no weights of the run before it beside its own settings") {
+  const RunFolder folder;
+  REQUIRE(folder.train("").wait() == 0);
+  REQUIRE(fs::exists(folder.path("out/model.safetensors")));
+  RunningProgram killed = folder.train("--steps 100000000 --set dstrain.model.n_head=1");
+  REQUIRE(wait_until([&] { return killed.wrote("step=3 "); }));
+  ::kill(killed.pid(), SIGKILL);
+  killed.wait();
+  CHECK_FALSE(fs::exists(folder.path("out/model.safetensors")));
+}
+
+TEST_CASE("a killed run leaves the weights of its directory that it began with") {
+  const RunFolder folder;
+  REQUIRE(folder.train("").wait() == 0);
+  const std::string weights = folder.read("out/model.safetensors");
+  RunningProgram killed =
+      folder.train("--steps 100000000 --init_weights " + folder.path("out/model.safetensors"));
+  REQUIRE(wait_until([&] { return killed.wrote("step=3 "); }));
+  ::kill(killed.pid(), SIGKILL);
+  killed.wait();
+  CHECK(folder.read("out/model.safetensors") == weights);
+}
+
+TEST_CASE("a run goes on in its own folder, by whatever path its checkpoint is named") {
+  const RunFolder folder;
+  REQUIRE(folder.train("--save_interval 2").wait() == 0);
+  fs::create_directory_symlink("out", folder.path("link"));
+  fs::create_directory_symlink("out/checkpoints/step_4", folder.path("newest"));
+  fs::create_directory_symlink("out/checkpoints", folder.path("all"));
+  const auto [place, resume] = GENERATE(table<std::string, std::string>({
+      {".", "newest"},
+      {".", "newest/"},
+      {".", "all"},
+      {".", "all/step_4"},
+      {".", "link/checkpoints/step_4"},
+      {".", "newest --output out --overwrite"},
+      {".", "out/checkpoints/step_4 --output link --overwrite"},
+      {"out", "."},
+      {"out/checkpoints", "step_4"},
+      {"out/checkpoints", "."},
+      {"out/checkpoints", "step_4 --output .. --overwrite"},
+      {"out/checkpoints/step_4", "."},
+      {"out/checkpoints/step_4", "../step_4"},
+  }));
+  RunningProgram program = folder.start(
+      "/usr/bin/env -C " + place + " " DSTRAIN_PROGRAM " --config " + folder.path("c.json") +
+      " --data " + folder.path("text.txt") + " --save_interval 2 --steps 6 --resume " + resume);
+  const int status = program.wait(60);
+  CAPTURE(place, resume, program.text());
+  REQUIRE(status == 0);
+  CHECK(program.wrote("resumes after step 4 of "));
+  CHECK(checkpoints_of(folder) == Names{"step_2", "step_4", "step_6"});
+  // Six steps, and a validation of every second.
+  CHECK(lines_of(folder.read("out/metrics.jsonl")) == 9);
+  for (const char* stray : {"out/checkpoints/checkpoints", "out/checkpoints/metrics.jsonl",
+                            "out/checkpoints/step_4/metrics.jsonl", "checkpoints", "metrics.jsonl"})
+    CHECK_FALSE(fs::exists(folder.path(stray)));
+}
+
+TEST_CASE("the batch of the run holds for a resume by the folder of its checkpoints") {
+  const RunFolder folder;
+  const std::string config = R"({"dstrain": {"model": {"n_layer": 1, "n_embd": 16, "n_head": 2,
+      "block_size": 8}, "data": {"path": "text.txt"}, "steps": 2}})";
+  folder.write("open.json", config);
+  const std::string program = DSTRAIN_PROGRAM " --config open.json ";
+  RunningProgram first =
+      folder.start(program + "--output out --set train_micro_batch_size_per_gpu=3");
+  CHECK(first.wait(60) == 0);
+  CAPTURE(first.text());
+  const std::string resume =
+      GENERATE("out", "out/checkpoints", "out/checkpoints/", "out/checkpoints/step_2");
+  RunningProgram second = folder.start(program + "--steps 3 --resume " + resume);
+  const int status = second.wait(60);
+  CAPTURE(resume, second.text());
+  CHECK(status == 0);
+  CHECK_FALSE(second.wrote("train_batch_size was"));
+}
+
+TEST_CASE("the checkpoint of a run's end takes the place of none that keep_last keeps") {
+  const RunFolder folder;
+  const std::string saves = "--save_interval 3 --set dstrain.keep_last=1 ";
+  CHECK(folder.train(saves + "--steps 7 --set dstrain.save_last=true").wait() == 0);
+  CHECK(checkpoints_of(folder) == Names{"step_6", "step_7"});
+  RunningProgram other = folder.train("");
+  CHECK(other.wait() == 1);
+  CHECK(only_error(other.text()).find("holds another run's checkpoints") != std::string::npos);
 }
 
 }  // namespace

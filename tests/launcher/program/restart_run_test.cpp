@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -57,6 +58,33 @@ TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the sa
   CHECK(undisturbed.train(options).wait() == 0);
   CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
   CHECK(history_of(folder) == history_of(undisturbed));
+}
+
+TEST_CASE("a restart passes over a newest checkpoint that is damaged") {
+  const std::string options = "--steps 1500 --save_interval 100 --set steps_per_print=100";
+  const RunFolder folder, undisturbed;
+  RunningProgram program = folder.train(options + " --max_restarts 1");
+  REQUIRE(wait_until([&] { return program.wrote("step=500 "); }));
+  kill_a_rank(program);
+  REQUIRE(wait_until([&] { return program.wrote("restart 1 of 1"); }));
+  // The sizes stay, so that only the ranks find it.
+  const std::regex step("from its checkpoint of step ([0-9]+)\n");
+  std::smatch found;
+  const std::string text = program.text();
+  REQUIRE(std::regex_search(text, found, step));
+  const std::string name = "step_" + found[1].str();
+  std::fstream file(folder.path("out/checkpoints/" + name + "/rank_00000.safetensors"),
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-2000, std::ios::end);
+  const int old = file.get();
+  file.seekp(-2000, std::ios::end);
+  file.put(static_cast<char>(old ^ 1));
+  file.close();
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  CHECK(program.wrote("--resume passes over " + name + ": "));
+  CHECK(undisturbed.train(options).wait() == 0);
+  CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
 }
 
 TEST_CASE("before the first checkpoint a restart begins from the beginning") {

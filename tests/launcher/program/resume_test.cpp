@@ -98,6 +98,34 @@ TEST_CASE("what a branch saves is newest, whatever the steps of the branch that 
             "resumes after step 10 of br/checkpoints/step_10\n"));
 }
 
+TEST_CASE("the loss scale of a resumed run is its own, unless both runs adapt it") {
+  const RunFolder folder;
+  const std::string bf16 = " --set bf16.enabled=true",
+                    fp16 = " --set fp16.enabled=true --set fp16.initial_scale_power=";
+  const auto [before, after, expected] = GENERATE_COPY(table<std::string, std::string, double>({
+      {fp16 + "6", fp16 + "6 --set fp16.loss_scale=128", 128},
+      {fp16 + "6", fp16 + "9", 64},
+      {bf16, fp16 + "6 --resume_with_changes", 64},
+      {fp16 + "6", bf16 + " --resume_with_changes", 1},
+  }));
+  run(folder, "--steps 2 --save_interval 2 --output out" + before);
+  run(folder, "--resume out --steps 3" + after);
+  std::istringstream lines(folder.read("out/metrics.jsonl"));
+  double scale = 0;
+  for (std::string line; std::getline(lines, line);)
+    scale = json::parse(line).value("loss_scale", scale);
+  CHECK(scale == expected);
+}
+
+TEST_CASE("groups of the ranks of a host are no change") {
+  const RunFolder folder;
+  const std::string options =
+      "--num_gpus 2 --save_interval 2 --steps 2 --set dstrain.sharding=HYBRID_SHARD "
+      "--set zero_optimization.zero_quantized_gradients=true ";
+  run(folder, options + "--output out");
+  CHECK_FALSE(has(run(folder, options + "--resume out"), "warning: --resume: "));
+}
+
 TEST_CASE("a resume into another folder leaves both runs whole") {
   const RunFolder folder;
   run(folder, "--steps 6 --save_interval 2 --output one");

@@ -61,7 +61,8 @@ TEST_CASE("a run that fails is started again from its newest checkpoint, at most
   SECTION("until N restarts have failed") {
     CHECK(script.run(2, dir.path()) == 2);
   }
-  CHECK(script.resumed == Words{"", dir / "checkpoints/step_4", dir / "checkpoints/step_10"});
+  // By its folder: where that checkpoint turns out to be damaged, the one before it is taken.
+  CHECK(script.resumed == Words{"", dir.path(), dir.path()});
   CHECK(script.pauses == std::vector<double>{1, 1});
 }
 
@@ -105,7 +106,7 @@ TEST_CASE("checkpoints of an earlier run, and unfinished ones, are not continued
     if (start == 2) save(dir.path(), 50);
   };
   CHECK(script.run(5, dir.path()) == 0);
-  CHECK(script.resumed == Words{"", "", dir / "checkpoints/step_50"});
+  CHECK(script.resumed == Words{"", "", dir.path()});
 }
 
 TEST_CASE("--resume is replaced, however it was given") {

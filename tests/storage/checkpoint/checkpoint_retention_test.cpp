@@ -113,6 +113,54 @@ TEST_CASE(
   CHECK(folder.names() == Names{"step_1", "step_3", "step_6", "step_7"});
 }
 
+TEST_CASE("what the end of a run saved takes no other one's place, and goes for newer ones") {
+  const Folder folder;
+  const Lineage lineage = new_lineage();
+  for (const int64_t step : {3, 6}) folder.save(step, lineage);
+  folder.save(7, lineage, true);
+  remove_old_checkpoints(folder.path(), lineage, 1, 0);
+  CHECK(folder.names() == Names{"step_6", "step_7"});
+  folder.save(9, lineage);
+  remove_old_checkpoints(folder.path(), lineage, 1, 0);
+  CHECK(folder.names() == Names{"step_9"});
+}
+
+TEST_CASE("a checkpoint that is half removed is a leftover, which the next save clears") {
+  const Folder folder;
+  const Lineage lineage = new_lineage();
+  for (const int64_t step : {2, 4}) folder.save(step, lineage);
+  const fs::path old = folder.dir() / "checkpoints/step_2";
+  // What nobody may remove, unless the user is root.
+  fs::create_directories(old / "held/by");
+  fs::permissions(old / "held", fs::perms::owner_read | fs::perms::owner_exec);
+  try {
+    remove_old_checkpoints(folder.path(), lineage, 1, 0);
+  } catch (const RunError&) {
+    CHECK(folder.names() == Names{"step_2.tmp", "step_4"});
+    fs::permissions(folder.dir() / "checkpoints/step_2.tmp/held", fs::perms::owner_all);
+  }
+  folder.save(6, lineage);
+  CHECK(folder.names() == Names{"step_4", "step_6"});
+}
+
+TEST_CASE("the checkpoint that a run goes on from is not removed, by whatever path it is named") {
+  const Folder folder;
+  const Lineage lineage = new_lineage();
+  for (const int64_t step : {2, 4}) folder.save(step, lineage, step == 4);
+  const std::string step_4 = folder.dir() / "checkpoints/step_4", link = folder.dir() / "link";
+  fs::create_directory_symlink(step_4, link);
+  const std::string ways[] = {step_4, step_4 + "/", link, folder.dir() / "checkpoints/./step_4/."};
+  const std::string& resumed = ways[GENERATE(0, 1, 2, 3)];
+  CAPTURE(resumed);
+  CHECK(is_checkpoint_of(resumed, folder.path()));
+  CHECK_FALSE(is_checkpoint_of(resumed, folder.dir() / "other"));
+  remove_end_checkpoints(folder.path(), resumed);
+  CHECK(folder.names() == Names{"step_2", "step_4"});
+  remove_checkpoints(folder.path(), resumed);
+  CHECK(fs::exists(step_4 + "/manifest.json"));
+  CHECK_FALSE(fs::exists(folder.dir() / "checkpoints/step_2"));
+}
+
 TEST_CASE("what the end of a run saved goes for a newer one of the run, and for another run") {
   const Folder folder;
   const Lineage first = new_lineage(), next = branch_of(first, 5);
