@@ -112,8 +112,8 @@ void warn_of_unknown_tokens(const std::string& path, Tokenizer& tokenizer) {
   names.resize(std::min(names.size(), kMostShown));
   tokenizer.add_warning(
       fmt::format("{}: {}: {} lacks the tokens {}{}, which are text like any other here: "
-                  "transformers puts them "
-                  "there: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
+                  "transformers puts them there: "
+                  "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
                   path, kAddedTokens, kFile, fmt::join(names, ", "), others));
 }
 

@@ -94,7 +94,7 @@ TEST_CASE("units of small parameters stay gathered, up to the model's threshold"
   job.gather.param_persistence = 64;
   job.gather.model_persistence = 3 * plan_of(job).train.program.units[0].elements;
   CHECK(kept() == 3);
-  // Of a layer that tensor ranks share, the elements that a rank has count.
+  // Where tensor ranks share a layer, the elements that a rank has count.
   job.gather.model_persistence = INT64_MAX;
   job.tensor_ranks = 2;
   job.gather.param_persistence = 32;

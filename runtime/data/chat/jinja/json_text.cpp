@@ -165,7 +165,7 @@ class JsonReader {
     return true;
   }
 
-  // Of the value a template would write other digits.
+  // A template would write other digits than the line has.
   bool large_integer(double value) {
     if (!open_.empty() && std::ranges::find(exact_, open_.front().name) != exact_.end())
       fail_user("\"{}\": an integer is larger than 64 bits: make it a string", open_.front().name);

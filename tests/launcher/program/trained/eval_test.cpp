@@ -166,12 +166,17 @@ TEST_CASE("eval measures a folder of transformers' files without a run, in windo
   CHECK(has(error("m"), "is a pickle"));
 }
 
-TEST_CASE("eval leaves out a field of config.json that is unknown here, as training does") {
-  const RunFolder folder;
+// Trains a tiny GPT-2 on the token file ids.bin, which it writes, into the folder g.
+void train_small_gpt2(const RunFolder& folder) {
   write_tokens(folder, "ids.bin", 0, 120);
   folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
     "n_positions": 8, "vocab_size": 300})");
   said(folder, "--config c.json --model gpt2.json --output g" + (kTokens + std::string("ids.bin")));
+}
+
+TEST_CASE("eval leaves out a field of config.json that is unknown here, as training does") {
+  const RunFolder folder;
+  train_small_gpt2(folder);
   const json known = eval(folder, "--model g --data ids.bin");
   json config = json::parse(folder.read("g/config.json"));
   config["a_new_field"] = {{"size", 3}};
@@ -182,10 +187,7 @@ TEST_CASE("eval leaves out a field of config.json that is unknown here, as train
 
 TEST_CASE("eval and generate look at the weights' files and the machine before they take memory") {
   const RunFolder folder;
-  write_tokens(folder, "ids.bin", 0, 120);
-  folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
-    "n_positions": 8, "vocab_size": 300})");
-  said(folder, "--config c.json --model gpt2.json --output g" + (kTokens + std::string("ids.bin")));
+  train_small_gpt2(folder);
   // The same folder with a table of 4 TB, which its files do not have.
   constexpr int64_t kIds = 1'000'000'000, kWidth = 1024;
   json config = json::parse(folder.read("g/config.json"));
