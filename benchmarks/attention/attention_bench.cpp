@@ -8,7 +8,6 @@
 // "products" in the output is the time of these products at the probe's rate, as a share of the threads' CPU time.
 // A kernel whose exponentials, masks and packing cost nothing would reach 1.
 #include <fmt/core.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +19,7 @@
 #include "kernels/cpu/attention/attention.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/philox.h"
+#include "runtime/core/threads/parts.h"
 
 namespace {
 
@@ -106,9 +106,9 @@ class Layer {
     call.out = out;
     call.workspace = scratch_;
     call.state = &state;
-    const double wall = omp_get_wtime(), cpu = bench::process_seconds();
+    const double wall = bench::wall_seconds(), cpu = bench::process_seconds();
     kernel.run(call);
-    return {omp_get_wtime() - wall, (bench::process_seconds() - cpu) / threads_};
+    return {bench::wall_seconds() - wall, (bench::process_seconds() - cpu) / threads_};
   }
 
   Setting s_;
@@ -123,8 +123,7 @@ class Layer {
 void measure(const Setting& s, int threads, int rounds) {
   const Layer layer(s, threads);
   const auto probe = [&] {
-    return s.dtype == DType::bf16 && bench::tile_rate(1) > 0 ? bench::tile_rate(threads)
-                                                             : bench::multiply_add_rate(threads);
+    return s.dtype == DType::bf16 ? bench::bf16_rate(threads) : bench::multiply_add_rate(threads);
   };
   layer.forward();
   layer.backward();
@@ -164,7 +163,7 @@ void measure(const Setting& s, int threads, int rounds) {
 
 // Usage: bench_attention [threads [rounds]]
 int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : omp_get_num_procs();
+  const int threads = argc > 1 ? std::atoi(argv[1]) : thread_count();
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 9;
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [batch, seq] : {std::array<int64_t, 2>{8, 256}, {1, 2048}}) {

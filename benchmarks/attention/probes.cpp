@@ -3,13 +3,18 @@
 #include <immintrin.h>
 #include <time.h>
 
+#include <numeric>
+#include <vector>
+
 #include "runtime/core/isa/isa.h"
+#include "runtime/core/threads/parts.h"
 
 namespace dstrain::bench {
 namespace {
 
 constexpr int kAccumulators = 12, kMultiplyAddLoops = 200000;
 constexpr int kTiles = 4, kTileLoops = 40000;
+constexpr int kDots = 16, kDotLoops = 150000;
 
 // Twelve independent chains hide the latency of the two multiply-add units. The empty asm keeps the compiler from
 // removing the loop, whose result is not used.
@@ -33,6 +38,18 @@ __attribute__((target("avx2,fma"))) void multiply_adds_256() {
   for (auto& s : sum) asm volatile("" : : "x"(s));
 }
 
+// Sixteen chains, as many sums as a product of vectors keeps.
+__attribute__((target("avx512f,avx512bf16"))) void dot_products() {
+  __m512 sum[kDots];
+  const __m512bh pairs = (__m512bh)_mm512_set1_epi32(0x3f003f00);  // of 0.5
+  for (auto& s : sum) s = _mm512_setzero_ps();
+  for (int i = 0; i < kDotLoops; ++i) {
+#pragma GCC unroll 16
+    for (int k = 0; k < kDots; ++k) sum[k] = _mm512_dpbf16_ps(sum[k], pairs, pairs);
+  }
+  for (auto& s : sum) asm volatile("" : : "v"(s));
+}
+
 struct alignas(64) TileConfig {
   unsigned char palette = 1, start_row = 0, reserved[14] = {};
   unsigned short row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -52,30 +69,33 @@ __attribute__((target("amx-tile,amx-bf16"))) void tile_products() {
   _tile_release();
 }
 
+double seconds_of(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 // Returns the sum over threads of work / the thread's CPU time, so that the time of other programs does not count.
 double rate(int threads, double flops, void (*work)()) {
-  double sum = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : sum)
-  {
+  std::vector<double> rates(static_cast<size_t>(threads));
+  run_parts(threads, [&](int64_t part) {
     const double start = thread_seconds();
     work();
-    sum += flops / (thread_seconds() - start);
-  }
-  return sum;
+    rates[static_cast<size_t>(part)] = flops / (thread_seconds() - start);
+  });
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 }  // namespace
 
 double thread_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
-
 double process_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+double wall_seconds() {
+  return seconds_of(CLOCK_MONOTONIC);
 }
 
 double multiply_add_rate(int threads) {
@@ -84,9 +104,12 @@ double multiply_add_rate(int threads) {
   return rate(threads, flops, wide ? multiply_adds_512 : multiply_adds_256);
 }
 
-double tile_rate(int threads) {
-  if (max_isa() != Isa::amx) return 0;
-  return rate(threads, 2.0 * 16 * 16 * 32 * kTiles * kTileLoops, tile_products);
+double bf16_rate(int threads) {
+  if (max_isa() == Isa::amx)
+    return rate(threads, 2.0 * 16 * 16 * 32 * kTiles * kTileLoops, tile_products);
+  if (max_isa() == Isa::avx512_bf16)
+    return rate(threads, 4.0 * 16 * kDots * kDotLoops, dot_products);
+  return multiply_add_rate(threads);
 }
 
 }  // namespace dstrain::bench

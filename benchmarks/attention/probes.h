@@ -7,11 +7,13 @@ namespace dstrain::bench {
 // Returns the FLOP/s of fp32 multiply-adds (AVX-512, or AVX2 if that is the limit) of all `threads` threads.
 double multiply_add_rate(int threads);
 
-// Returns the FLOP/s of bf16 tile products of all `threads` threads; 0 without AMX.
-double tile_rate(int threads);
+// Returns the FLOP/s of the products of bf16 attention of all `threads` threads: tiles (AMX), dot products of pairs
+// (AVX512_BF16), or else fp32 multiply-adds.
+double bf16_rate(int threads);
 
-// Return the CPU time of the calling thread and of the whole process, in seconds.
+// Return the CPU time of the calling thread and of the whole process, and the time of a clock, in seconds.
 double thread_seconds();
 double process_seconds();
+double wall_seconds();
 
 }  // namespace dstrain::bench

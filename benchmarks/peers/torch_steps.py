@@ -132,8 +132,8 @@ def parser():
     return p
 
 
-def main():
-    o = parser().parse_args()
+def training_step(o):
+    """Builds the model. Returns a function that trains a step and returns its milliseconds, and the number of parameters."""
     torch.set_num_threads(o.threads)
     torch.manual_seed(1337)
     model, x, y = build(o)
@@ -151,9 +151,13 @@ def main():
         loss.item()
         return (time.perf_counter() - start) * 1e3
 
+    return step, sum(p.numel() for p in model.parameters())
+
+
+def main():
+    step, parameters = training_step(parser().parse_args())
     for _ in range(2):
         step()
-    parameters = sum(p.numel() for p in model.parameters())
     print(json.dumps({"ready": torch.__version__, "parameters": parameters}), flush=True)
     answer_requests(step)
 

@@ -1,6 +1,5 @@
-#include "kernels/cpu/attention/amx.h"
-
 #include "kernels/cpu/attention/portable.h"
+#include "kernels/cpu/attention/tiled.h"
 
 #if defined(__x86_64__)
 // GCC 12 warns falsely: its vector intrinsics start from an undefined register (GCC bug 105593).
@@ -14,20 +13,19 @@
 #include <cstring>
 #include <limits>
 
+#define DST_TILES amx
 // Only the code up to pop_options is compiled with these instruction sets.
 #pragma GCC push_options
 #pragma GCC target( \
     "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,prefer-vector-width=512")
-#include "kernels/cpu/attention/amx_backward-inl.h"
-#include "kernels/cpu/attention/amx_forward-inl.h"
+#include "kernels/cpu/attention/amx_tiles-inl.h"
+#include "kernels/cpu/attention/tiled_implementation-inl.h"
 #pragma GCC pop_options
 
 namespace dstrain::attention {
 
 const Implementation* amx_implementation() {
-  static const Implementation implementation{
-      amx::kForwardQueries,           amx::kQueries, amx::kKeys,   bytes_of<amx::ForwardScratch>,
-      bytes_of<amx::BackwardScratch>, amx::forward,  amx::backward};
+  static const Implementation implementation = amx::implementation();
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512bf16") ? &implementation : nullptr;
 }

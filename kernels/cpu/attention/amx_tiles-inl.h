@@ -1,18 +1,11 @@
-// AMX tiles: their configuration and the product loop. Included by amx.cpp, inside its target region.
-// Every tile has 16 rows of 64 bytes. Operands are arrays of 1 KiB tiles unless a row stride is given:
-//   A  16 rows x 32 depth
-//   B  16 depth pairs x 16 columns x 2
-//   C  16 rows x 16 columns, fp32
+// Products of tiles on AMX. Included by amx.cpp, inside its target region.
 // GCC 12's tile intrinsics do not tell the compiler which memory they read. So fence() must stand between
 // ordinary stores and the tile loads that read them.
 #pragma once
 
-namespace dstrain::attention::amx {
+#include "kernels/cpu/attention/tiled_types-inl.h"
 
-inline constexpr int64_t kTile = 16;   // rows of a tile; columns of a C tile
-inline constexpr int64_t kDepth = 32;  // bf16 elements of a tile row
-inline constexpr int64_t kTileBytes = 1024;
-inline constexpr int64_t kRowBytes = 64;
+namespace dstrain::attention::DST_TILES {
 
 // The sizes of the eight AMX tiles, in the memory layout that the LDTILECFG instruction reads.
 struct alignas(64) TileConfig {
@@ -37,19 +30,6 @@ class TileScope {
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;
   ~TileScope() { _tile_release(); }
-};
-
-// Two neighbouring operand tiles at depth 0.
-struct TilePair {
-  const std::byte *first, *second;
-  int64_t step;             // bytes to the tiles of the next depth
-  int64_t row = kRowBytes;  // bytes from one tile row to the next
-};
-
-// 2 x 2 tiles of sums.
-struct TileSums {
-  std::byte *c00, *c01, *c10, *c11;
-  int64_t row = kRowBytes;
 };
 
 // c (32 x 32) = a (32 x 32*steps) b, or c += a b with `add`.
@@ -85,4 +65,4 @@ inline void product_2x2(TilePair a, TilePair b, int64_t steps, const TileSums& c
   _tile_stored(3, c.c11, c.row);
 }
 
-}  // namespace dstrain::attention::amx
+}  // namespace dstrain::attention::DST_TILES

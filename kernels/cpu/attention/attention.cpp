@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/attention/amx.h"
 #include "kernels/cpu/attention/implementation.h"
 #include "kernels/cpu/attention/portable.h"
 #include "kernels/cpu/attention/schedule.h"
+#include "kernels/cpu/attention/tiled.h"
 #include "kernels/operands.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/core/threads/parts.h"
@@ -25,10 +25,12 @@ bool is_grad(const KernelSpec& spec) {
 
 // The choice depends on the dtype and the machine alone, so that every plan computes the same bits.
 const Implementation& implementation_for(const AttentionShape& shape) {
-  if (shape.dtype == DType::bf16 && max_isa() == Isa::amx) {
-    if (const Implementation* amx = attention::amx_implementation()) return *amx;
+  const Implementation* tiled = nullptr;
+  if (shape.dtype == DType::bf16) {
+    if (max_isa() == Isa::amx) tiled = attention::amx_implementation();
+    if (max_isa() == Isa::avx512_bf16) tiled = attention::dot_implementation();
   }
-  return attention::portable_implementation();
+  return tiled != nullptr ? *tiled : attention::portable_implementation();
 }
 
 int64_t scratch_bytes(const AttentionShape& shape, const Implementation& implementation,

@@ -1,7 +1,8 @@
 // Causal multi-head self-attention on the CPU, forward and backward. It is blocked (Dao et al.,
 // "FlashAttention", 2022): no T x T matrix is in memory, and only blocks with a key that a query sees are computed.
 // Softmax and sums are fp32. Dropout masks are a function of (seed, site, sample, element) (runtime/core/philox.h) and are
-// computed again in the backward pass. bf16 uses AMX tiles if the CPU has them; everything else uses Highway.
+// computed again in the backward pass. bf16 uses AMX tiles or the dot products of AVX512_BF16 if the CPU has them; everything
+// else uses Highway.
 // Invariant: the number of threads changes no bit of a result.
 #pragma once
 

@@ -6,7 +6,7 @@
 //            partial sum: 2u (D + 2) sum_d |q_id k_jd| scale. Scaling it and subtracting the row's maximum m_i (or
 //            its log-sum-exp) rounds values of up to |s_ij| + |m_i| a few times: 4u of that.
 //   weight   exp(s + e) = exp(s) exp(e): the absolute error of a score is a relative error of its weight,
-//            E_ij = expm1(e) + 3e-6, of which the last is the exponential's own (AMX tiles: 3e-6, CUDA: 2^-22).
+//            E_ij = expm1(e) + 3e-6, of which the last is the exponential's own (CPU's bf16 tiles: 3e-6, CUDA: 2^-22).
 //   y        is sum_j w_j (1 + e_j) x_j / sum_j w_j (1 + e_j) with x_j = v_j or what dropout makes of it. Its error is
 //            sum_j w_j e_j (x_j - y) / (1 + sum_j w_j e_j): errors of weights cancel where one weight dominates, and
 //            so do errors that all weights share, such as that of m_i. Weights that are rounded to the run's dtype

@@ -1,11 +1,11 @@
-// Copies a head's operands into the layouts that tiles load. Included by amx.cpp, inside its target region.
+// Copies a head's operands into the layouts that tiles load. Included by amx.cpp and dot.cpp, inside their target regions.
 // Invariant: elements past the last row and past D are zero.
 #pragma once
 
-#include "kernels/cpu/attention/amx_tiles-inl.h"
-#include "kernels/cpu/attention/amx_vectors-inl.h"
+#include "kernels/cpu/attention/tiled_types-inl.h"
+#include "kernels/cpu/attention/tiled_vectors-inl.h"
 
-namespace dstrain::attention::amx {
+namespace dstrain::attention::DST_TILES {
 
 // One head of an operand: `rows` rows of D elements, `stride` elements apart.
 struct HeadRows {
@@ -128,4 +128,4 @@ struct HeadPass {
         scale(heads.exponent_scale()) {}
 };
 
-}  // namespace dstrain::attention::amx
+}  // namespace dstrain::attention::DST_TILES

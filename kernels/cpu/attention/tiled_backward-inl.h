@@ -1,12 +1,12 @@
-// The backward pass on AMX tiles; portable_backward-inl.h has the formulas. Included by amx.cpp, inside its
-// target region. T x T matrices are transposed: a row belongs to one key, a vector to 16 queries.
+// The backward pass on tiles; portable_backward-inl.h has the formulas. Included by amx.cpp and dot.cpp, inside their
+// target regions. T x T matrices are transposed: a row belongs to one key, a vector to 16 queries.
 // Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over the heads of queries that see the head
 // of keys, in order, and for each over ascending query blocks, however the work is divided.
 #pragma once
 
-#include "kernels/cpu/attention/amx_pack-inl.h"
+#include "kernels/cpu/attention/tiled_pack-inl.h"
 
-namespace dstrain::attention::amx {
+namespace dstrain::attention::DST_TILES {
 
 inline constexpr int64_t kQueries = 128, kKeys = 128;  // in a query block, in a key block
 inline constexpr int64_t kSubBlock = 32;  // queries, or keys, whose weights are computed at once
@@ -368,4 +368,4 @@ inline void backward(const AttentionShape& shape, const Operands& o, int64_t kv_
   }
 }
 
-}  // namespace dstrain::attention::amx
+}  // namespace dstrain::attention::DST_TILES

@@ -1,7 +1,7 @@
-// AVX-512 helpers: 2^t, rounding, transposition. Included by amx.cpp, inside its target region.
+// AVX-512 helpers: 2^t, rounding, transposition. Included by amx.cpp and dot.cpp, inside their target regions.
 #pragma once
 
-namespace dstrain::attention::amx {
+namespace dstrain::attention::DST_TILES {
 
 // Adding 1.5*2^23 to a float rounds it to an integer, which is then in the low bits of the mantissa.
 inline constexpr float kRoundMagic = 12582912.0f;
@@ -91,4 +91,4 @@ inline void transpose(__m512i (&r)[16]) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-}  // namespace dstrain::attention::amx
+}  // namespace dstrain::attention::DST_TILES

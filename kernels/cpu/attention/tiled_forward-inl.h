@@ -1,12 +1,12 @@
-// The forward pass on AMX tiles. Included by amx.cpp, inside its target region.
+// The forward pass on tiles. Included by amx.cpp and dot.cpp, inside their target regions.
 //
 // A row's weights are 2^(exponent - m), where m is an integer near the row's running maximum. m is raised only
 // when a block's maximum exceeds it by more than 8, so rescaling is rare, and it is exact.
 #pragma once
 
-#include "kernels/cpu/attention/amx_pack-inl.h"
+#include "kernels/cpu/attention/tiled_pack-inl.h"
 
-namespace dstrain::attention::amx {
+namespace dstrain::attention::DST_TILES {
 
 inline constexpr int64_t kForwardQueries = 64, kForwardKeys = 256;
 inline constexpr int64_t kScoreRow = kForwardKeys * 4 + 64;  // bytes: an odd number of cache lines
@@ -205,4 +205,4 @@ inline void forward(const AttentionShape& shape, const Operands& o, int64_t head
   pass.run(query_blocks);
 }
 
-}  // namespace dstrain::attention::amx
+}  // namespace dstrain::attention::DST_TILES
