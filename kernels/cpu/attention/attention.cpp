@@ -58,13 +58,19 @@ class AttentionKernel : public Kernel {
     return o;
   }
 
-  // Calls run(task, scratch) for every task of every thread, on that thread and with its scratch memory.
+  // Calls run(task, scratch) for every task, on the thread that it was scheduled for or on one that has no tasks left, with
+  // the scratch memory of the thread that runs it.
   template <class Tasks, class Run>
-  void for_each_thread(const KernelCall& call, const Tasks& tasks, const Run& run) const {
+  void for_each_task(const KernelCall& call, const Tasks& tasks, const Run& run) const {
     auto* scratch = workspace<std::byte>(call, scratch_ * threads_);
-    run_parts(threads_, [&](int64_t t) {
-      for (const auto& task : tasks[static_cast<size_t>(t)]) run(task, scratch + t * scratch_);
-    });
+    const auto of_thread = [&](int64_t t) -> const auto& {
+      return tasks[static_cast<size_t>(t)];
+    };
+    run_lists(
+        threads_, [&](int64_t t) { return static_cast<int64_t>(of_thread(t).size()); },
+        [&](int64_t part, int64_t t, int64_t i) {
+          run(of_thread(t)[static_cast<size_t>(i)], scratch + part * scratch_);
+        });
   }
 
   const AttentionShape shape_;
@@ -85,7 +91,7 @@ class Attention final : public AttentionKernel {
     o.documents = documents_of(shape_, call.in, 0);
     o.y = call.out[0].data;
     o.lse = call.out[1].as<float>();
-    for_each_thread(call, tasks_, [&](const attention::ForwardTask& task, std::byte* scratch) {
+    for_each_task(call, tasks_, [&](const attention::ForwardTask& task, std::byte* scratch) {
       implementation_.forward(shape_, o, task.head, task.query_blocks, scratch);
     });
   }
@@ -107,7 +113,7 @@ class AttentionGrad final : public AttentionKernel {
     o.y = call.in[result_index(shape_)].data;
     o.lse = call.in[result_index(shape_) + 1].as<float>();
     o.gradients = head_tensors(shape_, call.out, 0);
-    for_each_thread(call, tasks_, [&](const attention::BackwardTask& task, std::byte* scratch) {
+    for_each_task(call, tasks_, [&](const attention::BackwardTask& task, std::byte* scratch) {
       implementation_.backward(shape_, o, task.kv_head, task.part, scratch);
     });
   }

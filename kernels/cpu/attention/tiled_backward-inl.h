@@ -98,6 +98,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     pack_pairs(q, 0, width, s.query_pairs);
     pack_pairs(d_y, 0, width, s.d_y_pairs);
     for (int64_t i = 0; i < rows(); ++i) {
+      y.fetch_next(i);
       __m512 sum = _mm512_setzero_ps();
       for (int64_t d = 0; d < shape.head_size; d += 16) {
         sum = _mm512_fmadd_ps(widen(d_y.load16(i, d)), widen(y.load16(i, d)), sum);

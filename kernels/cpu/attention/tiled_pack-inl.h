@@ -20,6 +20,11 @@ struct HeadRows {
     if (row >= rows) return _mm256_setzero_si256();
     return _mm256_maskz_loadu_epi16(first_lanes16(size - d), data + row * stride + d);
   }
+  // Asks for a row of the next head, which lies behind this one: rows are pages apart, so nothing else asks for them.
+  void fetch_next(int64_t row) const {
+    for (int64_t d = size; d < 2 * size; d += kDepth)
+      _mm_prefetch(reinterpret_cast<const char*>(data + row * stride + d), _MM_HINT_T1);
+  }
 };
 
 inline int64_t padded_size(const AttentionShape& shape) {
@@ -35,6 +40,7 @@ inline void pack_rows(const HeadRows& in, int64_t first, int64_t count, int64_t 
   for (int64_t d = 0; d < in.size; d += kDepth) {
     std::byte* step = out + d / kDepth * pitch * kRowBytes;
     for (int64_t r = 0; r < count; ++r) {
+      if (d == 0) in.fetch_next(first + r);
       _mm512_storeu_si512(step + r * kRowBytes, in.load32(first + r, d));
     }
   }
@@ -45,6 +51,7 @@ inline void pack_rows(const HeadRows& in, int64_t first, int64_t count, int64_t 
 inline void pack_columns(const HeadRows& in, int64_t first, std::byte* out) {
   out += first / kTile * divide_up(in.size, kDepth) * kTileBytes;
   for (int64_t row = first; row < padded_rows(in.rows); row += kTile) {
+    for (int64_t i = 0; i < kTile; ++i) in.fetch_next(row + i);
     for (int64_t d = 0; d < in.size; d += kDepth) {
       __m512i r[16];
 #pragma GCC unroll 16
@@ -71,6 +78,7 @@ inline void load_pairs(const HeadRows& in, int64_t row, int64_t d, __m512i (&r)[
 inline void pack_pairs(const HeadRows& in, int64_t first, int64_t width, std::byte* out) {
   out += first / kDepth * (width / kTile) * kTileBytes;
   for (int64_t row = first; row < padded_rows(in.rows); row += kDepth) {
+    for (int64_t i = 0; i < kDepth; ++i) in.fetch_next(row + i);
     for (int64_t d = 0; d < width; d += kTile) {
       __m512i r[16];
       load_pairs(in, row, d, r);

@@ -18,6 +18,7 @@ constexpr int64_t kChunkPanels = 128;  // panels of B packed at a time
 constexpr int64_t kMaxAPanels = 64;
 constexpr int64_t kPackPanels = 4;  // panels of B that a thread packs at a time
 constexpr int64_t kPackDepth = 16;
+constexpr int64_t kPiecePanels = 8;      // panels of B that a thread multiplies at a time
 constexpr int64_t kMaxRowsPacked = 512;  // with more rows the cost of packing is negligible
 
 const BlockKernel& block_kernel() {
@@ -45,7 +46,7 @@ struct Cut {
   bool b_past_caches;
   int64_t k_chunks;
   int64_t m_threads, n_threads;  // the grid of threads over the result
-  int64_t a_panels;              // panels of A that a thread packs at a time
+  int64_t a_panels;              // panels of A that a thread packs at a time: a stripe
 
   explicit Cut(const Product& p)
       : m_panels(panels_of(p.m())), n_panels(panels_of(p.n())), depth(depth_blocks_of(p.k())) {
@@ -84,6 +85,7 @@ struct Cut {
 // The sizes of the workspace's parts in bytes, multiples of 64.
 struct Scratch {
   int64_t b, a, tiles, sums;  // a and tiles: per thread
+  static constexpr int64_t kHeld = 64;
 
   Scratch(const Product& p, const Cut& cut)
       : b(p.packed ? 0 : cut.chunk_panels * cut.chunk_depth * kBlockBytes),
@@ -92,7 +94,8 @@ struct Scratch {
         sums(cut.k_chunks > 1 && p.op != OpKind::linear_weight_grad
                  ? ceil_div(p.m() * p.n(), 16) * 64
                  : 0) {}
-  int64_t bytes(int threads) const { return b + (a + tiles) * threads + sums; }
+  int64_t of_thread() const { return a + tiles + kHeld; }
+  int64_t bytes(int threads) const { return b + of_thread() * threads + sums; }
 };
 
 TileSource source_a(const Product& p, const Tensor& t) {
@@ -120,9 +123,7 @@ void pack_b_together(int threads, const TileSource& source, const PanelRange& ra
                           std::min(kPackDepth, range.block_count - block)};
     pack_b(source, part, to + panel * panel_bytes + block * kBlockBytes, panel_bytes, past_caches);
   };
-  run_ranges(threads, groups * depths, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) pack(i);
-  });
+  run_in_turns(threads, groups * depths, pack);
 }
 
 class PanelProduct final : public Kernel {
@@ -131,60 +132,86 @@ class PanelProduct final : public Kernel {
       : p_(product), cut_(product), scratch_(product, cut_) {}
 
   void run(const KernelCall& call) const override {
+    for (int64_t worker = 0; worker < p_.threads; ++worker) held(call, worker) = {};
     for (int64_t n = 0; n < cut_.n_panels; n += cut_.chunk_panels) {
       for (int64_t k = 0; k < cut_.depth; k += cut_.chunk_depth) {
         const PanelRange b{n, std::min(cut_.chunk_panels, cut_.n_panels - n), k,
                            std::min(cut_.chunk_depth, cut_.depth - k)};
         if (!p_.packed)
-          pack_b_together(p_.threads, source_b(p_, call.in[1]), b, packed_chunk(call),
+          pack_b_together(p_.threads, source_b(p_, call.in[1]), b, scratch(call),
                           b.block_count * kBlockBytes, cut_.b_past_caches);
-        run_parts(p_.threads, [&](int64_t worker) {
-          const BlockScope scope(kernel_);
-          multiply_chunk(call, b, worker);
-        });
+        run_lists(
+            p_.threads, [&](int64_t owner) { return share_of(owner, b).items(); },
+            [&](int64_t worker, int64_t owner, int64_t item) {
+              const BlockScope scope(kernel_);
+              multiply_item(call, b, worker, owner, item);
+            });
       }
     }
   }
 
  private:
+  // A thread's share of a chunk: its rows, in stripes, by its columns, in pieces. An item is a piece of a stripe.
+  struct Share {
+    Part rows, columns;
+    int64_t stripes, pieces;
+    int64_t items() const { return stripes * pieces; }
+  };
+  Share share_of(int64_t owner, const PanelRange& b) const {
+    const Part rows = part_of(cut_.m_panels, owner / cut_.n_threads, cut_.m_threads);
+    const Part columns = part_of(b.count, owner % cut_.n_threads, cut_.n_threads);
+    return {rows, columns, ceil_div(rows.count, cut_.a_panels),
+            ceil_div(columns.count, kPiecePanels)};
+  }
+
+  // The stripe of A that a worker has packed: its first panel and its first block of k.
+  struct Held {
+    int64_t a_panel = -1, depth_block = -1;
+    bool operator==(const Held&) const = default;
+  };
+  static_assert(sizeof(Held) <= Scratch::kHeld);
+
   char* scratch(const KernelCall& call) const {
     return workspace<char>(call, scratch_.bytes(p_.threads));
   }
+  char* scratch_of(const KernelCall& call, int64_t worker) const {
+    return scratch(call) + scratch_.b + scratch_.of_thread() * worker;
+  }
+  Held& held(const KernelCall& call, int64_t worker) const {
+    return *reinterpret_cast<Held*>(scratch_of(call, worker) + scratch_.a + scratch_.tiles);
+  }
 
-  char* packed_chunk(const KernelCall& call) const { return scratch(call); }
-
-  // Multiplies a worker's rows by its columns of the chunk. A is packed even if its rows could be read in place,
-  // because loading tiles from distant lines costs more than the copy. It is packed again for each chunk unless
-  // all of the worker's A fits, and the first chunk had columns for it, which left it in the worker's memory.
-  void multiply_chunk(const KernelCall& call, const PanelRange& b, int64_t worker) const {
-    const Part rows = part_of(cut_.m_panels, worker / cut_.n_threads, cut_.m_threads);
-    const Part columns = part_of(b.count, worker % cut_.n_threads, cut_.n_threads);
-    if (columns.count == 0) return;
-    char* own = scratch(call) + scratch_.b + (scratch_.a + scratch_.tiles) * worker;
+  // Multiplies an item of the owner's share of the chunk. A is packed even if its rows could be read in place, because
+  // loading tiles from distant lines costs more than the copy; once for all items of a stripe that a worker has.
+  void multiply_item(const KernelCall& call, const PanelRange& b, int64_t worker, int64_t owner,
+                     int64_t item) const {
+    const Share share = share_of(owner, b);
+    const int64_t stripe = item / share.pieces * cut_.a_panels;
+    const Part piece = part_of(share.columns.count, item % share.pieces, share.pieces);
+    const int64_t column = share.columns.first + piece.first;  // in the chunk
+    char* own = scratch_of(call, worker);
     PanelBlock block;
     block.a = source_a(p_, call.in[0]);
     block.packed_a = own;
+    block.first_a_panel = share.rows.first + stripe;
+    block.a_panels = std::min(cut_.a_panels, share.rows.count - stripe);
     block.first_depth_block = b.first_block;
     block.depth_blocks = b.block_count;
-    block.b_panels = columns.count;
-    block.first_b_panel = b.first + columns.first;
+    block.b_panels = piece.count;
+    block.first_b_panel = b.first + column;
     if (p_.packed) {
       block.b_panel_bytes = cut_.depth * kBlockBytes;
       block.b = call.in[packed_operand(p_.op)].as<const char>() +
                 block.first_b_panel * block.b_panel_bytes + b.first_block * kBlockBytes;
     } else {
       block.b_panel_bytes = b.block_count * kBlockBytes;
-      block.b = packed_chunk(call) + columns.first * block.b_panel_bytes;
+      block.b = scratch(call) + column * block.b_panel_bytes;
     }
-    const Epilogue epilogue = epilogue_of(call, b);
-    block.a_is_packed =
-        b.first > 0 && cut_.k_chunks == 1 && rows.count <= cut_.a_panels &&
-        part_of(cut_.chunk_panels, worker % cut_.n_threads, cut_.n_threads).count > 0;
-    for (int64_t done = 0; done < rows.count; done += cut_.a_panels) {
-      block.first_a_panel = rows.first + done;
-      block.a_panels = std::min(cut_.a_panels, rows.count - done);
-      multiply_panels(kernel_, block, epilogue, reinterpret_cast<float*>(own + scratch_.a));
-    }
+    const Held needed{block.first_a_panel, b.first_block};
+    block.a_is_packed = held(call, worker) == needed;
+    multiply_panels(kernel_, block, epilogue_of(call, b),
+                    reinterpret_cast<float*>(own + scratch_.a));
+    held(call, worker) = needed;
   }
 
   // The sums of all but the last chunk of k are stored in f32, in the result itself or in the workspace.
@@ -199,8 +226,7 @@ class PanelProduct final : public Kernel {
       e.add = call.accumulate || !first ? e.out_f32 : nullptr;
       return e;
     }
-    float* sums = reinterpret_cast<float*>(scratch(call) + scratch_.b +
-                                           (scratch_.a + scratch_.tiles) * p_.threads);
+    float* sums = reinterpret_cast<float*>(scratch_of(call, p_.threads));
     if (!first) e.add = sums;
     if (!last) {
       e.out_f32 = sums;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -46,6 +47,29 @@ void run_in_turns(int64_t threads, int64_t n, const Run& run) {
   std::atomic<int64_t> next{0};
   run_parts(std::min(threads, n), [&](int64_t) {
     for (int64_t i = next++; i < n; i = next++) run(i);
+  });
+}
+
+// Calls run(part, list, item) once for each item [0, items(list)) of each of `lists` lists. Part p takes those of list p, in
+// order, and then those that other parts have not begun: so cores whose speeds differ, as those of virtual machines that
+// share them do, end at about the same time. Items should take about a millisecond.
+template <class Items, class Run>
+void run_lists(int64_t lists, const Items& items, const Run& run) {
+  struct alignas(64) List {
+    std::atomic<int64_t> begun{0};
+  };
+  constexpr int64_t kMostShared = 128;  // with more lists each part has its own alone
+  std::array<List, kMostShared> state;
+  run_parts(lists, [&](int64_t part) {
+    if (lists > kMostShared) {
+      for (int64_t item = 0; item < items(part); ++item) run(part, part, item);
+      return;
+    }
+    for (int64_t i = 0; i < lists; ++i) {
+      const int64_t list = (part + i) % lists, end = items(list);
+      std::atomic<int64_t>& begun = state[static_cast<size_t>(list)].begun;
+      for (int64_t item = begun++; item < end; item = begun++) run(part, list, item);
+    }
   });
 }
 
