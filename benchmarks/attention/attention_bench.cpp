@@ -161,12 +161,16 @@ void measure(const Setting& s, int threads, int rounds) {
 
 }  // namespace
 
-// Usage: bench_attention [threads [rounds]]
+// Usage: bench_attention [threads [rounds [dtype [T]]]]
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : thread_count();
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 9;
+  const std::string_view only = argc > 3 ? argv[3] : "";
+  const int64_t only_seq = argc > 4 ? std::atoi(argv[4]) : 0;
   for (DType dtype : {DType::f32, DType::bf16}) {
+    if (!only.empty() && name_of(dtype) != only) continue;
     for (const auto& [batch, seq] : {std::array<int64_t, 2>{8, 256}, {1, 2048}}) {
+      if (only_seq != 0 && seq != only_seq) continue;
       for (float dropout : {0.0f, 0.1f}) measure({batch, seq, dropout, dtype}, threads, rounds);
     }
   }

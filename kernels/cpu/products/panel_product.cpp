@@ -18,7 +18,7 @@ constexpr int64_t kChunkPanels = 128;  // panels of B packed at a time
 constexpr int64_t kMaxAPanels = 64;
 constexpr int64_t kPackPanels = 4;  // panels of B that a thread packs at a time
 constexpr int64_t kPackDepth = 16;
-constexpr int64_t kPiecePanels = 8;      // panels of B that a thread multiplies at a time
+constexpr int64_t kPiecePanels = 4;      // panels of B that a thread multiplies at a time
 constexpr int64_t kMaxRowsPacked = 512;  // with more rows the cost of packing is negligible
 
 const BlockKernel& block_kernel() {
