@@ -96,6 +96,15 @@ inline void* element(void* data, int64_t i, DType dtype) {
   return static_cast<std::byte*>(data) + i * size_of(dtype);
 }
 
+// Asks for a row of the next head, `size` elements that lie behind element i of this one's, to read or to write it. The rows
+// of a head are pages apart, so that nothing else asks for them.
+template <bool kWrite>
+inline void fetch_next_head(const void* data, int64_t i, int64_t size, DType dtype) {
+  const auto* const row = static_cast<const std::byte*>(element(data, i + size, dtype));
+  for (int64_t at = 0; at < size * size_of(dtype); at += 64)
+    __builtin_prefetch(row + at, kWrite, 2);
+}
+
 // Where the operands of one (sample, head of queries) pair begin, in elements.
 struct HeadOffsets {
   int64_t sample, h;

@@ -68,6 +68,7 @@ struct BackwardPass {
     pack_rows(shape, o.in.q, at.q, shape.q_stride(), shape.seq, s.queries);
     pack_rows(shape, o.d_y, at.y, shape.channels(), shape.seq, s.d_y);
     for (int64_t i = 0; i < shape.seq; ++i) {
+      fetch_next_head<false>(o.y, at.y + i * shape.channels(), shape.head_size, shape.dtype);
       auto sum = hn::Zero(d);
       for (int64_t c = 0; c < width; c += kChunk) {
         const int64_t n = std::min(shape.head_size - c, kChunk);
@@ -175,6 +176,7 @@ struct BackwardPass {
   void store(const float* sums, int64_t rows, float factor, void* to, int64_t first,
              int64_t stride) const {
     for (int64_t r = 0; r < rows; ++r) {
+      fetch_next_head<true>(to, first + r * stride, shape.head_size, shape.dtype);
       narrow_row(sums + r * width, shape.head_size, factor, shape.dtype,
                  element(to, first + r * stride, shape.dtype));
     }

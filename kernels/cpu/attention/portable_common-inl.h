@@ -33,6 +33,7 @@ inline void pack_rows(const AttentionShape& shape, const void* src, int64_t firs
                       int64_t rows, float* dst) {
   const int64_t width = padded_size(shape);
   for (int64_t r = 0; r < rows; ++r) {
+    fetch_next_head<false>(src, first + r * stride, shape.head_size, shape.dtype);
     widen_row(element(src, first + r * stride, shape.dtype), shape.head_size, shape.dtype,
               dst + r * width, width);
   }

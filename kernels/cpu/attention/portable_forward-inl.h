@@ -133,6 +133,8 @@ inline void forward(const AttentionShape& shape, const Operands& o, int64_t head
       forward_block(shape, o, at, {query, rows, key, columns, first_key}, s);
     }
     for (int64_t r = 0; r < rows; ++r) {
+      fetch_next_head<true>(o.y, at.y + (query + r) * shape.channels(), shape.head_size,
+                            shape.dtype);
       narrow_row(s.sums + r * width, shape.head_size, shape.drop_scale / s.total[r], shape.dtype,
                  element(o.y, at.y + (query + r) * shape.channels(), shape.dtype));
       o.lse[at.lse + query + r] =

@@ -291,7 +291,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     const __m512 f = _mm512_set1_ps(factor);
     for (int64_t r = 0; r < std::min(kKeys, shape.seq - key); ++r) {
       bf16* row = static_cast<bf16*>(d_k_or_d_v) + at.kv + (key + r) * shape.kv_stride();
-      fetch_next_head<true>(row, shape.head_size);
+      fetch_next_head<true>(row, 0, shape.head_size, DType::bf16);
       for (int64_t d = 0; d < shape.head_size; d += kTile) {
         const __m512 sum = _mm512_load_ps(sums + (d / kTile * kKeys + r) * kRowBytes);
         _mm256_mask_storeu_epi16(row + d, first_lanes16(shape.head_size - d),
@@ -314,7 +314,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
           if (row >= shape.seq) continue;
           const __m512 sum = _mm512_mul_ps(_mm512_castsi512_ps(r[i]), f);
           bf16* to = static_cast<bf16*>(o.gradients.q) + at.q + row * shape.q_stride();
-          if (d == 0) fetch_next_head<true>(to, shape.head_size);
+          if (d == 0) fetch_next_head<true>(to, 0, shape.head_size, DType::bf16);
           _mm256_mask_storeu_epi16(to + d, first_lanes16(shape.head_size - d), round_result(sum));
         }
       }

@@ -164,7 +164,7 @@ struct ForwardPass : HeadPass<ForwardScratch> {
           static_cast<float>(m * 0.6931471805599453 + std::log(double{total}));
       const __m512 factor = _mm512_set1_ps(shape.drop_scale / total);
       bf16* y = static_cast<bf16*>(o.y) + at.y + (query + r) * shape.channels();
-      fetch_next_head<true>(y, shape.head_size);
+      fetch_next_head<true>(y, 0, shape.head_size, DType::bf16);
       for (int64_t d = 0; d < shape.head_size; d += kTile) {
         const std::byte* sum = s.sums + (d / kTile * kForwardQueries + r) * kRowBytes;
         _mm256_mask_storeu_epi16(y + d, first_lanes16(shape.head_size - d),

@@ -7,13 +7,6 @@
 
 namespace dstrain::attention::DST_TILES {
 
-// Asks for a row of the next head, `size` elements that lie behind the row of this one, to read or to write it: the rows of
-// a head are pages apart, so that nothing else asks for them.
-template <bool kWrite>
-inline void fetch_next_head(const bf16* row, int64_t size) {
-  for (int64_t d = size; d < 2 * size; d += kDepth) __builtin_prefetch(row + d, kWrite, 2);
-}
-
 // One head of an operand: `rows` rows of D elements, `stride` elements apart.
 struct HeadRows {
   const bf16* data;
@@ -27,7 +20,9 @@ struct HeadRows {
     if (row >= rows) return _mm256_setzero_si256();
     return _mm256_maskz_loadu_epi16(first_lanes16(size - d), data + row * stride + d);
   }
-  void fetch_next(int64_t row) const { fetch_next_head<false>(data + row * stride, size); }
+  void fetch_next(int64_t row) const {
+    fetch_next_head<false>(data, row * stride, size, DType::bf16);
+  }
 };
 
 inline int64_t padded_size(const AttentionShape& shape) {

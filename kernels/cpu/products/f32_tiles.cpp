@@ -68,6 +68,18 @@ HWY_ATTR void pack_rows(const float* from, int64_t stride, int64_t count, int64_
     for (int64_t k = 0; k < depth; ++k) to[k * width + i] = i < count ? from[i * stride + k] : 0.0f;
 }
 
+// Copies one row of a panel. The compiler makes a call of a copy of this length, which takes longer than the copy.
+template <int width>
+HWY_ATTR inline void copy_row(const float* from, float* to) {
+  constexpr int lanes = width % kFloats == 0 ? kFloats : width % 4 == 0 ? 4 : 2;
+  const hn::CappedTag<float, lanes> d;
+  if constexpr (hn::MaxLanes(hn::CappedTag<float, lanes>()) == lanes) {
+    for (int i = 0; i < width; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  } else {
+    std::copy_n(from, width, to);
+  }
+}
+
 template <int width>
 HWY_ATTR void pack_panels(const F32Source& s, float* to) {
   const int64_t panel = width * s.depth, whole = s.extent / width * width;
@@ -82,7 +94,7 @@ HWY_ATTR void pack_panels(const F32Source& s, float* to) {
     float* row = to + k * width;
     for (int64_t at = 0; at < s.extent; at += kLine)
       __builtin_prefetch(from + kRowsAhead * s.stride + at);
-    for (int64_t at = 0; at < whole; at += width, row += panel) std::copy_n(from + at, width, row);
+    for (int64_t at = 0; at < whole; at += width, row += panel) copy_row<width>(from + at, row);
     if (whole < s.extent)
       std::fill(std::copy(from + whole, from + s.extent, row), row + width, 0.0f);
   }

@@ -6,6 +6,7 @@
 #include "kernels/cpu/products/dot_block.h"
 #include "kernels/cpu/products/panel_gemm.h"
 #include "kernels/cpu/products/panel_pack.h"
+#include "kernels/cpu/products/share.h"
 #include "kernels/operands.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/core/threads/parts.h"
@@ -23,19 +24,6 @@ constexpr int64_t kMaxRowsPacked = 512;  // with more rows the cost of packing i
 
 const BlockKernel& block_kernel() {
   return max_isa() == Isa::amx ? amx_block() : dot_block();
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-// Part i of n nearly equal parts of [0, size).
-struct Part {
-  int64_t first, count;
-};
-Part part_of(int64_t size, int64_t i, int64_t n) {
-  const int64_t first = size * i / n;
-  return {first, size * (i + 1) / n - first};
 }
 
 // How a product is divided; depends on its sizes and threads alone. The order in which an element's terms are
@@ -151,17 +139,9 @@ class PanelProduct final : public Kernel {
   }
 
  private:
-  // A thread's share of a chunk: its rows, in stripes, by its columns, in pieces. An item is a piece of a stripe.
-  struct Share {
-    Part rows, columns;
-    int64_t stripes, pieces;
-    int64_t items() const { return stripes * pieces; }
-  };
   Share share_of(int64_t owner, const PanelRange& b) const {
-    const Part rows = part_of(cut_.m_panels, owner / cut_.n_threads, cut_.m_threads);
-    const Part columns = part_of(b.count, owner % cut_.n_threads, cut_.n_threads);
-    return {rows, columns, ceil_div(rows.count, cut_.a_panels),
-            ceil_div(columns.count, kPiecePanels)};
+    return {part_of(cut_.m_panels, owner / cut_.n_threads, cut_.m_threads),
+            part_of(b.count, owner % cut_.n_threads, cut_.n_threads), cut_.a_panels, kPiecePanels};
   }
 
   // The stripe of A that a worker has packed: its first panel and its first block of k.
@@ -186,26 +166,24 @@ class PanelProduct final : public Kernel {
   void multiply_item(const KernelCall& call, const PanelRange& b, int64_t worker, int64_t owner,
                      int64_t item) const {
     const Share share = share_of(owner, b);
-    const int64_t stripe = item / share.pieces * cut_.a_panels;
-    const Part piece = part_of(share.columns.count, item % share.pieces, share.pieces);
-    const int64_t column = share.columns.first + piece.first;  // in the chunk
+    const Part stripe = share.stripe_of(item), piece = share.piece_of(item);
     char* own = scratch_of(call, worker);
     PanelBlock block;
     block.a = source_a(p_, call.in[0]);
     block.packed_a = own;
-    block.first_a_panel = share.rows.first + stripe;
-    block.a_panels = std::min(cut_.a_panels, share.rows.count - stripe);
+    block.first_a_panel = stripe.first;
+    block.a_panels = stripe.count;
     block.first_depth_block = b.first_block;
     block.depth_blocks = b.block_count;
     block.b_panels = piece.count;
-    block.first_b_panel = b.first + column;
+    block.first_b_panel = b.first + piece.first;
     if (p_.packed) {
       block.b_panel_bytes = cut_.depth * kBlockBytes;
       block.b = call.in[packed_operand(p_.op)].as<const char>() +
                 block.first_b_panel * block.b_panel_bytes + b.first_block * kBlockBytes;
     } else {
       block.b_panel_bytes = b.block_count * kBlockBytes;
-      block.b = scratch(call) + column * block.b_panel_bytes;
+      block.b = scratch(call) + piece.first * block.b_panel_bytes;
     }
     const Held needed{block.first_a_panel, b.first_block};
     block.a_is_packed = held(call, worker) == needed;
