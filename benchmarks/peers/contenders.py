@@ -39,8 +39,8 @@ def read_commented_json(text):
 def processor():
     text = pathlib.Path("/proc/cpuinfo").read_text()
     found = re.search(r"model name\s*: (.*)", text)
-    amx = ", AMX" if " amx_bf16" in text else ""
-    return (found.group(1) if found else platform.processor()) + amx
+    products = ", AMX" if " amx_bf16" in text else ", AVX512_BF16" if " avx512_bf16" in text else ""
+    return (found.group(1) if found else platform.processor()) + products
 
 
 def peak_rss(pids):
