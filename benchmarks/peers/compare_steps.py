@@ -7,7 +7,7 @@
 Both programs exist at the same time and alternate: while one runs its block of steps, the other is
 stopped (SIGSTOP) or waits for a request. A round is one block of each; its ratio is PyTorch's median
 step over ours, so above 1 means that dstrain is faster. Changes in the machine's speed cancel out of such a
-ratio; they would not cancel out of two runs made one after the other. Writes benchmarks/results/steps.json.
+ratio; they would not cancel out of two runs made one after the other. Writes benchmarks/results/steps/steps.json.
 """
 import argparse
 import json
@@ -90,7 +90,7 @@ def main():
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
     p.add_argument("--python", default=sys.executable, help="Python interpreter with torch installed")
-    p.add_argument("--result", default=str(ROOT / "benchmarks/results/steps.json"))
+    p.add_argument("--result", default=str(ROOT / "benchmarks/results/steps/steps.json"))
     options = p.parse_args()
     if options.rounds < 5:
         p.error("--rounds must be at least 5: the median of fewer ratios says little")

@@ -6,7 +6,7 @@
 #include "kernels/cpu/attention/implementation.h"
 #include "kernels/cpu/attention/portable.h"
 #include "kernels/cpu/attention/schedule.h"
-#include "kernels/cpu/attention/tiled.h"
+#include "kernels/cpu/attention/tiled/tiled.h"
 #include "kernels/operands.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/core/threads/parts.h"

@@ -47,6 +47,21 @@ TEST_CASE("attention stays finite and right with scores in the thousands") {
   }
 }
 
+// The rounding of the only weight of a row must not reach y: it would be an error in the same direction in all of the row.
+TEST_CASE("a query that sees one key has the value of this key, to the bit") {
+  Case c;
+  c.dtype = DType::bf16, c.seq = 3, c.batch = affordable(12, 4), c.heads = 2, c.head_size = 64;
+  AttentionRun f(c);
+  f.run_forward();
+  const Values qkv = f.qkv.values(), y = f.y.values();
+  for (int64_t sample = 0; sample < c.batch; ++sample)
+    for (int64_t i = 0; i < c.channels(); ++i) {
+      const int64_t row = sample * c.seq;
+      REQUIRE(y[static_cast<size_t>(row * c.channels() + i)] ==
+              qkv[static_cast<size_t>(row * c.columns() + 2 * c.channels() + i)]);
+    }
+}
+
 TEST_CASE("the bound of attention's errors is less than what a fault changes") {
   for (DType dtype : {DType::bf16, DType::f16})
     for (double query_std : {1.0, 15.0, kHugeQueries}) {

@@ -1,9 +1,9 @@
 // Products of tiles with VDPBF16PS, on vector registers. Included by dot.cpp, inside its target region.
 #pragma once
 
-#include "kernels/cpu/attention/tiled_types-inl.h"
+#include "kernels/cpu/attention/tiled/types-inl.h"
 
-namespace dstrain::attention::DST_TILES {
+namespace dstrain::attention::dot {
 
 // AMX needs both of these; a product on vectors needs neither: it has no state, and its loads are the compiler's.
 inline void fence() {}
@@ -65,4 +65,4 @@ inline void product_2x2(TilePair a, TilePair b, int64_t steps, const TileSums& c
   }
 }
 
-}  // namespace dstrain::attention::DST_TILES
+}  // namespace dstrain::attention::dot

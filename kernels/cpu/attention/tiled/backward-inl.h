@@ -4,7 +4,7 @@
 // of keys, in order, and for each over ascending query blocks, however the work is divided.
 #pragma once
 
-#include "kernels/cpu/attention/tiled_pack-inl.h"
+#include "kernels/cpu/attention/tiled/pack-inl.h"
 
 namespace dstrain::attention::DST_TILES {
 

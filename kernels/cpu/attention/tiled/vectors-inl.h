@@ -38,6 +38,12 @@ inline __m512i round_pair(__mmask32 keep, __m512 low, __m512 high) {
   return (__m512i)_mm512_maskz_cvtne2ps_pbh(keep, high, low);
 }
 
+// Returns the sums of neighbouring values of 32 in bf16.
+inline __m512 sum_of_pairs(__m512i bits) {
+  const __m512i odd = _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+  return _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16)), _mm512_castsi512_ps(odd));
+}
+
 // Rounds results as runtime/core/dtype.h does. The instruction above would flush subnormals to zero.
 inline __m256i round_result(__m512 x) {
   const __m512i u = _mm512_castps_si512(x);

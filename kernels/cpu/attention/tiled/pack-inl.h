@@ -2,8 +2,8 @@
 // Invariant: elements past the last row and past D are zero.
 #pragma once
 
-#include "kernels/cpu/attention/tiled_types-inl.h"
-#include "kernels/cpu/attention/tiled_vectors-inl.h"
+#include "kernels/cpu/attention/tiled/types-inl.h"
+#include "kernels/cpu/attention/tiled/vectors-inl.h"
 
 namespace dstrain::attention::DST_TILES {
 

@@ -1,10 +1,12 @@
 // The forward pass on tiles. Included by amx.cpp and dot.cpp, inside their target regions.
 //
 // A row's weights are 2^(exponent - m), where m is an integer near the row's running maximum. m is raised only
-// when a block's maximum exceeds it by more than 8, so rescaling is rare, and it is exact.
+// when a block's maximum exceeds it by more than 8, so rescaling is rare, and it is exact. y is divided by the sum of the
+// rounded weights: where one weight is nearly all of a row, its rounding would else be an error of all elements of y in the
+// same direction, which delta of the backward pass, their product with d_y, does not average out.
 #pragma once
 
-#include "kernels/cpu/attention/tiled_pack-inl.h"
+#include "kernels/cpu/attention/tiled/pack-inl.h"
 
 namespace dstrain::attention::DST_TILES {
 
@@ -16,7 +18,7 @@ inline constexpr float kSlack = 8;
 // The arrays that the forward pass of one head uses. They lie in the scratch memory of the calling thread.
 struct ForwardScratch {
   std::byte *keys, *values, *queries, *scores, *sums;
-  float *total, *magic_minus_m, *limit;
+  float *total, *rounded_total, *magic_minus_m, *limit;
   uint64_t* bits;
 
   ForwardScratch(const AttentionShape& shape, ScratchLayout& layout) {
@@ -26,7 +28,8 @@ struct ForwardScratch {
     queries = layout.add<std::byte>(kForwardQueries * width * 2);
     scores = layout.add<std::byte>(kForwardQueries * kScoreRow);
     sums = layout.add<std::byte>(kForwardQueries * width * 4);  // [d / 16][row][16]
-    total = layout.add<float>(kForwardQueries * 16);            // one sum per lane
+    total = layout.add<float>(kForwardQueries * 16);            // of weights, one sum per lane
+    rounded_total = layout.add<float>(kForwardQueries * 16);    // the same of rounded ones
     magic_minus_m = layout.add<float>(kForwardQueries);
     limit = layout.add<float>(kForwardQueries);  // a larger score raises m
     bits = layout.add<uint64_t>(kForwardQueries * kForwardMaskRow);
@@ -69,8 +72,8 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     s.magic_minus_m[row] = kRoundMagic - m;
     s.limit[row] = (m + kSlack) / scale;
     const __m512 factor = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_set1_ps(old_m - m));
-    float* total = s.total + row * 16;
-    _mm512_store_ps(total, _mm512_mul_ps(_mm512_load_ps(total), factor));
+    for (float* total : {s.total + row * 16, s.rounded_total + row * 16})
+      _mm512_store_ps(total, _mm512_mul_ps(_mm512_load_ps(total), factor));
     for (int64_t d = 0; d < 2 * steps; ++d) {
       std::byte* sum = s.sums + (d * kForwardQueries + row) * kRowBytes;
       _mm512_store_ps(sum, _mm512_mul_ps(_mm512_load_ps(sum), factor));
@@ -102,25 +105,23 @@ struct ForwardPass : HeadPass<ForwardScratch> {
     const __m512 shift = _mm512_set1_ps(s.magic_minus_m[row]);
     const auto* kept = reinterpret_cast<const uint32_t*>(s.bits + row * kForwardMaskRow);
     const bool dropout = shape.drop_threshold > 0;
-    float* total = s.total + row * 16;
+    float *total = s.total + row * 16, *rounded_total = s.rounded_total + row * 16;
     __m512 sum = _mm512_load_ps(total), sum2 = _mm512_setzero_ps();
-    for (int64_t c = first; c + 1 < chunks; ++c) {
-      const __mmask32 seen = c == first ? first_seen : 0xffffffffu;
+    __m512 rounded_sum = _mm512_load_ps(rounded_total);
+    const auto weigh = [&](int64_t c, __mmask32 seen) {
       const __m512 a = exp2_minus_integer(score(2 * c), scale_v, shift);
       const __m512 b = exp2_minus_integer(score(2 * c + 1), scale_v, shift);
       sum = _mm512_mask_add_ps(sum, static_cast<__mmask16>(seen), sum, a);
       sum2 = _mm512_mask_add_ps(sum2, static_cast<__mmask16>(seen >> 16), sum2, b);
-      const __mmask32 keep = seen & (dropout ? kept[c] : 0xffffffffu);
-      _mm512_store_si512(at_row + c * kRowBytes, round_pair(keep, a, b));
-    }
-    const int64_t c = chunks - 1;
-    const __m512 a = exp2_minus_integer(score(2 * c), scale_v, shift);
-    const __m512 b = exp2_minus_integer(score(2 * c + 1), scale_v, shift);
-    sum = _mm512_mask_add_ps(sum, low, sum, a);
-    sum2 = _mm512_mask_add_ps(sum2, high, sum2, b);
-    const __mmask32 keep = last_seen & (dropout ? kept[c] : 0xffffffffu);
-    _mm512_store_si512(at_row + c * kRowBytes, round_pair(keep, a, b));
+      const __m512i rounded = round_pair(seen, a, b);
+      rounded_sum = _mm512_add_ps(rounded_sum, sum_of_pairs(rounded));
+      _mm512_store_si512(at_row + c * kRowBytes,
+                         dropout ? _mm512_maskz_mov_epi16(kept[c], rounded) : rounded);
+    };
+    for (int64_t c = first; c + 1 < chunks; ++c) weigh(c, c == first ? first_seen : 0xffffffffu);
+    weigh(chunks - 1, last_seen);
     _mm512_store_ps(total, _mm512_add_ps(sum, sum2));
+    _mm512_store_ps(rounded_total, rounded_sum);
   }
 
   // Sets the weights of chunks [from, until) of a row to zero.
@@ -162,7 +163,8 @@ struct ForwardPass : HeadPass<ForwardScratch> {
       const float m = kRoundMagic - s.magic_minus_m[r];
       o.lse[at.lse + query + r] =
           static_cast<float>(m * 0.6931471805599453 + std::log(double{total}));
-      const __m512 factor = _mm512_set1_ps(shape.drop_scale / total);
+      const __m512 factor = _mm512_set1_ps(
+          shape.drop_scale / _mm512_reduce_add_ps(_mm512_load_ps(s.rounded_total + r * 16)));
       bf16* y = static_cast<bf16*>(o.y) + at.y + (query + r) * shape.channels();
       fetch_next_head<true>(y, 0, shape.head_size, DType::bf16);
       for (int64_t d = 0; d < shape.head_size; d += kTile) {
@@ -188,6 +190,7 @@ struct ForwardPass : HeadPass<ForwardScratch> {
                 s.queries);
       std::memset(s.sums, 0, static_cast<size_t>(kForwardQueries * steps * kDepth * 4));
       std::fill_n(s.total, rows * 16, 0.0f);
+      std::fill_n(s.rounded_total, rows * 16, 0.0f);
       std::fill_n(s.limit, rows, -std::numeric_limits<float>::infinity());
       std::fill_n(s.magic_minus_m, rows, std::numeric_limits<float>::infinity());
       fence();

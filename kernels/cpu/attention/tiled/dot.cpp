@@ -1,5 +1,5 @@
 #include "kernels/cpu/attention/portable.h"
-#include "kernels/cpu/attention/tiled.h"
+#include "kernels/cpu/attention/tiled/tiled.h"
 
 #if defined(__x86_64__)
 // GCC 12 warns falsely: its vector intrinsics start from an undefined register (GCC bug 105593).
@@ -13,19 +13,18 @@
 #include <cstring>
 #include <limits>
 
-#define DST_TILES amx
+#define DST_TILES dot
 // Only the code up to pop_options is compiled with these instruction sets.
 #pragma GCC push_options
-#pragma GCC target( \
-    "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,prefer-vector-width=512")
-#include "kernels/cpu/attention/amx_tiles-inl.h"
-#include "kernels/cpu/attention/tiled_implementation-inl.h"
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,prefer-vector-width=512")
+#include "kernels/cpu/attention/tiled/dot-inl.h"
+#include "kernels/cpu/attention/tiled/implementation-inl.h"
 #pragma GCC pop_options
 
 namespace dstrain::attention {
 
-const Implementation* amx_implementation() {
-  static const Implementation implementation = amx::implementation();
+const Implementation* dot_implementation() {
+  static const Implementation implementation = dot::implementation();
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512bf16") ? &implementation : nullptr;
 }
@@ -36,7 +35,7 @@ const Implementation* amx_implementation() {
 
 namespace dstrain::attention {
 
-const Implementation* amx_implementation() {
+const Implementation* dot_implementation() {
   return nullptr;
 }
 

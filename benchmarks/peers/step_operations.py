@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Where the time of a step goes: by kind of operation ours, its floor on this machine, and PyTorch's.
 
-    .deps/peer/bin/python benchmarks/peers/op_table.py [--dtypes bf16,fp32] [--rounds N] [--steps N]
+    .deps/peer/bin/python benchmarks/peers/step_operations.py [--dtypes bf16,fp32] [--rounds N] [--steps N]
 
 GPT-lite at T=256 with 8 samples and at T=2048 with one, dropout 0. A round runs step_profile, which measures the floors
 too, and then PyTorch's step under its profiler (self CPU time on the main thread); the table has medians of rounds.
-Writes benchmarks/results/op_table.json.
+Writes benchmarks/results/steps/operations.json.
 """
 import argparse
 import json
@@ -117,7 +117,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--profiler", default=str(ROOT / "build/release/bin/step_profile"))
-    p.add_argument("--result", default=str(ROOT / "benchmarks/results/op_table.json"))
+    p.add_argument("--result", default=str(ROOT / "benchmarks/results/steps/operations.json"))
     p.add_argument("--profile_torch", action="store_true", help=argparse.SUPPRESS)
     p.add_argument("--seq", type=int, help=argparse.SUPPRESS)
     p.add_argument("--batch", type=int, help=argparse.SUPPRESS)

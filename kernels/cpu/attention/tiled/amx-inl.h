@@ -3,9 +3,9 @@
 // ordinary stores and the tile loads that read them.
 #pragma once
 
-#include "kernels/cpu/attention/tiled_types-inl.h"
+#include "kernels/cpu/attention/tiled/types-inl.h"
 
-namespace dstrain::attention::DST_TILES {
+namespace dstrain::attention::amx {
 
 // The sizes of the eight AMX tiles, in the memory layout that the LDTILECFG instruction reads.
 struct alignas(64) TileConfig {
@@ -65,4 +65,4 @@ inline void product_2x2(TilePair a, TilePair b, int64_t steps, const TileSums& c
   _tile_stored(3, c.c11, c.row);
 }
 
-}  // namespace dstrain::attention::DST_TILES
+}  // namespace dstrain::attention::amx

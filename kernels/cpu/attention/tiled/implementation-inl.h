@@ -1,8 +1,8 @@
 // The functions of bf16 attention on the tiles of the file that includes this one, inside its target region.
 #pragma once
 
-#include "kernels/cpu/attention/tiled_backward-inl.h"
-#include "kernels/cpu/attention/tiled_forward-inl.h"
+#include "kernels/cpu/attention/tiled/backward-inl.h"
+#include "kernels/cpu/attention/tiled/forward-inl.h"
 
 namespace dstrain::attention::DST_TILES {
 
