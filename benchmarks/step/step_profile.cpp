@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -34,14 +35,16 @@ bool is_product(OpKind op) {
 // Measures what a processor does in a second.
 class Probe {
  public:
-  explicit Probe(int threads) : threads_(threads) {}
+  explicit Probe(int threads) : threads_(threads) {
+    std::memset(from_.data(), 1, kBytes);  // gives every page memory of its own
+    copy();
+  }
 
   void measure() {
     f32_.push_back(bench::multiply_add_rate(threads_));
     bf16_.push_back(bench::bf16_rate(threads_));
     const double start = bench::wall_seconds();
-    flat_traffic({.read = kBytes, .written = kBytes, .updated = 0}, from_.data(), to_.data(),
-                 nullptr, threads_);
+    copy();
     traffic_.push_back(2.0 * kBytes / (bench::wall_seconds() - start));
   }
   MachineRates rates() const {
@@ -52,6 +55,12 @@ class Probe {
 
  private:
   static constexpr int64_t kBytes = 128 << 20;
+
+  void copy() const {
+    flat_traffic({.read = kBytes, .written = kBytes, .updated = 0}, from_.data(), to_.data(),
+                 nullptr, threads_);
+  }
+
   int threads_;
   Memory from_ = Memory::anonymous(kBytes, "benchmark"),
          to_ = Memory::anonymous(kBytes, "benchmark");
