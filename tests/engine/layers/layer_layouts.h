@@ -118,6 +118,38 @@ inline void check_near(const RunResult& expected, const RunResult& result, doubl
   CHECK(largest < of_weights);
 }
 
+// The largest relative distances of a run's losses and norms from another's, and the largest distance of its weights.
+struct RunDistance {
+  double loss = 0, norm = 0, weights = 0;
+};
+
+inline RunDistance distance_between(const RunResult& expected, const RunResult& result) {
+  RunDistance distance;
+  const auto relative = [](double of, double value) { return std::abs(value / of - 1); };
+  REQUIRE(result.loss.size() == expected.loss.size());
+  for (size_t i = 0; i < expected.loss.size(); ++i) {
+    distance.loss = std::max(distance.loss, relative(expected.loss[i], result.loss[i]));
+    distance.norm = std::max(distance.norm, relative(expected.norm[i], result.norm[i]));
+  }
+  if (result.weights.empty()) return distance;
+  REQUIRE(result.weights.size() == expected.weights.size());
+  for (size_t i = 0; i < result.weights.size(); ++i)
+    distance.weights =
+        std::max(distance.weights, std::abs(static_cast<double>(result.weights[i]) -
+                                            static_cast<double>(expected.weights[i])));
+  return distance;
+}
+
+// Checks that a run of 16 bits is about as far from the run of one rank in fp32 as one rank in 16 bits is. How far that is
+// depends on the model: a step can multiply the distance that the steps before it left.
+inline void check_rounding(const RunResult& exact, const RunResult& rounded,
+                           const RunResult& result) {
+  const RunDistance one = distance_between(exact, rounded), mine = distance_between(exact, result);
+  CHECK(mine.loss <= 3 * one.loss + 2e-4);
+  CHECK(mine.norm <= 3 * one.norm + 2e-3);
+  CHECK(mine.weights <= 3 * one.weights + 1e-3);
+}
+
 // Returns how far weights may be apart after ten steps of Adam. The exact gradient of a key's bias is 0, and Adam makes steps of
 // what rounding leaves of it.
 inline double distance_of(const ModelConfig& model) {
@@ -140,6 +172,12 @@ inline Job alone_job(Job job) {
 inline RunResult alone(const Job& job, const Dataset& data) {
   SelfComm self;
   return run_steps(alone_job(job), data, self, kLayerSteps);
+}
+
+// The same in fp32.
+inline RunResult alone_in_fp32(Job job, const Dataset& data) {
+  job.dtype = job.wire_dtype = DType::f32;
+  return alone(job, data);
 }
 
 }  // namespace dstrain

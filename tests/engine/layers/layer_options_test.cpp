@@ -38,13 +38,14 @@ void for_each_sharded(const Communicator& world, DType dtype, const F& f) {
   }
 }
 
-// 1000 rows a micro-batch: several pieces of a loss.
+// 1000 rows a micro-batch: several pieces of a loss. GELU, because rounding near the kink of ReLU gives another gradient.
 Job long_job(const Layout& layout, bool tied, DType dtype) {
   Job job = layers_job(GptLite{.n_layer = 2,
                                .n_embd = 12,
                                .n_head = layout.tensor == 3 ? 3 : 4,
                                .block_size = 252,
                                .dropout = 0.1,
+                               .gelu = true,
                                .tied_head = tied,
                                .vocab_size = 61},
                        layout, dtype);
@@ -181,8 +182,11 @@ TEST_CASE("a loss in pieces changes no bit where ranks divide layers and samples
         if (!sample.takes()) continue;
         Job job = long_job(layout, tied, dtype);
         const RunResult expected = run_steps(job, data, *world, 3);
-        check_near(alone(job, data), run_steps(job, data, *world, kLayerSteps),
-                   dtype == DType::f32 ? 1e-5 : 2e-2, dtype == DType::f32 ? 1e-3 : 4e-2);
+        const RunResult one = alone(job, data), divided = run_steps(job, data, *world, kLayerSteps);
+        if (dtype == DType::f32)
+          check_near(one, divided, 1e-5, 1e-3);
+        else
+          check_rounding(alone_in_fp32(job, data), one, divided);
         job.loss_chunks = 2;
         for (const int stage : {0, 3}) {
           job.zero_stage = stage;
