@@ -46,6 +46,16 @@ HWY_ATTR inline void transpose_four(const float* from, int64_t stride, float* to
 #endif
 }
 
+// Packs four floats of each of `width` rows.
+template <int width>
+HWY_ATTR HWY_INLINE void pack_four(const float* from, int64_t stride, float* to) {
+  constexpr int whole = width / 4 * 4;
+  for (int i = 0; i < whole; i += 4) transpose_four(from + i * stride, stride, to + i, width);
+  if constexpr (whole < width)
+    for (int64_t k = 0; k < 4; ++k)
+      for (int i = whole; i < width; ++i) to[k * width + i] = from[i * stride + k];
+}
+
 // Packs `count` rows of `depth` floats into a panel of `width`.
 template <int width>
 HWY_ATTR void pack_rows(const float* from, int64_t stride, int64_t count, int64_t depth,
@@ -100,6 +110,58 @@ HWY_ATTR void pack_panels(const F32Source& s, float* to) {
   }
 }
 
+// Other work that a tile does between its multiplications, which leave the units that load and store idle: after each kLength
+// values of k a step for the values [k, until) of another panel.
+struct NoOtherWork {
+  static constexpr int64_t kLength = INT64_MAX / 2;
+  void step(int64_t, int64_t) const {}
+};
+
+// Prefetches a panel of A that has all its rows. `depth_major` is that of the source.
+template <bool depth_major>
+struct PrefetchPanel {
+  static constexpr int64_t kLength = 4;
+
+  const float* from;
+  int64_t stride;
+
+  HWY_ATTR HWY_INLINE void step(int64_t k, int64_t until) const {
+    if constexpr (depth_major) {
+      for (; k < until; ++k) {
+        __builtin_prefetch(from + k * stride);
+        __builtin_prefetch(from + k * stride + kTileRows - 1);
+      }
+    } else {
+      // Each of a cache line's steps prefetches the line of some of the rows.
+      constexpr int64_t kSteps = kLine / kLength, kRows = (kTileRows + kSteps - 1) / kSteps;
+      const int64_t first = k / kLength % kSteps * kRows;
+      for (int64_t i = first; i < std::min<int64_t>(first + kRows, kTileRows); ++i)
+        __builtin_prefetch(from + i * stride + k);
+    }
+  }
+};
+
+// Packs such a panel.
+template <bool depth_major>
+struct PackPanel {
+  static constexpr int64_t kLength = 4;
+
+  const float* from;
+  int64_t stride;
+  float* to;
+
+  HWY_ATTR HWY_INLINE void step(int64_t k, int64_t until) const {
+    if constexpr (depth_major) {
+      for (; k < until; ++k) copy_row<kTileRows>(from + k * stride, to + k * kTileRows);
+    } else if (until - k == kLength) {
+      pack_four<kTileRows>(from + k, stride, to + k * kTileRows);
+    } else {
+      for (; k < until; ++k)
+        for (int64_t i = 0; i < kTileRows; ++i) to[k * kTileRows + i] = from[i * stride + k];
+    }
+  }
+};
+
 // Spreads `count` packed floats over kCopies times the memory, each element as often, from the last one to the first.
 HWY_ATTR void repeat_elements(float* packed, int64_t count) {
   const hn::CappedTag<float, kCopies> d;
@@ -119,10 +181,28 @@ HWY_ATTR inline void put(FloatVec v, float* c, int64_t count, bool add) {
   for (int64_t i = 0; i < count; ++i) c[i] = add ? c[i] + lanes[i] : lanes[i];
 }
 
-// Computes a tile of `rows` rows by `vectors` vectors of columns.
+// Adds the products of one k to the sums of a tile.
 template <int rows, int vectors>
+HWY_ATTR HWY_INLINE void add_products(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                                      FloatVec (&sums)[rows][vectors]) {
+  const Floats d;
+  FloatVec right[vectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) right[v] = hn::Load(d, b + v * kFloats);
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+    const FloatVec left = kCopies == 1 ? hn::Set(d, a[i]) : hn::Load(d, a + i * kCopies);
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) sums[i][v] = hn::MulAdd(left, right[v], sums[i][v]);
+  }
+}
+
+// Computes a tile of `rows` rows by `vectors` vectors of columns, and does other work between the multiplications.
+template <int rows, int vectors, class OtherWork>
 HWY_ATTR void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t depth,
-                            float* HWY_RESTRICT c, int64_t stride, int64_t columns, bool add) {
+                            float* HWY_RESTRICT c, int64_t stride, int64_t columns, bool add,
+                            const OtherWork& work) {
+  constexpr int64_t kStepA = kTileRows * kCopies, kStepB = kTileColumns;
   const Floats d;
   FloatVec sums[rows][vectors];
 #pragma GCC unroll 16
@@ -132,17 +212,14 @@ HWY_ATTR void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRI
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) sums[i][v] = hn::Zero(d);
   }
+  for (int64_t from = 0; from < depth; from += OtherWork::kLength) {
+    const int64_t until = std::min(depth, from + OtherWork::kLength);
+    // In a loop of a length that the compiler does not know: it would mix up the multiplications of several k, and run out
+    // of registers.
 #pragma GCC unroll 4
-  for (int64_t k = 0; k < depth; ++k, a += kTileRows * kCopies, b += kTileColumns) {
-    FloatVec right[vectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) right[v] = hn::Load(d, b + v * kFloats);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      const FloatVec left = kCopies == 1 ? hn::Set(d, a[i]) : hn::Load(d, a + i * kCopies);
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) sums[i][v] = hn::MulAdd(left, right[v], sums[i][v]);
-    }
+    for (int64_t k = from; k < until; ++k, a += kStepA, b += kStepB)
+      add_products<rows, vectors>(a, b, sums);
+    work.step(from, until);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
@@ -166,18 +243,21 @@ HWY_ATTR void multiply_rows(const float* a, const float* b, int64_t wanted, int6
     }
   }
   if (columns > kFloats)
-    multiply_tile<rows, 2>(a, b, depth, c, stride, columns, add);
+    multiply_tile<rows, 2>(a, b, depth, c, stride, columns, add, NoOtherWork());
   else
-    multiply_tile<rows, 1>(a, b, depth, c, stride, columns, add);
+    multiply_tile<rows, 1>(a, b, depth, c, stride, columns, add, NoOtherWork());
 }
 
-void multiply_panels_of(const F32Tiles& t) {
-  for (int64_t i = 0; i < t.rows; i += kTileRows)
-    for (int64_t j = 0; j < t.columns; j += kTileColumns)
-      multiply_rows<kTileRows>(t.a + i * t.depth * kCopies, t.b + j * t.depth,
-                               std::min<int64_t>(kTileRows, t.rows - i), t.depth,
-                               t.c + i * t.stride + j, t.stride,
-                               std::min<int64_t>(kTileColumns, t.columns - j), t.add);
+// Computes the first two tiles, and packs the next panel of A beside the second one. Prefetching beside the first one gives its
+// elements the time to come from memory. Both panels have all their rows.
+template <bool depth_major>
+HWY_ATTR void multiply_and_pack(const F32Tiles& t) {
+  const F32Source& next = t.next_a;
+  multiply_tile<kTileRows, 2>(t.a, t.b, t.depth, t.c, t.stride, kTileColumns, t.add,
+                              PrefetchPanel<depth_major>{next.data, next.stride});
+  multiply_tile<kTileRows, 2>(t.a, t.b + kTileColumns * t.depth, t.depth, t.c + kTileColumns,
+                              t.stride, kTileColumns, t.add,
+                              PackPanel<depth_major>{next.data, next.stride, t.packed_next});
 }
 
 void pack_a_panels(const F32Source& a, float* to) {
@@ -185,6 +265,21 @@ void pack_a_panels(const F32Source& a, float* to) {
   if constexpr (kCopies > 1)
     repeat_elements(to, (a.extent + kTileRows - 1) / kTileRows * kTileRows * a.depth);
 }
+
+void multiply_row_of_tiles(const F32Tiles& t) {
+  int64_t j = 0;
+  if (kCopies == 1 && t.rows == kTileRows && t.next_a.extent == kTileRows &&
+      t.columns >= 2 * kTileColumns) {
+    t.next_a.depth_major ? multiply_and_pack<true>(t) : multiply_and_pack<false>(t);
+    j = 2 * kTileColumns;
+  } else if (t.next_a.extent > 0) {
+    pack_a_panels(t.next_a, t.packed_next);
+  }
+  for (; j < t.columns; j += kTileColumns)
+    multiply_rows<kTileRows>(t.a, t.b + j * t.depth, t.rows, t.depth, t.c + j, t.stride,
+                             std::min<int64_t>(kTileColumns, t.columns - j), t.add);
+}
+
 void pack_b_panels(const F32Source& b, float* to) {
   pack_panels<kTileColumns>(b, to);
 }
@@ -221,7 +316,7 @@ void pack_f32_b(const F32Source& b, float* to) {
   DSTRAIN_BEST(pack_b_panels)(b, to);
 }
 void multiply_f32(const F32Tiles& tiles) {
-  DSTRAIN_BEST(multiply_panels_of)(tiles);
+  DSTRAIN_BEST(multiply_row_of_tiles)(tiles);
 }
 
 }  // namespace dstrain

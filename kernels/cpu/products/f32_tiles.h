@@ -30,13 +30,16 @@ void pack_f32_b(const F32Source& b, float* to);
 
 // The arguments of multiply_f32(): c (rows, columns) = a b, or c += a b with `add`, over `depth` values of k.
 struct F32Tiles {
-  const float* a = nullptr;  // panels
-  const float* b = nullptr;
+  const float* a = nullptr;  // one panel
+  const float* b = nullptr;  // panels
   int64_t rows = 0, columns = 0, depth = 0;
   float* c = nullptr;
   int64_t stride = 0;  // of c
   bool add = false;
+  F32Source next_a;  // the panel of A that follows, of the same depth; none with an `extent` of 0
+  float* packed_next = nullptr;  // where the panel is packed
 };
+// Computes a row of tiles and packs the next panel of A, where possible between the multiplications.
 void multiply_f32(const F32Tiles& tiles);
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 #include "kernels/cpu/products/sgemm.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/products/f32_tiles.h"
 #include "runtime/core/error.h"
@@ -13,7 +14,6 @@ namespace {
 constexpr int64_t kMostDepth = 384;  // k in one part
 constexpr int64_t kMostColumns =
     768;  // columns of B that a thread packs at a time, for its second-level cache
-constexpr int64_t kTilesOfRows = 8;   // row tiles of A that a thread packs at a time
 constexpr int64_t kPackingCost = 25;  // cost of packing an element, in multiplications
 constexpr int64_t kAlignFloats = 16;
 
@@ -52,7 +52,7 @@ struct SgemmCut {
   int64_t parts() const { return row_parts * column_parts; }
 };
 
-// A thread's packed panels of B and A, in floats.
+// A thread's packed panels, in floats: of B, and one of A, of which there are two.
 struct SgemmScratch {
   int64_t b, a;
 
@@ -60,16 +60,19 @@ struct SgemmScratch {
     const int64_t depth = std::min(k, kMostDepth);
     b = round_up(std::min(columns, kMostColumns), f32_tile_columns()) * depth;
     b = round_up(b, kAlignFloats);
-    a = round_up(kTilesOfRows * f32_tile_rows() * f32_copies_of_a() * depth, kAlignFloats);
+    a = round_up(f32_tile_rows() * f32_copies_of_a() * depth, kAlignFloats);
   }
-  int64_t floats() const { return b + a; }
+  int64_t floats() const { return b + 2 * a; }
 };
 
 // Computes rows [row, row + rows) and columns [column, column + columns) of the result.
 void multiply_part(const SgemmCall& g, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                   float* packed_b, float* packed_a) {
-  const int64_t depth = sgemm_part_length(g.k), height = kTilesOfRows * f32_tile_rows();
+                   const SgemmScratch& scratch, float* memory) {
+  const int64_t depth = sgemm_part_length(g.k), height = f32_tile_rows();
   const int64_t width = round_up(part_length(columns, kMostColumns), f32_tile_columns());
+  float* const packed_b = memory;
+  float* packed_a = packed_b + scratch.b;
+  float* packed_next = packed_a + scratch.a;
   const auto part_of = [](const float* data, int64_t stride, bool depth_major, int64_t at,
                           int64_t count, int64_t first, int64_t length) {
     return F32Source{data + (depth_major ? first * stride + at : at * stride + first), stride,
@@ -79,18 +82,24 @@ void multiply_part(const SgemmCall& g, int64_t row, int64_t rows, int64_t column
     const int64_t n = std::min(width, columns - j);
     for (int64_t first = 0; first < g.k; first += depth) {
       const int64_t length = std::min(depth, g.k - first);
+      const auto panel_of_a = [&](int64_t i) {
+        const int64_t m = std::clamp<int64_t>(rows - i, 0, height);
+        return part_of(g.a, g.a_stride, g.a_transposed, row + i, m, first, length);
+      };
       pack_f32_b(part_of(g.b, g.b_stride, !g.b_transposed, column + j, n, first, length), packed_b);
+      pack_f32_a(panel_of_a(0), packed_a);
       for (int64_t i = 0; i < rows; i += height) {
-        const int64_t m = std::min(height, rows - i);
-        pack_f32_a(part_of(g.a, g.a_stride, g.a_transposed, row + i, m, first, length), packed_a);
         multiply_f32({.a = packed_a,
                       .b = packed_b,
-                      .rows = m,
+                      .rows = std::min(height, rows - i),
                       .columns = n,
                       .depth = length,
                       .c = g.c + (row + i) * g.c_stride + column + j,
                       .stride = g.c_stride,
-                      .add = g.accumulate || first > 0});
+                      .add = g.accumulate || first > 0,
+                      .next_a = panel_of_a(i + height),
+                      .packed_next = packed_next});
+        std::swap(packed_a, packed_next);
       }
     }
   }
@@ -107,9 +116,9 @@ void sgemm(const SgemmCall& g) {
   run_parts(cut.parts(), [&](int64_t part) {
     const int64_t row = part / cut.column_parts * cut.rows;
     const int64_t column = part % cut.column_parts * cut.columns;
-    float* own = g.workspace + scratch.floats() * part;
     multiply_part(g, row, std::min(cut.rows, g.m - row), column,
-                  std::min(cut.columns, g.n - column), own, own + scratch.b);
+                  std::min(cut.columns, g.n - column), scratch,
+                  g.workspace + scratch.floats() * part);
   });
 }
 
