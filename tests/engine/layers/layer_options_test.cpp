@@ -186,7 +186,7 @@ TEST_CASE("a loss in pieces changes no bit where ranks divide layers and samples
         if (dtype == DType::f32)
           check_near(one, divided, 1e-5, 1e-3);
         else
-          check_rounding(alone_in_fp32(job, data), one, divided);
+          check_rounding(alone_in_fp32(job, data), one, divided, 4e-2);
         job.loss_chunks = 2;
         for (const int stage : {0, 3}) {
           job.zero_stage = stage;

@@ -139,7 +139,7 @@ TEST_CASE("ranks that divide layers and samples stay within the rounding of 16 b
       const Job job = layers_job(model, layout, DType::bf16);
       INFO(describe(layout) << ": " << describe(job));
       check_rounding(alone_in_fp32(job, data), alone(job, data),
-                     run_steps(job, data, *world, kLayerSteps));
+                     run_steps(job, data, *world, kLayerSteps), 2e-2);
     }
 }
 

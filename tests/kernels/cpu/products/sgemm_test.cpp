@@ -53,10 +53,9 @@ struct OwnedSgemm {
 bool fuses() {
   constexpr float x = 1 + 0x1p-12F;
   OwnedSgemm g(1, 1, 2, false, false, false, 1);
-  g.a = {-(1 + 0x1p-11F), x};
-  g.b = {1, x};
-  g.call.a = g.a.data();
-  g.call.b = g.b.data();
+  g.a[0] = -(1 + 0x1p-11F);
+  g.b[0] = 1;
+  g.a[1] = g.b[1] = x;
   sgemm(g.call);
   return g.c[0] != 0;
 }
