@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tests/golden/run_program.h"
+#include "tests/support/distance.h"
 
 namespace dstrain::golden {
 namespace {
@@ -18,17 +19,6 @@ constexpr double kGradientTolerance = 1e-5;
 constexpr double kBf16Tolerance = 2e-2;
 constexpr double kFp16Tolerance = 5e-3;
 constexpr double kRanksTolerance = 1e-6;
-
-double largest_relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  REQUIRE_FALSE(a.empty());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(a[i] - b[i]) / std::abs(b[i]);
-    worst = std::isfinite(difference) ? std::max(worst, difference) : INFINITY;
-  }
-  return worst;
-}
 
 std::vector<double> expected_column(const Case& golden, const std::string& key) {
   std::vector<double> values;
@@ -59,11 +49,11 @@ TEST_CASE("twenty AdamW steps follow PyTorch's losses, norms and rates") {
   CAPTURE(golden.name);
   const ScratchFolder scratch;
   const Run run = train(golden, golden.config, scratch, "fp32", rank_argument(1));
-  CHECK(largest_relative_difference(run.column("loss"), expected_column(golden, "loss")) <=
+  CHECK(largest_relative_distance(expected_column(golden, "loss"), run.column("loss")) <=
         kLossTolerance);
-  CHECK(largest_relative_difference(run.column("grad_norm"),
-                                    expected_column(golden, "grad_norm")) <= kGradientTolerance);
-  CHECK(largest_relative_difference(run.column("lr"), expected_column(golden, "lr")) <= 1e-7);
+  CHECK(largest_relative_distance(expected_column(golden, "grad_norm"), run.column("grad_norm")) <=
+        kGradientTolerance);
+  CHECK(largest_relative_distance(expected_column(golden, "lr"), run.column("lr")) <= 1e-7);
 }
 
 // One plain SGD step moves each weight by lr * gradient. With lr = 2^20 the step is so much larger
@@ -106,7 +96,7 @@ TEST_CASE("16-bit runs stay beside the fp32 curve") {
   json bf16 = golden.config;
   bf16["bf16"] = {{"enabled", true}};
   const Run in_bf16 = train(golden, bf16, scratch, "bf16", rank_argument(1));
-  CHECK(largest_relative_difference(in_bf16.column("loss"), expected_column(golden, "loss")) <=
+  CHECK(largest_relative_distance(expected_column(golden, "loss"), in_bf16.column("loss")) <=
         kBf16Tolerance);
 
   // The initial scale is small enough not to overflow, because a skipped step would shift the curve.
@@ -114,7 +104,7 @@ TEST_CASE("16-bit runs stay beside the fp32 curve") {
   fp16["fp16"] = {{"enabled", true}, {"initial_scale_power", 8}};
   const Run in_fp16 = train(golden, fp16, scratch, "fp16", rank_argument(1));
   for (const json& step : in_fp16.steps) CHECK(step.at("skipped") == false);
-  CHECK(largest_relative_difference(in_fp16.column("loss"), expected_column(golden, "loss")) <=
+  CHECK(largest_relative_distance(expected_column(golden, "loss"), in_fp16.column("loss")) <=
         kFp16Tolerance);
 }
 
@@ -134,8 +124,8 @@ TEST_CASE("two, three and four ranks agree with one") {
     CAPTURE(golden.name, ranks);
     const Run many = train(golden, on_ranks(golden.config, ranks), scratch,
                            fmt::format("ranks{}", ranks), rank_argument(ranks));
-    CHECK(largest_relative_difference(many.column("loss"), one.column("loss")) <= kRanksTolerance);
-    CHECK(largest_relative_difference(many.column("grad_norm"), one.column("grad_norm")) <=
+    CHECK(largest_relative_distance(one.column("loss"), many.column("loss")) <= kRanksTolerance);
+    CHECK(largest_relative_distance(one.column("grad_norm"), many.column("grad_norm")) <=
           kRanksTolerance);
   }
 }

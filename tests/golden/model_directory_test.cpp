@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "tests/golden/run_program.h"
+#include "tests/support/distance.h"
 
 namespace dstrain::golden {
 namespace {
@@ -119,13 +120,9 @@ Run train_from(const Case& golden, const ScratchFolder& scratch, const std::stri
 double largest_difference(const Run& run, const Case& golden, const std::string& key) {
   const json expected = read_json(golden.folder / "expected.json");
   const std::vector<double> found = run.column(key);
-  REQUIRE(found.size() == expected.at("steps").size());
-  double worst = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const double right = expected.at("steps")[i].at(key).get<double>();
-    worst = std::max(worst, std::abs(found[i] - right) / std::abs(right));
-  }
-  return worst;
+  std::vector<double> right;
+  for (const json& step : expected.at("steps")) right.push_back(step.at(key).get<double>());
+  return largest_relative_distance(right, found);
 }
 
 const std::vector<std::string> kNoSteps{"--num_gpus", "1", "--steps", "0"};

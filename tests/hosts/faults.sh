@@ -52,7 +52,7 @@ find_targets() {
   rank2=$(ranks_on node2 | tail -n 1) there2=$(pid_there "$rank2")
   launcher=$(launcher_on node1)
   mpirun=$(programs_on node1 '*/orterun')
-  orted=$(programs_on node2 '*/orted')
+  orted=$(daemon_on node2)
   agent=$(agent_on node2)
 }
 detects() { printf '%s' "$1" >expected; }

@@ -52,32 +52,33 @@ starts() {
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 100000 >"$1.log" 2>&1 &
   run=$!
 }
-# one_of NODE EXECUTABLE [WORD]: sets $victim to a process on a host that runs the executable and has WORD in its
-# command line; fails if there is none.
-one_of() {
-  victim=$(programs_on "$@")
+# is_there COMMAND...: sets $victim to the first process that the command prints; fails if it prints none.
+is_there() {
+  victim=$("$@")
   victim=${victim%%$'\n'*}
   [[ -n $victim ]]
 }
-the_launcher() { victim=$(launcher_on node1) && [[ -n $victim ]]; }
 ended() {
   status=0
   wait "$run" || status=$?
 }
-starter_is_stopped() { # NAME HOST EXECUTABLE EXPECTED [WORD]
+# starter_is_stopped NAME EXPECTED COMMAND...: stops the process that the command prints as soon as there is one.
+starter_is_stopped() {
   starts "$1"
-  hosts_wait_until "$3 is there" one_of "$2" "$3" "${5:-}"
+  hosts_wait_until "$1 is there" is_there "${@:3}"
   kill -STOP "$victim"
   ended
-  ends "$1" 2 "$4"
+  ends "$1" 2 "$2"
 }
 # Not the mpirun that is asked for its version.
-starter_is_stopped stopped_mpirun node1 '*/orterun' '^dstrain: error: mpirun \(pid [0-9]+\) is stopped' --map-by
-starter_is_stopped stopped_orted node2 '*/orted' "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) is stopped"
+starter_is_stopped stopped_mpirun '^dstrain: error: mpirun \(pid [0-9]+\) is stopped' \
+  programs_on node1 '*/orterun' --map-by
+starter_is_stopped stopped_orted "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) is stopped" \
+  daemon_on node2
 
 starts killed_orted
 hosts_wait_until 'the run has begun' grep -q '^step=1 ' killed_orted.log
-one_of node2 '*/orted'
+is_there daemon_on node2
 kill -KILL "$victim"
 ended
 ends killed_orted 2 "^dstrain: error: mpirun's daemon on node2 \(orted, pid [0-9]+\) ended before its ranks were done"
@@ -90,8 +91,8 @@ END
 chmod +x orted
 hosts_on node2 mount --bind "$PWD/orted" "$(hosts_on node2 realpath "$(type -P orted)")"
 starts interrupted
-hosts_wait_until 'the daemon is there' one_of node2 '*' orted
-hosts_wait_until 'the launcher is there' the_launcher
+hosts_wait_until 'the daemon is there' is_there programs_on node2 '*' orted
+is_there launcher_on node1
 kill -INT "$victim"
 ended
 ends interrupted 130 ''

@@ -76,19 +76,32 @@ ranks_on() {
   done | sort -n | cut -d' ' -f2
 }
 
-# launcher_on NODE: prints the process that launched a hostfile's run.
+# parent_of PROCESS: prints the process that is its parent, or nothing if it has ended.
+parent_of() { ps -o ppid= -p "$1" | tr -d ' '; }
+
+# launcher_on NODE: prints the process that launched a hostfile's run. That is the first one: a child that it has just
+# forked is like it until it runs another program.
 launcher_on() {
   local process
   for process in $(programs_on "$1" "$dstrain" "$dstrain --hostfile"); do
     grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$process/environ" || echo "$process"
-  done
+  done | sed -n 1p
 }
 
-# agent_on NODE: prints the process of the agent on a host, which is a child of the process that ssh started.
+# agent_on NODE: prints the process of the agent on a host, which is the first child of the process that ssh started.
 agent_on() {
   local process
   for process in $(programs_on "$1" "$dstrain" host_agent); do
-    [[ $(readlink "/proc/$(ps -o ppid= -p "$process" | tr -d ' ')/exe") != "$dstrain" ]] || echo "$process"
+    [[ $(readlink "/proc/$(parent_of "$process")/exe") != "$dstrain" ]] || echo "$process"
+  done | sed -n 1p
+}
+
+# daemon_on NODE: prints mpirun's daemon on a host. The process that ssh starts forks the daemon and ends, so that the
+# daemon is then a child of the host's process 1; that process and a rank that the daemon has just forked are not.
+daemon_on() {
+  local process
+  for process in $(programs_on "$1" '*/orted'); do
+    [[ $(parent_of "$process") != "${HOSTS_INIT[$1]}" ]] || echo "$process"
   done
 }
 

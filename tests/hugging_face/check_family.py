@@ -25,7 +25,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from checks import expect, failures, report
+from checks import expect, failures, larger, largest_relative_distance, report
 
 STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
 # eps is above the rounding of gradients in fp32. With 1e-8 the first step makes lr of the rounding of a gradient that is
@@ -164,8 +164,8 @@ def compare_training(args, folder, program, source, model, tokens):
     trained = copy.deepcopy(model).double()
     train(trained, tokens)
     output = program.run("trained", source)
-    report("losses", max(abs(a - b) / abs(b) for a, b in zip(column(output, "loss"), losses)), 1e-5)
-    report("norms", max(abs(a - b) / abs(b) for a, b in zip(column(output, "grad_norm"), norms)), 1e-5)
+    report("losses", largest_relative_distance(column(output, "loss"), losses), 1e-5)
+    report("norms", largest_relative_distance(column(output, "grad_norm"), norms), 1e-5)
     exported = program.export("exported", output)
     expect("an export is what the run wrote, byte for byte", same_tree(exported, output, [p.name for p in exported.iterdir()]))
     opened = transformers.AutoModelForCausalLM.from_pretrained(exported).double()
@@ -175,22 +175,21 @@ def compare_training(args, folder, program, source, model, tokens):
     for name, parameter in opened.named_parameters():
         difference = float((parameter - theirs[name]).abs().max() / theirs[name].abs().max())
         if noise and name.endswith(noise):
-            worst_noise = max(worst_noise, difference)
+            worst_noise = larger(worst_noise, difference)
         else:
-            worst = max(worst, difference)
+            worst = larger(worst, difference)
     report("weights after eight steps, opened by from_pretrained", worst, 1e-4)
     if noise:
         report("weights with noise for a gradient", worst_noise, 1e-2)
 
     once = program.run("gradients", source, config="sgd.json")
     after = dict(transformers.AutoModelForCausalLM.from_pretrained(once).double().named_parameters())
-    worst, where = 0.0, ""
+    distances = {}
     for name, before in model.named_parameters():
         ours = (before.double() - after[name]) / 2.0**20
-        difference = float((ours - gradients[name]).abs().max() / gradients[name].abs().max())
-        if difference > worst:
-            worst, where = difference, name
-    report(f"gradients of the first step ({where})", worst, 1e-5)
+        distances[name] = float((ours - gradients[name]).abs().max() / gradients[name].abs().max())
+    where = max(distances, key=lambda name: math.inf if math.isnan(distances[name]) else distances[name])
+    report(f"gradients of the first step ({where})", distances[where], 1e-5)
 
 
 def gradients_in(model, tokens, dtype, scale):
@@ -273,7 +272,9 @@ def compare_files(folder, program, model):
     deviations = {n: float(t.std()) for n, t in load_file(fresh / "model.safetensors").items() if t.dim() == 2}
     torch.manual_seed(1)
     reference = transformers.AutoModelForCausalLM.from_config(model.config).state_dict()
-    worst = max(abs(math.log(deviations[n] / float(reference[n].std()))) for n in deviations)
+    worst = 0.0
+    for name, deviation in deviations.items():
+        worst = larger(worst, abs(math.log(deviation / float(reference[name].std()))))
     report("deviations of fresh weights (log of their ratio)", worst, 0.25)
 
 

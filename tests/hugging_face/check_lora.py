@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 
 import check_family as family
-from checks import expect, failures, report
+from checks import expect, failures, larger, largest_relative_distance, report
 
 STEPS = 20
 ALL = "all-linear"
@@ -73,12 +73,16 @@ def train(model, tokens, groups):
 
 
 def compare_steps(what, output, losses, norms):
-    report(f"{what}: losses", max(abs(a - b) / abs(b) for a, b in zip(family.column(output, "loss"), losses)), 1e-5)
-    report(f"{what}: norms", max(abs(a - b) / abs(b) for a, b in zip(family.column(output, "grad_norm"), norms)), 1e-4)
+    report(f"{what}: losses", largest_relative_distance(family.column(output, "loss"), losses), 1e-5)
+    report(f"{what}: norms", largest_relative_distance(family.column(output, "grad_norm"), norms), 1e-4)
 
 
 def worst_of(ours, theirs):
-    return max(float((ours[n].double() - theirs[n].detach().double()).abs().max() / theirs[n].detach().double().abs().max()) for n in theirs)
+    worst = 0.0
+    for name, expected in theirs.items():
+        expected = expected.detach().double()
+        worst = larger(worst, float((ours[name].double() - expected).abs().max() / expected.abs().max()))
+    return worst
 
 
 def configure(program, name, own, optimizer=None):

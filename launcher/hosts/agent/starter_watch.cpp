@@ -22,24 +22,28 @@ std::string program_of(pid_t process) {
   return name;
 }
 
+bool lives_as_daemon(pid_t process) {
+  return program_of(process) == "orted" && PeerProcess(process).alive();
+}
+
 // Returns whether the process is a daemon that lives, and not a fork of one that is about to become a rank.
 bool is_daemon(pid_t process) {
-  return program_of(process) == "orted" && PeerProcess(process).alive() &&
-         program_of(process_state(process).parent) != "orted";
+  return lives_as_daemon(process) && program_of(process_state(process).parent) != "orted";
 }
 
 }  // namespace
 
 void StarterWatch::update(std::span<const RankReport> ranks) {
   const int64_t now = monotonic_ns();
+  const auto joined = std::ranges::count_if(ranks, &RankReport::joined);
   const bool begun = std::ranges::all_of(ranks, [](const RankReport& r) {
     return r.joined() && r.state != RankState::absent && r.state != RankState::starting;
   });
   if (begun && found_) {
     report_.awaits.clear();
     report_.awaits_since = 0;
-  } else if ((begun && !searched_all_ranks_) || now - last_search_ns_ >= kSearchEvery) {
-    searched_all_ranks_ = begun;
+  } else if (joined != joined_ || now - last_search_ns_ >= kSearchEvery) {
+    joined_ = joined;
     last_search_ns_ = now;
     search(ranks, now);
   }
@@ -47,7 +51,7 @@ void StarterWatch::update(std::span<const RankReport> ranks) {
     if (!process_.alive()) {
       // The process that ssh starts forks and ends: the fork is the daemon that stays.
       const int ended = report_.pid;
-      find_daemon(processes_of_run(run_));
+      take_first(processes_of_run(run_), is_daemon);
       report_.gone = report_.pid == ended;
     }
     report_.alive_ns = report_.gone ? last_update_ns_ : now;
@@ -72,17 +76,23 @@ void StarterWatch::search(std::span<const RankReport> ranks, int64_t now) {
     processes.push_back(r.pid);
     starters.push_back(process_state(r.pid).parent);
   }
-  if (report_.pid == 0) find_daemon(found_ ? starters : processes_of_run(run_));
+  // The parent of a rank is the daemon, though the process that forked the daemon may not have ended yet.
+  if (found_)
+    take_first(starters, lives_as_daemon);
+  else if (report_.pid == 0)
+    take_first(processes_of_run(run_), is_daemon);
   if (report_.pid != 0) processes.push_back(report_.pid);
   const std::string awaits = awaited_peer(processes);
   if (awaits != report_.awaits) report_.awaits_since = awaits.empty() ? 0 : now;
   report_.awaits = awaits;
 }
 
-void StarterWatch::find_daemon(std::span<const pid_t> processes) {
-  const auto daemon = std::ranges::find_if(processes, is_daemon);
-  if (daemon == processes.end()) return;
+void StarterWatch::take_first(std::span<const pid_t> processes, bool (*is_right)(pid_t)) {
+  const auto daemon = std::ranges::find_if(processes, is_right);
+  if (daemon == processes.end() || *daemon == report_.pid) return;
   report_.pid = *daemon;
+  report_.gone = false;
+  report_.suspended_since = 0;
   process_ = PeerProcess(*daemon);
 }
 

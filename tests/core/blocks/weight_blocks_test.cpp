@@ -133,8 +133,8 @@ TEST_CASE("a value of int8 comes back within half a scale, one of nf4 within hal
       const double scale = scale_at(p, format, i / 64);
       // The widest gap of nf4 is that between its two lowest levels.
       const double gap = format == BlockFormat::int8 ? 1 : 1 - 0.6961928009986877;
-      if (std::fabs(static_cast<double>(y[i]) - static_cast<double>(x[i])) >
-          scale * (gap / 2 + 1e-5))
+      if (!(std::fabs(static_cast<double>(y[i]) - static_cast<double>(x[i])) <=
+            scale * (gap / 2 + 1e-5)))
         FAIL(name_of(format) << " [" << i << "]: " << x[i] << " came back as " << y[i]);
     }
   }

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
@@ -12,6 +11,7 @@
 #include "runtime/comm/self_comm.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/support/decoders.h"
+#include "tests/support/distance.h"
 #include "tests/support/models.h"
 
 namespace dstrain {
@@ -102,28 +102,17 @@ inline Job layers_job(const ModelConfig& model, const Layout& layout, DType dtyp
 }
 
 // The largest relative distances of a run's losses and norms from another's, and the largest distance of its weights: that is 0
-// where a rank has none. What is no number is far from everything.
+// where a rank has none. NaN is far from everything.
 struct RunDistance {
   double loss = 0, norm = 0, weights = 0;
 };
 
 inline RunDistance distance_between(const RunResult& expected, const RunResult& result) {
   RunDistance distance;
-  // A comparison with NaN is false, and std::max would drop it.
-  const auto raise = [](double& most, double value) {
-    if (!std::isnan(most) && !(value <= most)) most = value;
-  };
-  const auto relative = [](double of, double value) { return std::abs(value / of - 1); };
-  REQUIRE(result.loss.size() == expected.loss.size());
-  for (size_t i = 0; i < expected.loss.size(); ++i) {
-    raise(distance.loss, relative(expected.loss[i], result.loss[i]));
-    raise(distance.norm, relative(expected.norm[i], result.norm[i]));
-  }
-  if (result.weights.empty()) return distance;
-  REQUIRE(result.weights.size() == expected.weights.size());
-  for (size_t i = 0; i < result.weights.size(); ++i)
-    raise(distance.weights, std::abs(static_cast<double>(result.weights[i]) -
-                                     static_cast<double>(expected.weights[i])));
+  distance.loss = largest_relative_distance(expected.loss, result.loss);
+  distance.norm = largest_relative_distance(expected.norm, result.norm);
+  if (!result.weights.empty())
+    distance.weights = largest_distance(expected.weights, result.weights);
   return distance;
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/engine/run/trainer.h"
 #include "tests/engine/layers/layer_layouts.h"
 #include "tests/engine/test_rank.h"
+#include "tests/support/distance.h"
 #include "tests/support/sample.h"
 #include "tests/support/skip.h"
 
@@ -50,16 +51,9 @@ void check_gradients(const Tensors& expected, const Tensors& gradients, double s
   for (const auto& [name, values] : expected) {
     INFO(name);
     REQUIRE(gradients.contains(name));
-    const std::vector<float>& mine = gradients.at(name);
-    REQUIRE(mine.size() == values.size());
-    double largest = 0, error = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const auto value = static_cast<double>(values[i]);
-      largest = std::max(largest, std::abs(value));
-      error = std::max(error, std::abs(static_cast<double>(mine[i]) - value));
-    }
+    const double largest = largest_magnitude(values);
     CHECK(largest > 0);
-    CHECK(error <= share * largest);
+    CHECK(largest_distance(values, gradients.at(name)) <= share * largest);
   }
 }
 

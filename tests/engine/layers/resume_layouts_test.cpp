@@ -15,6 +15,7 @@
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/decoders.h"
+#include "tests/support/distance.h"
 #include "tests/support/models.h"
 #include "tests/support/skip.h"
 
@@ -121,12 +122,7 @@ void check_near(const RunResult& expected, const RunResult& result) {
     CHECK(result.loss[i] == Approx(expected.loss[i]).epsilon(1e-5));
     CHECK(result.norm[i] == Approx(expected.norm[i]).epsilon(1e-5));
   }
-  REQUIRE(result.weights.size() == expected.weights.size());
-  double largest = 0;
-  for (size_t i = 0; i < result.weights.size(); ++i)
-    largest = std::max(largest, std::abs(static_cast<double>(result.weights[i]) -
-                                         static_cast<double>(expected.weights[i])));
-  CHECK(largest < 2e-4);
+  CHECK(largest_distance(expected.weights, result.weights) < 2e-4);
 }
 
 // Returns a directory of all ranks' that none has made yet. Collective.

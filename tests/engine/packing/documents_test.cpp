@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/distance.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;
@@ -159,14 +160,9 @@ void require_near(const FirstStep& packed, const FirstStep& padded, double toler
   CHECK(packed.loss == Approx(padded.loss).epsilon(tolerance));
   for (const auto& [name, expected] : padded.gradients) {
     INFO(name);
-    const std::vector<float>& values = packed.gradients.at(name);
-    double largest = 0, error = 0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      largest = std::max(largest, std::abs(double{expected[i]}));
-      error = std::max(error, std::abs(double{expected[i]} - double{values[i]}));
-    }
+    const double largest = largest_magnitude(expected);
     CHECK(largest > 0);
-    CHECK(error <= tolerance * largest);
+    CHECK(largest_distance(expected, packed.gradients.at(name)) <= tolerance * largest);
   }
 }
 

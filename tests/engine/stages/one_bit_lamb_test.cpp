@@ -5,6 +5,7 @@
 
 #include "runtime/comm/world.h"
 #include "tests/engine/stages/sign_runs.h"
+#include "tests/support/distance.h"
 
 using namespace dstrain;
 
@@ -144,12 +145,7 @@ std::vector<Elements> elements_in(const Program& program, const Unit& unit) {
 // Returns the largest difference, relative to the largest value.
 double distance(const Values& a, const Values& b) {
   if (a.size() != b.size()) return HUGE_VAL;
-  double most = 0, apart = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    most = std::max(most, static_cast<double>(std::fabs(a[i])));
-    const auto by = static_cast<double>(std::fabs(a[i] - b[i]));
-    if (!(by <= apart)) apart = by;  // NaN stays
-  }
+  const double most = largest_magnitude(a), apart = largest_distance(a, b);
   return most > 0 ? apart / most : apart;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/engine/run/trainer.h"
 #include "tests/engine/stages/pipeline_jobs.h"
+#include "tests/support/distance.h"
 #include "tests/support/sample.h"
 
 using namespace dstrain;
@@ -57,13 +58,6 @@ bool equal_on_all(std::vector<uint8_t> mine, Communicator& comm) {
   for (size_t r = 0; r < static_cast<size_t>(comm.size()); ++r)
     if (std::memcmp(all.data() + r * mine.size(), mine.data(), mine.size()) != 0) return false;
   return true;
-}
-
-float most_apart(const std::vector<float>& a, const std::vector<float>& b) {
-  float most = 0;
-  REQUIRE(a.size() == b.size());
-  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::fabs(a[i] - b[i]));
-  return most;
 }
 
 }  // namespace
@@ -125,7 +119,7 @@ TEST_CASE(
             if (!rows.skipped[i])
               CHECK(rows.norm[i] == Approx(table.norm[i]).epsilon(exact ? 1e-5 : 0.02));
           }
-          if (exact) CHECK(most_apart(rows.weights, table.weights) < 1e-4f);
+          if (exact) CHECK(largest_distance(table.weights, rows.weights) < 1e-4);
         }
 }
 

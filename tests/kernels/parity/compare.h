@@ -61,7 +61,8 @@ inline Excess excess_of(const std::vector<double>& got, const std::vector<double
   for (size_t i = 0; i < got.size(); ++i) {
     if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
     const double error = std::abs(got[i] - expected[i]);
-    const double ratio = std::isfinite(error) ? error / allowed[i] : HUGE_VAL;
+    double ratio = error / allowed[i];
+    if (!std::isfinite(ratio)) ratio = HUGE_VAL;
     if (ratio > 1) ++excess.bad;
     if (ratio > excess.ratio) excess.ratio = ratio, excess.worst = i;
   }

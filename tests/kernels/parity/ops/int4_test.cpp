@@ -94,7 +94,7 @@ TEST_CASE(
         for (size_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
         for (size_t i = first; i < end; ++i) {
           const double error = std::fabs(back[i] - x[i]);
-          wrong += error > std::max(largest / 15.8, 0.171 * std::fabs(x[i]));
+          wrong += !(error <= std::max(largest / 15.8, 0.171 * std::fabs(x[i])));
           lost += error * error;
           whole += x[i] * x[i];
         }

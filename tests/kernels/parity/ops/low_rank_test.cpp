@@ -5,6 +5,7 @@
 #include "runtime/core/philox.h"
 #include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
+#include "tests/support/distance.h"
 
 namespace dstrain::parity {
 namespace {
@@ -32,13 +33,7 @@ Values matrix_product(const Values& a, const Values& b, int64_t n, int64_t inner
 }
 
 void check_near(const Values& got, const Values& expected, double tolerance) {
-  REQUIRE(got.size() == expected.size());
-  double largest = 0, worst = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    largest = std::max(largest, std::fabs(expected[i]));
-    worst = std::max(worst, std::fabs(got[i] - expected[i]));
-  }
-  CHECK(worst <= tolerance * largest);
+  CHECK(largest_distance(expected, got) <= tolerance * largest_magnitude(expected));
 }
 
 Values random_f32(int64_t n, uint64_t seed) {

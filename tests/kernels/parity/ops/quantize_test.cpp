@@ -85,7 +85,8 @@ TEST_CASE(
         for (size_t i = first; i < end; ++i) {
           const double bound =
               largest / 254 * 1.00001 + std::fabs(x[i]) * rounding * 1.01 + 0x1p-24;
-          wrong += std::fabs(q.back[i] - x[i]) > (dtype == DType::f16 ? bound : bound - 0x1p-24);
+          wrong +=
+              !(std::fabs(q.back[i] - x[i]) <= (dtype == DType::f16 ? bound : bound - 0x1p-24));
         }
       }
       CHECK(wrong == 0);

@@ -30,14 +30,14 @@ bool soon(const std::function<bool()>& condition) {
   return false;
 }
 
-// A shell script by the daemon's name, which does as Open MPI's does: it forks, writes the fork's process id to a file,
-// and ends once it is told to.
+// A shell script by the daemon's name, which does as Open MPI's does: it forks, writes the process ids of the fork and of
+// the rank that the fork starts to files, and ends once it is told to.
 struct ForkingDaemon {
   TempDir own;
   fs::path folder = own.path();
   std::string run = (folder / "run").string();
   Child process;
-  bool killed = false;  // another process may have the fork's number then
+  bool killed = false;  // other processes may have their numbers then
 
   ForkingDaemon() : process({write_script(folder), run}, {}) {}
   ~ForkingDaemon() { kill_fork(); }
@@ -45,7 +45,7 @@ struct ForkingDaemon {
   static std::string write_script(const fs::path& folder) {
     const fs::path script = folder / "orted";
     std::ofstream(script) << "#!/bin/bash\n"
-                          << "(while true; do sleep 0.1; done) &\n"
+                          << "(sleep 1000 & echo $! >" << (folder / "rank") << "; wait) &\n"
                           << "echo $! >" << (folder / "fork.new") << "\n"
                           << "mv " << (folder / "fork.new") << " " << (folder / "fork") << "\n"
                           << "until [[ -e " << (folder / "end") << " ]]; do sleep 0.05; done\n";
@@ -53,14 +53,17 @@ struct ForkingDaemon {
     return script.string();
   }
 
-  pid_t fork() const {
+  pid_t fork() const { return written_in("fork"); }
+  pid_t rank() const { return written_in("rank"); }
+  pid_t written_in(const char* file) const {
     pid_t pid = 0;
-    std::ifstream(folder / "fork") >> pid;
+    std::ifstream(folder / file) >> pid;
     return pid;
   }
   void kill_fork() {
-    const pid_t pid = std::exchange(killed, true) ? 0 : fork();
-    if (pid != 0) ::kill(pid, SIGKILL);
+    if (std::exchange(killed, true)) return;
+    for (const pid_t pid : {fork(), rank()})
+      if (pid != 0) ::kill(pid, SIGKILL);
   }
   void end() const { std::ofstream(folder / "end") << "now"; }
 };
@@ -84,6 +87,24 @@ TEST_CASE("a daemon that forks and ends lives on as its fork") {
   daemon.kill_fork();
   CHECK(soon([&] { return watch.update(ranks), watch.report().gone; }));
   CHECK(watch.report().pid == last);
+}
+
+TEST_CASE("the parent of a rank is the daemon, though the process that forked it has not ended") {
+  ForkingDaemon daemon;
+  REQUIRE(soon([&] { return daemon.fork() != 0 && daemon.rank() != 0; }));
+  StarterWatch watch(daemon.run);
+  RankReport rank;
+  rank.pid = daemon.rank();
+  rank.state = RankState::running;
+  const std::vector<RankReport> ranks{rank};
+  watch.update(ranks);
+  CHECK(watch.report().pid == daemon.fork());
+
+  daemon.end();
+  REQUIRE(soon([&] { return daemon.process.ended().has_value(); }));
+  watch.update(ranks);
+  CHECK(watch.report().pid == daemon.fork());
+  CHECK_FALSE(watch.report().gone);
 }
 
 }  // namespace
