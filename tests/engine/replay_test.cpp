@@ -1,5 +1,9 @@
 // Steps that are replayed as graphs: the pieces of a step, the size of their graphs, and the bits of the step.
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
 
 #include "tests/engine/device/submitted_library.h"
 #include "tests/engine/test_rank.h"
@@ -62,6 +66,28 @@ TEST_CASE("a step of replayed micro-batches has the bits of one without graphs")
       CHECK(replayed.state.first_sample == plain.state.first_sample);
     }
   }
+}
+
+TEST_CASE("the host replays two launches of graphs ahead of the device, and notes each one") {
+  const RandomDataset data(13, 0.1);
+  constexpr int64_t kMicroBatches = 8, kBeforeBody = 2;
+  const auto slot = std::make_unique<RankSlot>();
+  TestRank rank(small_job(kMicroBatches), data, 1, submitted_backend(), slot.get());
+  rank.step(0.01f);
+  rank.step(0.01f);
+  const int64_t begin = slot->progress;
+  const auto noted = [&] { return slot->progress - begin; };
+  std::promise<void> gate;
+  static_cast<EmulatedStream*>(rank.backend.compute->native())
+      ->submit([opened = gate.get_future().share()] { opened.wait(); });
+  auto step = std::async(std::launch::async, [&] { return rank.step(0.01f); });
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+  while (noted() < kBeforeBody + 3) pause();
+  pause();
+  CHECK(noted() == kBeforeBody + 3);  // it waits before the third launch
+  gate.set_value();
+  CHECK(std::isfinite(step.get()));
+  CHECK(noted() == kBeforeBody + kMicroBatches);
 }
 
 TEST_CASE("a traced step between replayed ones has their bits and times of all instructions") {

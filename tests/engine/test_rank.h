@@ -53,9 +53,9 @@ class RandomDataset : public Dataset {
 
 class TestRank {
  public:
-  // `backend_in`: of the CPU.
+  // `backend_in`: of the CPU. `slot`: where the executor publishes what it does; may be null.
   TestRank(Job job_in, const Dataset& data_in, int threads = 1,
-           Backend backend_in = make_backend(implementations(), "cpu"))
+           Backend backend_in = make_backend(implementations(), "cpu"), RankSlot* slot = nullptr)
       : job(std::move(job_in)),
         data(data_in),
         backend(std::move(backend_in)),
@@ -63,7 +63,7 @@ class TestRank {
         arenas(plans.memory, *backend.device, comm, threads),
         mesh(comm, comm, {}),
         model(plans.train, arenas, mesh, threads),
-        executor(plans.train, arenas, backend, job, mesh, nullptr) {
+        executor(plans.train, arenas, backend, job, mesh, slot) {
     arenas.open_disk(plans.train, job);
     state.seed = job.seed;
     model.initialize(job.seed, implementations());

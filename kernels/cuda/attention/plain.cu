@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
                           keys = head.of_keys(static_cast<const T*>(a.k)),
                           values = head.of_keys(static_cast<const T*>(a.v));
   const DropoutSource dropout = head.dropout();
-  const T* const query = queries.at + row * queries.stride;
+  const T* const query = queries.at + int64_t{row} * queries.stride;
   float* const weights = step.weights[warp];
   const int begin = head.first_key(row);
   // The exponent to base 2; -infinity if the query does not see the key.

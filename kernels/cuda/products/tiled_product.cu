@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(kBlock) tiled_product_kernel(Arguments<T, Out>
   __shared__ float left[kTile][kDepth + 1], right[kTile][kDepth + 1];
   const int row = static_cast<int>(threadIdx.x) / kAcross * kSide,
             column = static_cast<int>(threadIdx.x) % kAcross * kSide;
-  const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kTile,
-                first_column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * kTile,
+                first_column = static_cast<int64_t>(blockIdx.y) * kTile;
   const Operand<T> columns{p.b.at, p.b.column, p.b.row};  // b transposed
 
   float sums[kSide][kSide] = {};
@@ -124,7 +124,8 @@ void launch_of(const Product& product, const KernelCall& call, const LaunchConte
   if (product.pre && product.op == OpKind::linear_input_grad)
     p.at = call.in[kPreInput].as<const Out>();
   const auto blocks = [](int64_t n) { return static_cast<unsigned>((n + kTile - 1) / kTile); };
-  launch(context.stream, "tiled product", {dim3(blocks(p.n), blocks(p.m)), dim3(kBlock)},
+  // Rows are along x, which has no limit: a batch may have more of them than y's 65,535 blocks.
+  launch(context.stream, "tiled product", {dim3(blocks(p.m), blocks(p.n)), dim3(kBlock)},
          tiled_product_kernel<T, Out>, p);
 }
 

@@ -34,6 +34,7 @@ void for_host_pieces(RemoteMemory& owner, void* at, int64_t bytes, int64_t piece
     }
     return;
   }
+  device->attach_thread();  // the caller may be a thread of a pool
   const StagingPool::Lease staging = device->staging();
   if (reads) staging->download(0, there(0), size(0));
   for (int64_t i = 0; i < count; ++i) {

@@ -5,6 +5,7 @@
 // device may replay the body as graphs (step_pieces.h).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -149,13 +150,14 @@ class Executor {
   Memory finish_memory_;
   bool use_graph_ = false;
   bool warm_ = false;  // a step has run, so everything that is initialized lazily is initialized
-  std::vector<StepPiece> pieces_;              // of the body; empty: no step is a graph
-  std::vector<double> gathered_;               // results of gather_values, sized once
-  std::vector<double> sums_;                   // square sums of the units, on the host
-  std::vector<double> losses_;                 // of this rank, by the losses of the model
-  std::optional<FinishValues> finish_values_;  // if the host does finish_gradients
-  std::optional<ObservedStep> observed_;       // of a step with an observer
-  int64_t sample_shift_ = 0;                   // of the instruction that an observer changes
+  std::vector<StepPiece> pieces_;                   // of the body; empty: no step is a graph
+  std::array<std::unique_ptr<Event>, 2> launched_;  // after the newest launches of graphs
+  std::vector<double> gathered_;                    // results of gather_values, sized once
+  std::vector<double> sums_;                        // square sums of the units, on the host
+  std::vector<double> losses_;                      // of this rank, by the losses of the model
+  std::optional<FinishValues> finish_values_;       // if the host does finish_gradients
+  std::optional<ObservedStep> observed_;            // of a step with an observer
+  int64_t sample_shift_ = 0;                        // of the instruction that an observer changes
 };
 
 }  // namespace dstrain

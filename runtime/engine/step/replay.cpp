@@ -22,7 +22,9 @@ void Executor::settle_graph() {
   use_graph_ = reason.empty();
   if (job_.graph == GraphMode::on && !use_graph_)
     fail_user("dstrain.cuda_graph is on, and a step cannot be a graph: {}; use auto", reason);
-  if (use_graph_) pieces_ = step_pieces(plan_, body_);
+  if (!use_graph_) return;
+  pieces_ = step_pieces(plan_, body_);
+  for (auto& event : launched_) event = backend_.device->make_event();
 }
 
 // Captures the issues of a piece for its first micro-batch. All streams that take part join before its end, so a
@@ -36,16 +38,21 @@ void Executor::capture(StepPiece& piece, StepContext& context) {
   queue_->captured();
 }
 
-// Runs the body as graphs; captures them the first time.
+// Runs the body as graphs; captures them the first time. The host is at most two launches ahead of the device, so that
+// the limits on an instruction's time hold for a few launches, not for all micro-batches of a step.
 void Executor::run_body(StepContext& context) {
+  int64_t launches = 0;
   for (size_t p = 0; p < pieces_.size(); ++p) {
     StepPiece& piece = pieces_[p];
     if (!piece.graph) capture(piece, context);
-    if (slot_ && piece.begin < piece.end)
-      slot_->publish(first_name_ + plan_.order[piece.begin].instruction);
     for (int64_t launch = 0; launch < piece.launches; ++launch) {
+      if (slot_ && piece.begin < piece.end)
+        slot_->publish(first_name_ + plan_.order[piece.begin].instruction);
       if (launch > 0) move_to_graph(piece, launch, *context.state);
+      Event& launched = *launched_[static_cast<size_t>(launches++ % std::ssize(launched_))];
+      launched.synchronize();
       piece.graph->launch(*backend_.compute);
+      launched.record(*backend_.compute);
       queue_->replayed(p);
     }
     if (piece.launches > 1) device_state_.set_first_sample(context.state->first_sample);

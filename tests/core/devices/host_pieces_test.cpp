@@ -29,9 +29,12 @@ class LateDevice final : public HostMemoryDevice {
   }
   std::unique_ptr<Stream> make_stream(StreamPriority) override;
   std::unique_ptr<Event> make_event() override;
+  void attach_thread() override { attached = std::this_thread::get_id(); }
 
   Names log;
   int pinned_buffers = 0;
+  std::thread::id attached{};         // the newest thread that attached itself
+  int streams_of_others = 0;          // made by a thread that had not
   const std::byte* memory = nullptr;  // the device's
   int64_t piece = 1;
 };
@@ -89,6 +92,7 @@ class LateEvent final : public Event {
 };
 
 std::unique_ptr<Stream> LateDevice::make_stream(StreamPriority) {
+  streams_of_others += attached != std::this_thread::get_id();
   return std::make_unique<LateStream>(*this);
 }
 std::unique_ptr<Event> LateDevice::make_event() {
@@ -162,6 +166,16 @@ TEST_CASE("values of any size are read, changed and written in pieces") {
     for (const int64_t bytes : {0, 4, 63, 64, 65, 128, 1000})
       for (const int64_t piece : {64, 4096}) check_access(*owner, bytes, piece);
   check_access(*emulated, 2 * Staging::kBytes + 12, 4 * Staging::kBytes);
+}
+
+TEST_CASE("a thread of a pool attaches itself to the device before it copies") {
+  LateDevice device;
+  std::vector<std::byte> memory = numbered(64);
+  std::thread([&] {
+    for_host_pieces(device, memory.data(), 64, 64, HostAccess::read,
+                    [](int64_t, std::byte*, int64_t) {});
+  }).join();
+  CHECK(device.streams_of_others == 0);
 }
 
 TEST_CASE("the next piece is under way while the host works on one") {
