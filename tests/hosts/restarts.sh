@@ -7,13 +7,14 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
-options=(--steps 200 --save_interval 40)
+# So many steps that a run still trains while this looks at its ranks after the first checkpoint.
+options=(--steps 500 --save_interval 100)
 training_reference "$dstrain" 0 "${options[@]}"
 
 begun() { [[ -n $(compgen -G "$1/checkpoints/step_*[0-9]") ]]; }
 steps_once() {
-  [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 200 ]] &&
-    [[ $(grep -o '"step":[0-9]*' "$1/metrics.jsonl" | sort -u | wc -l) == 200 ]]
+  [[ $(grep -c '"loss"' "$1/metrics.jsonl") == 500 ]] &&
+    [[ $(grep -o '"step":[0-9]*' "$1/metrics.jsonl" | sort -u | wc -l) == 500 ]]
 }
 
 # Two usable cores: each host binds its two ranks to them.
