@@ -62,7 +62,8 @@ struct OneBitLambConfig {
   bool operator==(const OneBitLambConfig&) const = default;
 };
 
-// The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone.
+// The optimizer and its constants. Adam and AdamW differ in decoupled_decay alone; with muon that is the decay of the
+// parameters that Adam updates.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adam;
   double lr = 1e-3;
@@ -89,6 +90,8 @@ enum class ScheduleKind { constant, lr_range_test, one_cycle, warmup, warmup_dec
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::constant;
   double warmup_min_lr = 0, warmup_max_lr = 1e-3;
+  std::optional<double>
+      warmup_max_adam_lr{};  // warmup with muon: as adam_lr; absent: warmup_max_lr
   int64_t warmup_num_steps = 1000, total_num_steps = 0;
   bool warmup_linear = false;
   double warmup_min_ratio = 0, cos_min_ratio = 1e-4;

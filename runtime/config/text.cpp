@@ -143,7 +143,11 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   int least = static_cast<int>(std::max<size_t>(2, word.size() / 4)) + 1;
   for (const std::string& c : candidates) {
     const int d = edit_distance(word, c);
-    if (d < least) {
+    // Of two as near, the one that begins like the word: that letter is seldom mistyped.
+    const auto begins = [&](const std::string& other) {
+      return !word.empty() && !other.empty() && folded(other[0]) == folded(word[0]);
+    };
+    if (d < least || (d == least && !best.empty() && begins(c) && !begins(best))) {
       least = d;
       best = c;
     }

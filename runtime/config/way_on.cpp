@@ -247,19 +247,20 @@ std::string options_text(const Answers& answers, const std::vector<Verdict>& ord
   return fmt::format("{}", fmt::join(options, " "));
 }
 
-// Returns what DeepSpeed does with an unknown key.
-std::string_view habit(const Verdict& v) {
+// Returns what DeepSpeed does with an unknown key. Muon takes any argument.
+std::string_view habit(const Verdict& v, OptimizerKind optimizer) {
   if (v.key.starts_with("dstrain")) return "";
   const std::string section = v.dotted ? v.section : section_of(v.key);
-  const bool argument = (section + ".").starts_with("optimizer.params.") ||
-                        (section + ".").starts_with("scheduler.params.");
+  const bool argument =
+      ((section + ".").starts_with("optimizer.params.") && optimizer != OptimizerKind::muon) ||
+      (section + ".").starts_with("scheduler.params.");
   const bool strict = !section.empty() && takes_quoted(section);
   return argument || strict ? "DeepSpeed refuses it too; " : "DeepSpeed ignores it; ";
 }
 
-std::string answer_text(const Verdict& v, const Answer& answer) {
+std::string answer_text(const Verdict& v, const Answer& answer, OptimizerKind optimizer) {
   const std::string options = options_text({{v.key, answer}}, {});
-  const std::string_view before = v.state == State::unknown ? habit(v) : "";
+  const std::string_view before = v.state == State::unknown ? habit(v, optimizer) : "";
   std::string_view after = "goes on";
   const auto sets_batch = [](const std::string& set) {
     return set.starts_with("train_batch_size=");
@@ -281,7 +282,7 @@ void find_way_on(const ConfigRequest& request, LoadedConfig& loaded) {
   if (answers.empty()) return;
   for (Verdict& v : loaded.verdicts)
     if (const auto it = answers.find(v.key); stops(v) && it != answers.end())
-      v.way_on = answer_text(v, it->second);
+      v.way_on = answer_text(v, it->second, loaded.job.optimizer.kind);
   const std::string options = options_text(answers, loaded.verdicts);
   loaded.way_on = left.empty() ? fmt::format("it trains with {}", options)
                                : fmt::format("what is left to mend with {}: {}", options,

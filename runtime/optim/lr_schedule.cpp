@@ -32,15 +32,15 @@ double lr_range_test(const ScheduleConfig& s, int64_t i) {
   return s.range_min_lr * (1.0 + s.range_step_rate * intervals);
 }
 
-double warmup(const ScheduleConfig& s, int64_t i) {
+double warmup(const ScheduleConfig& s, double max_lr, int64_t i) {
   if (i < 0) return s.warmup_min_lr;
   const double share = i < warmup_steps(s) ? warmup_share(s, i) : 1.0;
-  return between(s.warmup_min_lr, s.warmup_max_lr, share);
+  return between(s.warmup_min_lr, max_lr, share);
 }
 
 double warmup_decay(const ScheduleConfig& s, int64_t i) {
   const int64_t n = warmup_steps(s);
-  if (i < n) return warmup(s, i);
+  if (i < n) return warmup(s, s.warmup_max_lr, i);
   const double left = static_cast<double>(s.total_num_steps - i) /
                       static_cast<double>(std::max<int64_t>(1, s.total_num_steps - n));
   return between(s.warmup_min_lr, s.warmup_max_lr, std::max(0.0, left));
@@ -104,8 +104,11 @@ Rate scheduled(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
       return both(lr_range_test(schedule, i));
     case ScheduleKind::one_cycle:
       return one_cycle(schedule, optimizer, i);
-    case ScheduleKind::warmup:
-      return both(warmup(schedule, i));
+    case ScheduleKind::warmup: {
+      Rate rate = both(warmup(schedule, schedule.warmup_max_lr, i));
+      if (const auto& top = schedule.warmup_max_adam_lr) rate.adam_lr = warmup(schedule, *top, i);
+      return rate;
+    }
     case ScheduleKind::warmup_decay:
       return both(warmup_decay(schedule, i));
     case ScheduleKind::warmup_cosine:

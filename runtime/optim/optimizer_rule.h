@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +18,13 @@
 
 namespace dstrain {
 
-// Names of keys in optimizer.params and their values as text.
-using OptimizerParams = std::vector<std::pair<std::string_view, std::string>>;
+// A key in optimizer.params and its value as text.
+struct OptimizerParam {
+  std::string_view key;
+  std::string value;
+  std::optional<std::string> usual{};  // what a checkpoint has that lacks the key (RunFact::usual)
+};
+using OptimizerParams = std::vector<OptimizerParam>;
 
 // A part of an optimizer's state: f32 or job.state_dtype, one value per element. Checkpoints use the name too.
 struct SlotRule {

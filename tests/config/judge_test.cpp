@@ -84,7 +84,7 @@ TEST_CASE("verdicts: keys of a stage have no effect below it") {
        "no_effect: packed gradients travel once a step, two layers at a time"},
       {zero(R"("zero_quantized_nontrainable_weights": true)"),
        "zero_optimization.zero_quantized_nontrainable_weights",
-       "no_effect: every parameter is trained"},
+       "no_effect: weights that are not trained are packed by dstrain.lora.base"},
       {zero(R"("zero_hpz_partition_size": 8)"), "zero_optimization.zero_hpz_partition_size",
        "no_effect: matters at stage 3; the stage is 0"},
       {zero(R"("zero_hpz_partition_size": 1)"), "zero_optimization.zero_hpz_partition_size",

@@ -53,6 +53,7 @@ TEST_CASE("text: a name is near only where it can be meant") {
   CHECK(nearest("train_step_batch_size", names) == "train_batch_size");
   CHECK(nearest("optimiser", names) == "optimizer");
   CHECK(nearest("fp8", names) == "fp16");
+  CHECK(nearest("bfp16", {"fp16", "bf16", "fp32"}) == "bf16");  // of two as near
   CHECK(nearest("hidden_size", names).empty());
   CHECK(nearest(std::string(101, 'x'), names).empty());
 }

@@ -302,6 +302,13 @@ TEST_CASE("Muon has a second learning rate, which a schedule scales or overrules
   warmup.warmup_max_lr = 0.5;
   CHECK(rate_at(warmup, o, 5000).lr == 0.5);
   CHECK(rate_at(warmup, o, 5000).adam_lr == 0.5);
+  warmup.warmup_linear = true;
+  warmup.warmup_max_adam_lr = 0.25;
+  CHECK(rate_at(warmup, o, 0).adam_lr == 0);
+  CHECK(rate_at(warmup, o, 501).lr == close(0.25));
+  CHECK(rate_at(warmup, o, 501).adam_lr == close(0.125));
+  CHECK(rate_at(warmup, o, 5000).lr == 0.5);
+  CHECK(rate_at(warmup, o, 5000).adam_lr == 0.25);
   CHECK(rate_at(cycle(), o, 3).adam_lr == rate_at(cycle(), o, 3).lr);
   CHECK(rate_at(cycle(), o, 3).beta1 == o.beta1);
   o.kind = OptimizerKind::adam;

@@ -228,6 +228,14 @@ TEST_CASE("an optimizer's ops have the weight decay and the lr_scale of a group 
   CHECK(GroupSettings{} == GroupSettings{.weight_decay = 0, .lr_scale = 1});
 }
 
+TEST_CASE("Muon's other parameters decay as Adam's or as AdamW's do") {
+  for (const bool decoupled : {true, false}) {
+    Job job = job_of(OptimizerKind::muon);
+    job.optimizer.decoupled_decay = decoupled;
+    CHECK(attrs_of<AdamAttrs>(update_of(job), OpKind::adam).decoupled_decay == decoupled);
+  }
+}
+
 TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
   const auto takes = optimizer_rule(OptimizerKind::muon).takes_matrix;
   CHECK(takes("blocks.0.attn.qkv.weight", Shape{12, 4}));
@@ -268,8 +276,9 @@ TEST_CASE("Muon's ranks gather directions, with zeros between the matrices") {
 TEST_CASE("the parameters that a resumed run compares") {
   const auto params = [](OptimizerKind kind) {
     const OptimizerConfig config = of(kind);
-    const OptimizerParams list = optimizer_rule(kind).params(config);
-    return std::map<std::string_view, std::string>(list.begin(), list.end());
+    std::map<std::string_view, std::string> values;
+    for (const OptimizerParam& p : optimizer_rule(kind).params(config)) values[p.key] = p.value;
+    return values;
   };
   CHECK(params(OptimizerKind::adam) ==
         std::map<std::string_view, std::string>{
@@ -277,6 +286,7 @@ TEST_CASE("the parameters that a resumed run compares") {
   CHECK(params(OptimizerKind::lion).count("eps") == 0);
   CHECK(params(OptimizerKind::lamb).at("max_coeff") == "10");
   CHECK(params(OptimizerKind::muon).at("ns_method") == "gram");
+  CHECK(params(OptimizerKind::muon).at("adam_w_mode") == "true");
   CHECK(params(OptimizerKind::one_bit_adam).at("freeze_step") == "100000");
   CHECK(params(OptimizerKind::one_bit_lamb).at("factor_threshold") == "0.1");
   CHECK(params(OptimizerKind::one_bit_lamb).at("coeff_beta") == "0.9");

@@ -20,18 +20,21 @@ namespace {
 void overrule_lr(const Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts,
                  std::string_view key, double rate) {
   if (diagnostics.stopped(key) || job.schedule.last_batch_iteration >= 0) return;
-  const auto overrule = [&](std::string_view own, double value) {
-    if (!find_key(facts, own) || !v.given(own) || rate == value) return;
+  const double of_others = job.schedule.warmup_max_adam_lr.value_or(rate);
+  const auto overrule = [&](std::string_view own, double value, bool has_effect) {
+    if (!find_key(facts, own) || !v.given(own) || has_effect) return;
     const std::string message =
         fmt::format("the scheduler overrules it: {} is {}", key, json_text(rate));
     diagnostics.no_effect(own, message);
     diagnostics.warning(own, fmt::format("{} has no effect, {}", json_text(value), message));
   };
   const OptimizerConfig& o = job.optimizer;
-  overrule("optimizer.params.muon_lr", o.lr);
-  overrule("optimizer.params.adam_lr", o.adam_lr);
-  if (const Member* lr = v.given("optimizer.params.lr"))
-    overrule("optimizer.params.lr", to_real(lr->value).value_or(o.lr));
+  overrule("optimizer.params.muon_lr", o.lr, rate == o.lr);
+  overrule("optimizer.params.adam_lr", o.adam_lr, of_others == o.adam_lr);
+  if (const Member* lr = v.given("optimizer.params.lr")) {
+    const double value = to_real(lr->value).value_or(o.lr);
+    overrule("optimizer.params.lr", value, rate == value || of_others == value);
+  }
 }
 
 void solve_one_cycle(Job& job, Values& v, Diagnostics& diagnostics, const Facts& facts) {
@@ -173,8 +176,15 @@ void solve_kind(const std::string& name, Job& job, Values& v, Diagnostics& diagn
   s.warmup_min_lr = v.real("scheduler.params.warmup_min_lr");
   if (name == "WarmupLR") {
     s.kind = ScheduleKind::warmup;
-    s.warmup_max_lr =
-        v.is_auto(top) ? automatic_top() : v.real(top, job.optimizer.lr, "optimizer.params.lr");
+    const OptimizerConfig& o = job.optimizer;
+    const bool two_rates = find_key(facts, "optimizer.params.adam_lr") && o.adam_lr != o.lr;
+    if (two_rates && !v.given(top) && !v.is_auto(top)) {
+      // As in DeepSpeed, the rate of each half rises to its own.
+      s.warmup_max_lr = o.lr;
+      s.warmup_max_adam_lr = o.adam_lr;
+    } else {
+      s.warmup_max_lr = v.is_auto(top) ? automatic_top() : v.real(top, o.lr, "optimizer.params.lr");
+    }
   } else {
     s.kind = ScheduleKind::warmup_decay;
     s.warmup_max_lr = v.is_auto(top) ? automatic_top() : v.real(top);

@@ -57,7 +57,8 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   o.decoupled_decay = false;
   flag("adam_w_mode", o.decoupled_decay);
   if (lower_case(type) == "adamw") o.decoupled_decay = true;
-  const bool of_torch = has("torch_adam") && v.flag(key("torch_adam")) && o.decoupled_decay;
+  const bool of_torch = o.kind != OptimizerKind::muon && has("torch_adam") &&
+                        v.flag(key("torch_adam")) && o.decoupled_decay;
   if (of_torch && !v.is_auto(key("weight_decay")))
     o.weight_decay =
         v.real(key("weight_decay"), kTorchWeightDecay, "the default of torch.optim.AdamW");

@@ -20,9 +20,8 @@ bool is_profiled(const Job& job, int64_t step) {
 
 std::optional<std::string> no_profile_text(const Job& job, int64_t steps_before) {
   const int64_t step = job.flops_profiler.profile_step + 1;
-  const bool runs = steps_before < job.steps;
-  if (!job.flops_profiler.enabled || !runs || (steps_before < step && step <= job.steps))
-    return std::nullopt;
+  const bool wanted = job.flops_profiler.enabled && step > 0 && steps_before < job.steps;
+  if (!wanted || (steps_before < step && step <= job.steps)) return std::nullopt;
   return fmt::format(
       "flops_profiler.profile_step {}: there is no report, as step {} is not among the steps {} to "
       "{} of this run: use {} to {}",

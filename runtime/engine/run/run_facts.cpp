@@ -132,7 +132,11 @@ void add_optimizer(FactList& list, const Job& job) {
   list.add(FactChange::impossible, "optimizer slots", slots_text(o));
   params("lr", o.lr);
   params("weight_decay", o.weight_decay);
-  for (const auto& [key, value] : rule.params(o)) params(key, value);
+  for (const auto& [key, value, usual] : rule.params(o))
+    if (usual)
+      list.add_unusual(FactChange::allowed, fmt::format("optimizer.params.{}", key), value, *usual);
+    else
+      params(key, value);
   list.add(FactChange::allowed, "dstrain.weight_decay_exclude",
            list_text(job.weight_decay_exclude));
   list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);
@@ -178,7 +182,9 @@ void add_schedule(FactList& list, const ScheduleConfig& s) {
                                         "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
   const auto kind = kinds[static_cast<size_t>(s.kind)];
   const auto warmup = [&s] {
-    return fmt::format("{} to {} in {} {} steps", s.warmup_min_lr, s.warmup_max_lr,
+    const auto& adam = s.warmup_max_adam_lr;
+    return fmt::format("{} to {}{} in {} {} steps", s.warmup_min_lr, s.warmup_max_lr,
+                       adam ? fmt::format(" ({} of Adam's parameters)", *adam) : "",
                        s.warmup_num_steps, s.warmup_linear ? "linear" : "logarithmic");
   };
   std::string text(kind);

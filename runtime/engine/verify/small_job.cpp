@@ -166,6 +166,7 @@ void raise_rates(Job& job) {
   for (double* rate : {&job.optimizer.lr, &job.optimizer.adam_lr, &s.warmup_min_lr,
                        &s.warmup_max_lr, &s.range_min_lr, &s.cycle_min_lr, &s.cycle_max_lr})
     *rate *= factor;
+  if (s.warmup_max_adam_lr) *s.warmup_max_adam_lr *= factor;
 }
 
 // Leaves out what a run reads, writes and waits for.

@@ -71,7 +71,7 @@ inline constexpr OptimizerRule muon{
               update.emit_update(OpKind::adam,
                                  AdamAttrs{.eps = static_cast<float>(o.eps),
                                            .weight_decay = run.settings.weight_decay,
-                                           .decoupled_decay = true,
+                                           .decoupled_decay = o.decoupled_decay,
                                            .beside_muon = true,
                                            .lr_scale = run.settings.lr_scale},
                                  run.range, 2);
@@ -88,6 +88,7 @@ inline constexpr OptimizerRule muon{
       return {{"momentum", fmt::format("{}", o.momentum)},
               {"ns_method", o.gram ? "gram" : "standard"},
               {"adam_lr", fmt::format("{}", o.adam_lr)},
+              {"adam_w_mode", fmt::format("{}", o.decoupled_decay), "true"},
               {"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},
               {"eps", fmt::format("{}", o.eps)}};
     },

@@ -60,3 +60,40 @@ TEST_CASE("training: a schedule overrules both rates of Muon, and leaves its bet
   CHECK(verdict(loaded, "optimizer.params.adam_lr") == "honoured");
   CHECK_FALSE(loaded.job.schedule.cycle_momentum);
 }
+
+TEST_CASE(
+    "training: a warm-up without a top takes each of Muon's rates to its own, as DeepSpeed's") {
+  const auto load = [](const std::string& params) {
+    return ask(trains_with(
+                   R"("optimizer": {"type": "Muon", "params": {"muon_lr": 0.5, "adam_lr": 0.25}},
+    "scheduler": {"type": "WarmupLR", "params": {)" +
+                   params + "}}"))
+        .load();
+  };
+  const LoadedConfig own = load("");
+  CHECK(own.job.schedule.warmup_max_lr == 0.5);
+  CHECK(own.job.schedule.warmup_max_adam_lr == 0.25);
+  CHECK(verdict(own, "optimizer.params.adam_lr") == "honoured");
+  const LoadedConfig one = load(R"("warmup_max_lr": 0.5)");
+  CHECK_FALSE(one.job.schedule.warmup_max_adam_lr);
+  CHECK(verdict(one, "optimizer.params.adam_lr") ==
+        "no_effect: the scheduler overrules it: scheduler.params.warmup_max_lr is 0.5");
+}
+
+TEST_CASE("training: what DeepSpeed takes beside Muon's own keys is taken, or refused by name") {
+  CHECK(muon("").decoupled_decay);
+  CHECK_FALSE(muon(R"("adam_w_mode": false)").decoupled_decay);
+  const LoadedConfig loaded =
+      ask(trains_with(R"("optimizer": {"type": "Muon", "params": {"torch_adam": true,
+          "fp32_optimizer_states": true, "per_head_muon": false}})"))
+          .load();
+  CHECK(loaded.job.optimizer.weight_decay == 0);
+  CHECK(verdict(loaded, "optimizer.params.torch_adam") == "no_effect: there is one Adam here");
+  CHECK(verdict(loaded, "optimizer.params.per_head_muon") == "no_effect: off");
+  CHECK_THROWS_WITH(
+      ask(trains_with(
+              R"("optimizer": {"type": "Muon", "params": {"per_head_muon": true, "ns_steps": 3}})"))
+          .load(),
+      Catch::Contains("per_head_muon: matrices of attention are orthogonalised whole here") &&
+          Catch::Contains("ns_steps: unknown key; DeepSpeed ignores it"));
+}

@@ -51,6 +51,9 @@ TEST_CASE("run: flops_profiler and memory_breakdown reach the job if they are on
                      .job();
   CHECK(on.flops_profiler == FlopsProfilerConfig{true, 3, 2, 4, false, "a/profile.txt", 0.5});
   CHECK(on.memory_breakdown);
+  CHECK(ask(trains_with(R"("flops_profiler": {"enabled": true, "profile_step": -1})"))
+            .job()
+            .flops_profiler.profile_step == -1);
   const Job unset =
       ask(trains_with(R"("flops_profiler": {"enabled": true, "output_file": null})")).job();
   CHECK(unset.flops_profiler.enabled);

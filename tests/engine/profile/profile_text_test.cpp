@@ -216,6 +216,8 @@ TEST_CASE("profile: the profiled step follows profile_step others, and a run wit
   CHECK(no_profile_text(job, 2) ==
         "flops_profiler.profile_step 1: there is no report, as step 2 is not among the steps 3 to "
         "4 of this run: use 2 to 3");
+  job.flops_profiler.profile_step = -1;
+  CHECK_FALSE(no_profile_text(job, 0));  // none is wanted
   job.flops_profiler.profile_step = 4;
   CHECK(no_profile_text(job, 0) ==
         "flops_profiler.profile_step 4: there is no report, as step 5 is not among the steps 1 to "

@@ -108,9 +108,9 @@ std::vector<KeySpec> monitoring() {
        .type = Type::integer,
        .fallback = "1",
        .note = "steps before the one that is profiled: with 1 it is the second, as the first also "
-               "warms up",
+               "warms up; -1: none is",
        .rule = logged,
-       .min = 0},
+       .min = -1},
       {.key = "flops_profiler.module_depth",
        .type = Type::integer,
        .fallback = "-1",

@@ -44,7 +44,8 @@ constexpr Rule kOnlyZero{[](const Facts&, const KeySpec& spec, const Node& value
 constexpr Rule kTorchAdam{
     [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
       if (!to_boolean(value).value_or(false)) return {State::no_effect, "off"};
-      if (decays_decoupled(facts) && !find(*facts.root, "optimizer.params.weight_decay"))
+      if (facts.optimizer != "muon" && decays_decoupled(facts) &&
+          !find(*facts.root, "optimizer.params.weight_decay"))
         return {State::honoured, "weight_decay is the default of torch.optim.AdamW, 0.01"};
       return {State::no_effect, "there is one Adam here"};
     },
@@ -94,19 +95,21 @@ std::vector<KeySpec> optimizer_arguments() {
   return {
       {.key = "optimizer.params.adam_w_mode",
        .fallback = "true",
-       .note = "decoupled weight decay (AdamW) instead of L2",
+       .note =
+           "decoupled weight decay (AdamW) instead of L2; with Muon that of the parameters that "
+           "Adam updates",
        .rule = &kDecoupled,
-       .only = kOfAdam},
+       .only = "adam|adamw|muon"},
       {.key = "optimizer.params.adamw_mode", .rule = &kSameMode, .only = kOfAdam},
       {.key = "optimizer.params.decoupled_weight_decay", .rule = &kSameMode, .only = kOfAdam},
       {.key = "optimizer.params.torch_adam",
        .fallback = "false",
        .rule = &kTorchAdam,
-       .only = kOfAdam},
+       .only = "adam|adamw|muon"},
       {.key = "optimizer.params.fp32_optimizer_states",
        .fallback = "true",
        .rule = &kMoments,
-       .only = "adam|adamw|adagrad|lion"},
+       .only = "adam|adamw|adagrad|lion|muon"},
       ignored("optimizer.params.fused", kOfTorch, launches),
       ignored("optimizer.params.foreach", kOfTorch, launches),
       ignored("optimizer.params.capturable", kOfAdam, launches),
@@ -127,6 +130,11 @@ std::vector<KeySpec> optimizer_arguments() {
        .note = "DeepSpeed's Adam refuses it too: use false",
        .rule = &kAmsgrad,
        .only = "adagrad|adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
+      {.key = "optimizer.params.per_head_muon",
+       .fallback = "false",
+       .note = "matrices of attention are orthogonalised whole here: use false",
+       .rule = &kOnlyFalse,
+       .only = "muon"},
       {.key = "optimizer.params.lr_decay",
        .type = Type::real,
        .fallback = "0",

@@ -270,7 +270,7 @@ std::vector<KeySpec> zero() {
        .note = "parameters are gathered as int8 in blocks of 256: 0.51 of the bytes of 16 bits",
        .rule = &kQuantized},
       fixed("zero_optimization.zero_quantized_nontrainable_weights", "false",
-            "every parameter is trained"),
+            "weights that are not trained are packed by dstrain.lora.base"),
       {.key = "zero_optimization.zero_quantized_gradients",
        .fallback = "false",
        .note =

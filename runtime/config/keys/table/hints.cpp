@@ -58,6 +58,7 @@ constexpr OtherName kOtherNames[] = {
 // Names that no one key means.
 struct Advice {
   std::string_view names, advice;
+  std::string_view sections{};  // where they mean that; empty: anywhere
 };
 constexpr Advice kAdvice[] = {
     {"mixed_precision|precision|dtype|torch_dtype|half_precision|model_dtype",
@@ -65,6 +66,9 @@ constexpr Advice kAdvice[] = {
     {"fp8|float8|msamp|transformer_engine", "there is no fp8 here: use bf16.enabled"},
     {"flash_attention|use_flash_attention|use_flash_attn",
      "attention never stores its scores here"},
+    {"loss_scale|initial_scale_power|loss_scale_window|hysteresis|consecutive_hysteresis|"
+     "min_loss_scale",
+     "bf16 needs no loss scale: remove it", "bf16|bfloat16"},
 };
 
 std::string_view parent_of(std::string_view key) {
@@ -101,7 +105,8 @@ bool would_take(const Facts& facts, std::string_view key, const Node& value) {
     return std::ranges::any_of(value.members, [&](const Member& m) {
       return find_key(facts, fmt::format("{}.{}", key, m.key)) != nullptr;
     });
-  const KeySpec& target = target_of(facts, *spec);
+  // Another name of a key that has a rule takes another form of value.
+  const KeySpec& target = spec->rule ? *spec : target_of(facts, *spec);
   if (!type_error(target, value).empty()) return false;
   return !target.rule || !is_error(target.rule->judge(facts, target, value).state);
 }
@@ -121,7 +126,9 @@ std::string suggestion(const Facts& facts, std::string_view key, const Node& val
   const std::string_view parent = parent_of(key), leaf = leaf_of(key);
   const std::string folded = folded_name(leaf);
   for (const Advice& advice : kAdvice)
-    if (one_of(advice.names, folded)) return fmt::format(" ({})", advice.advice);
+    if (one_of(advice.names, folded) &&
+        (advice.sections.empty() || one_of(advice.sections, parent)))
+      return fmt::format(" ({})", advice.advice);
   const auto mean = [](std::string_view candidate) {
     return candidate.empty() ? "" : fmt::format(" (did you mean {}?)", candidate);
   };
