@@ -79,8 +79,9 @@ class Parser {
     if (!before.empty())
       file_.warnings.push_back(
           fmt::format("{}: '{}' before slots={} is ignored", where(), printable(before), slots));
-    const std::string_view ignored = without_blanks({stop, static_cast<size_t>(end - stop)});
-    if (!ignored.empty() && !ignored.starts_with('#'))
+    const std::string_view after(stop, static_cast<size_t>(end - stop));
+    const std::string_view ignored = without_blanks(after.substr(0, after.find('#')));
+    if (!ignored.empty())
       file_.warnings.push_back(
           fmt::format("{}: '{}' after slots={} is ignored", where(), printable(ignored), slots));
   }

@@ -251,6 +251,18 @@ TEST_CASE("load: an ignored key that the file has twice is ignored at both place
   CHECK(a.job().dtype == DType::f32);
 }
 
+TEST_CASE("load: an option overrules a key that is ignored, as it overrules the file's") {
+  Ask a = ask(trains_with(R"("dstrain": {"steps": 5})"));
+  a.request.ignored = {"dstrain.steps"};
+  const int64_t unset = a.job().steps;
+  CHECK(unset != 5);
+  a.request.steps = 7;
+  const LoadedConfig loaded = a.load();
+  CHECK(loaded.job.steps == 7);
+  CHECK(verdict(loaded, "dstrain.steps") == "honoured");
+  CHECK(loaded.warnings.empty());
+}
+
 TEST_CASE("load: a key with a dot in its own name can be ignored") {
   Ask a = ask(trains_with(R"("fp16.enabled": true, "x": {"y.z": {"a": 1}})"));
   CHECK_THAT(a.error(), Catch::Contains("fp16.enabled: unknown key"));

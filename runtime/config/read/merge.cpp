@@ -216,6 +216,11 @@ Merged merge(const ConfigRequest& request) {
              request.tensor_parallel);
   put_option(root, "--sequence_parallel_size", "sequence_parallel_size", request.sequence_parallel);
   merged.ignored = ignored_keys(request, root);
+  // What is ignored is the file's value, and an option has replaced that already.
+  std::erase_if(merged.ignored, [&root](const auto& ignored) {
+    const Member* const m = find(root, ignored.first);
+    return m && !m->value.is(Node::Kind::object) && m->value.place.source == Source::command_line;
+  });
   return merged;
 }
 

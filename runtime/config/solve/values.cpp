@@ -64,7 +64,11 @@ std::string Values::origin_of(std::string_view key) const {
 }
 
 void Values::record(std::string_view key, std::string value, std::string origin) {
-  settings_.push_back({std::string(key), std::move(value), std::move(origin)});
+  const auto known = std::ranges::find(settings_, key, &Setting::key);
+  if (known != settings_.end())
+    *known = {std::string(key), std::move(value), std::move(origin)};
+  else
+    settings_.push_back({std::string(key), std::move(value), std::move(origin)});
 }
 
 Node Values::by_table(std::string_view key, std::string& why) const {

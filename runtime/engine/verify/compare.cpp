@@ -128,6 +128,7 @@ class Comparing {
     compare_steps();
     compare_bytes();
     compare_tensors();
+    if (result_.promised && result_.equal) compare_state();
     if (!result_.equal) result_.first = find_first();
     return std::move(result_);
   }
@@ -229,6 +230,17 @@ class Comparing {
     }
   }
 
+  // What the optimizer and the codecs keep: an error there may not have reached a weight yet.
+  void compare_state() {
+    const int64_t last =
+        runs_.plain.front().steps.empty() ? 0 : runs_.plain.front().steps.back().step;
+    if (const auto found = different_state(runs_.plain, configured_run(), last))
+      problem("{} on rank {} after step {} has other bits than in {}", found->buffer, found->rank,
+              last, result_.plain);
+  }
+
+  ConfiguredRun configured_run() const { return {runs_.configured, data_ranks_, layer_ranks_}; }
+
   // Returns what rounding errors of the tensor's gradient are shares of: the sum of the largest elements of its terms, as
   // terms may cancel each other. With `of_unit` the largest such sum of its layer.
   double terms_of(const std::string& name) const {
@@ -247,7 +259,7 @@ class Comparing {
   }
 
   std::optional<FirstDifference> find_first() const {
-    const ConfiguredRun run{runs_.configured, data_ranks_, layer_ranks_};
+    const ConfiguredRun run = configured_run();
     if (result_.promised)
       if (auto found = first_difference(runs_.plain, run)) return found;
     return first_difference_of_micro_batches(runs_.naive, run);

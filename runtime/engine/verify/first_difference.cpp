@@ -256,6 +256,10 @@ std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
   return std::nullopt;
 }
 
+std::vector<Pieces> pieces_of(const std::vector<RankRecord>& records) {
+  return {records.begin(), records.end()};
+}
+
 std::vector<Rank> ranks_of(const ConfiguredRun& run) {
   std::vector<Rank> ranks;
   for (size_t r = 0; r < run.ranks.size(); ++r)
@@ -284,13 +288,8 @@ std::vector<const Rank*> in_all_stages(const std::vector<Rank>& ranks, const Con
 std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& plain,
                                                 const ConfiguredRun& run) {
   const std::vector<Rank> ranks = ranks_of(run);
-  std::vector<Computed> references;
-  std::vector<Pieces> pieces, configured;
-  for (const RankRecord& record : run.ranks) configured.emplace_back(record);
-  for (const RankRecord& record : plain) {
-    references.emplace_back(record);
-    pieces.emplace_back(record);
-  }
+  const std::vector<Computed> references(plain.begin(), plain.end());
+  const std::vector<Pieces> pieces = pieces_of(plain), configured = pieces_of(run.ranks);
   // A sum over ranks differs on all of them where one has added something else: that comes first. All ranks carry out the
   // same instructions: of those of several ranks the earliest one is to blame, whose result others have read.
   const auto values = [&](int64_t step, bool at_end) -> std::optional<FirstDifference> {
@@ -316,6 +315,11 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
     if (auto found = compare_pieces(pieces, configured, run, step, false)) return found;
   }
   return std::nullopt;
+}
+
+std::optional<FirstDifference> different_state(const std::vector<RankRecord>& plain,
+                                               const ConfiguredRun& run, int64_t step) {
+  return compare_pieces(pieces_of(plain), pieces_of(run.ranks), run, step, false);
 }
 
 std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecord& naive,

@@ -36,6 +36,10 @@ struct ConfiguredRun {
 std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& plain,
                                                 const ConfiguredRun& run);
 
+// The same, but compares the state after a step alone: weights, and what the optimizer and the codecs keep.
+std::optional<FirstDifference> different_state(const std::vector<RankRecord>& plain,
+                                               const ConfiguredRun& run, int64_t step);
+
 // Compares what the micro-batches of the first step compute, but for sums over several of them, with the run on one rank
 // that has them one after the other (naive_job()). Where ranks have parts of samples and layers, only values that each
 // has whole are compared.

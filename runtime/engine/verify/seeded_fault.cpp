@@ -14,6 +14,8 @@
 namespace dstrain {
 namespace {
 
+constexpr const char* kForgotten = "a residual that is forgotten";
+
 // Returns the name of the buffer that has the operand's memory, without what copies of state begin with.
 std::string_view state_name(const ObservedIssue& issue, BufferId id) {
   const Program& program = issue.plan.program;
@@ -65,6 +67,11 @@ bool adds_weight_gradient(const Instruction& op) {
                             OpKind::embed_token_grad,       OpKind::embed_position_grad,
                             OpKind::layer_norm_weight_grad, OpKind::rms_norm_weight_grad};
   return std::ranges::find(kOps, op.op) != kOps.end();
+}
+
+// Returns whether the instruction adds the residual that it then replaces. Others write what the next step reads.
+bool adds_residual(const Instruction& op) {
+  return op.op == OpKind::quantize_signs || op.op == OpKind::requantize_signs;
 }
 
 bool has_dropout(const Instruction& op) {
@@ -132,6 +139,7 @@ std::unique_ptr<Dataset> data_with_fault(Fault fault, const Dataset& data, const
 }
 
 void SeededFault::note(const ObservedIssue& issue, const std::string& what) {
+  if (!done_.empty()) return;
   const Instruction& op = issue.instruction();
   done_ =
       fmt::format("{} on rank {} in step {}, micro-batch {}: {} {}", what, rank_, issue.state.step,
@@ -160,7 +168,7 @@ bool SeededFault::put_back(const ObservedIssue& issue, BufferId id) {
 }
 
 IssueChange SeededFault::before(const ObservedIssue& issue) {
-  if (!acts_ || !done_.empty()) return {};
+  if (!acts_ || is_over()) return {};
   const Instruction& op = issue.instruction();
   switch (fault_) {
     case Fault::dropped_gather:
@@ -182,6 +190,9 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
       return {};
     case Fault::unclipped_unit:
       if (clips_gradient(op)) scale_gradient(issue);
+      return {};
+    case Fault::lost_residual:
+      if (adds_residual(op) && lose_residual(issue)) note(issue, kForgotten);
       return {};
     case Fault::mask_offset:
       if (!has_dropout(op)) return {};
@@ -209,7 +220,7 @@ void SeededFault::scale_gradient(const ObservedIssue& issue) {
 }
 
 void SeededFault::after(const ObservedIssue& issue) {
-  if (!acts_ || !done_.empty()) return;
+  if (!acts_ || is_over()) return;
   const Instruction& op = issue.instruction();
   switch (fault_) {
     case Fault::dropped_gather:
@@ -234,7 +245,7 @@ void SeededFault::after(const ObservedIssue& issue) {
       if (round_once_more(issue)) note(issue, "values rounded to bf16");
       return;
     case Fault::lost_residual:
-      if (lose_residual(issue)) note(issue, "a residual that is forgotten");
+      if (!adds_residual(op) && lose_residual(issue)) note(issue, kForgotten);
       return;
     case Fault::missed_replicated_sum:
       if (adds_replicated_gradient(issue) &&
@@ -266,13 +277,19 @@ bool SeededFault::flip_bit(const ObservedIssue& issue) const {
   if (op.when != When::step_end || !has_kernel(op.op)) return false;
   for (const BufferId id : op.writes) {
     if (id == kNone || !is_optimizer_state(state_name(issue, id))) continue;
-    const int64_t size = size_of(issue.plan.program.at(id).dtype);
-    return change_values(issue, id, [size](Bytes& bytes) {
-      // The highest byte of the mantissa of an element in the middle.
-      const auto element = static_cast<int64_t>(bytes.size()) / size / 2;
-      bytes[static_cast<size_t>(element * size + (size == 4 ? 2 : 0))] ^= std::byte{0x10};
+    const auto size = static_cast<size_t>(size_of(issue.plan.program.at(id).dtype));
+    if (change_values(issue, id, [size](Bytes& bytes) {
+          // The highest byte of the mantissa of an element near the middle; not of a 0, as of a word that no sample has.
+          const size_t count = bytes.size() / size;
+          for (size_t i = 0; i < count; ++i) {
+            std::byte* const at = bytes.data() + (count / 2 + i) % count * size;
+            if (std::all_of(at, at + size, [](std::byte b) { return b == std::byte{}; })) continue;
+            at[size == 4 ? 2 : 0] ^= std::byte{0x10};
+            return true;
+          }
+          return false;
+        }))
       return true;
-    });
   }
   return false;
 }

@@ -58,7 +58,8 @@ Job with_fault(Fault fault, const Job& job);
 std::unique_ptr<Dataset> data_with_fault(Fault fault, const Dataset& data, const Job& job,
                                          int data_rank);
 
-// Changes one instruction of one rank, the first at which the change makes a difference.
+// Changes one instruction of one rank, the first at which the change makes a difference. A lost residual is lost from then
+// on, because some exchanges of ZeroOneAdam do not use it.
 class SeededFault final : public StepObserver {
  public:
   // `acts`: on this rank.
@@ -71,6 +72,7 @@ class SeededFault final : public StepObserver {
 
  private:
   using Bytes = std::vector<std::byte>;
+  bool is_over() const { return !done_.empty() && fault_ != Fault::lost_residual; }
   void note(const ObservedIssue& issue, const std::string& what);
   void keep(const ObservedIssue& issue, BufferId id);
   bool put_back(const ObservedIssue& issue, BufferId id);

@@ -52,6 +52,9 @@ constexpr const char* kGPipe =
     "--pipeline_num_stages 2 --pipeline_schedule gpipe --set bf16.enabled=true ";
 constexpr const char* kZeroBubble = "--pipeline_num_stages 2 --pipeline_schedule zb-h1 ";
 constexpr const char* kSigns = "--set optimizer.type=OneBitAdam --set zero_optimization.stage=1 ";
+constexpr const char* kLocalSigns = "--num_gpus 2 --set optimizer.type=ZeroOneAdam ";
+constexpr const char* kOtherWords = "--num_gpus 2 --seed 2 --set zero_optimization.stage=1 ";
+constexpr const char* kLion = "--set optimizer.type=Lion --set zero_optimization.stage=2 ";
 constexpr const char* kFactors = "--set dstrain.comm_hook.type=powerSGD ";
 constexpr const char* kInt4 =
     "--set bf16.enabled=true --set zero_optimization.stage=3 "
@@ -87,7 +90,7 @@ struct SeededCase {
   const char* instruction;  // a part of the one that is named
 };
 
-// Three configurations that hold the feature, for each fault. Those of divided layers run on two ranks and more.
+// Three configurations or more that hold the feature, for each fault. Those of divided layers run on two ranks and more.
 const SeededCase kCases[] = {
     {"dropped_gather", kStage1, "all_gather"},
     {"dropped_gather", kStage2, "all_gather"},
@@ -116,6 +119,8 @@ const SeededCase kCases[] = {
     {"flipped_bit", kStage1, "adam"},
     {"flipped_bit", kHost, "adam"},
     {"flipped_bit", kZeroBubble, "adam"},
+    {"flipped_bit", kOtherWords, "adam"},
+    {"flipped_bit", kLion, "lion"},
     {"extra_rounding", kStage1, "adam"},
     {"extra_rounding", kStage2, "adam"},
     {"extra_rounding", kGPipe, "adam"},
@@ -123,6 +128,7 @@ const SeededCase kCases[] = {
     {"wrong_message", kGPipe, "recv"},
     {"wrong_message", kZeroBubble, "recv"},
     {"lost_residual", kSigns, "signs"},
+    {"lost_residual", kLocalSigns, "signs"},
     {"lost_residual", kFactors, "commit_state"},
     {"lost_residual", kInt4, "commit_state"},
     {"missed_replicated_sum", kTensor, "all_reduce"},

@@ -49,7 +49,9 @@ std::vector<KeySpec> data() {
        .rule = &kTextData},
       {.key = "dstrain.data.seq_len",
        .type = Type::integer,
-       .note = "tokens of a sample, at most those that the model is made for; unset: as many",
+       .note = "tokens of a sample, at most those that the model can have; unset: those that it is "
+               "made "
+               "for, of a Hugging Face model at most 1024",
        .rule = &kTextData,
        .min = 1,
        .max = 2147483647},
