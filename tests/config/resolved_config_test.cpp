@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "tests/config/config_fixture.h"
 
@@ -20,6 +22,9 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
       R"("scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": "auto"}})",
       R"("scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 5e3, "warmup_type": "linear"}})",
       R"("scheduler": {"type": "LRRangeTest"})",
+      R"("optimizer": {"type": "Muon", "params": {"adam_lr": 0.5}}, "scheduler": {"type": "WarmupLR"})",
+      R"("optimizer": {"type": "Muon", "params": {"adam_w_mode": false}})",
+      R"("zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}})",
       R"("zero_optimization": {"reduce_bucket_size": "auto"}, "gradient_clipping": 0)",
       R"("dstrain": {"model": {"type": "benchmark", "in_size": 2, "hidden_size": 3, "out_size": 4, "n_layer": 5}})",
       R"("pipeline": {"activation_checkpoint_interval": 2})",
@@ -35,6 +40,11 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
   a.request.resume_with_changes = true;
   const LoadedConfig loaded = a.load();
   CHECK(job_from_resolved(resolved_config_json(loaded), model_registry()) == loaded.job);
+  std::set<std::string> keys;
+  for (const Setting& setting : loaded.settings) {
+    CAPTURE(setting.key);
+    CHECK(keys.insert(setting.key).second);  // an object of JSON has a key once
+  }
 }
 
 TEST_CASE("resolved configuration: holds every value with its origin") {

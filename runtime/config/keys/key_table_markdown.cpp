@@ -21,6 +21,13 @@ std::string key_table_markdown(const ModelRegistry& models) {
       return fmt::format("`{}`", spec.fallback);
     return fmt::format("`{}`; auto: `{}`", spec.fallback, spec.automatic);
   };
+  // Returns the key whose values one takes that is another name of it, unless that has a form of its own.
+  const auto typed_as = [&models](const KeySpec& spec) -> const KeySpec& {
+    if (spec.alias.empty() || spec.rule) return spec;
+    const auto& keys = models.keys();
+    const auto target = std::ranges::find(keys, spec.alias, &KeySpec::key);
+    return target == keys.end() ? spec : *target;
+  };
   std::vector<std::pair<std::string, std::string>> sections;  // name, rows; in the table's order
   for (const KeySpec& spec : models.keys()) {
     const bool top = spec.key.find('.') == std::string_view::npos && spec.type != Type::section &&
@@ -33,9 +40,9 @@ std::string key_table_markdown(const ModelRegistry& models) {
                                                   : std::string(name_of(spec.state));
     const std::string only =
         spec.only.empty() ? "" : fmt::format(" ({})", fmt::join(split_words(spec.only), ", "));
-    section->second +=
-        fmt::format("| `{}`{} | {} | {} | {} | {} |\n", spec.key, only, escaped(expectation(spec)),
-                    default_of(spec), escaped(state), spec.note);
+    section->second += fmt::format("| `{}`{} | {} | {} | {} | {} |\n", spec.key, only,
+                                   escaped(expectation(typed_as(spec))), default_of(spec),
+                                   escaped(state), spec.note);
   }
   std::string text =
       "# Every key and its state\n\n"
