@@ -141,6 +141,10 @@ void normalise(Node& section) {
 }
 
 void restore(Node& section) {
+  // Where transformers derives it, a null is no size for it.
+  std::erase_if(section.members, [](const Member& m) {
+    return m.key == "head_dim" && m.value.is(Node::Kind::null);
+  });
   restore_rotary(section);
   restore_windows(section);
 }

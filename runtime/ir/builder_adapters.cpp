@@ -1,6 +1,7 @@
 // The part of Builder that adds low-rank adapters to products.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/ir/builder.h"
@@ -29,6 +30,11 @@ std::string Builder::adapted_module(BufferId weight) const {
   if (!tuning_.lora || index < 0) return "";
   const std::string& name = program_.parameters[static_cast<size_t>(index)].name;
   if (!name.ends_with(end)) return "";
+  // A head that shares the table of tokens: PEFT would put the adapter on the embedding.
+  if (std::ranges::any_of(program_.instructions, [weight](const Instruction& op) {
+        return op.op == OpKind::embed && std::ranges::find(op.reads, weight) != op.reads.end();
+      }))
+    return "";
   std::string module = name.substr(0, name.size() - end.size());
   const bool numbered = program_.layers.back().number >= 0;
   return tuning_.lora->takes(module, numbered) ? module : "";

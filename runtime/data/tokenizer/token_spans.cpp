@@ -14,23 +14,15 @@ struct NormalizedRun {
   bool same = true;                     // byte by byte
 };
 
-bool is_ascii_byte(char c) {
-  return static_cast<unsigned char>(c) < 0x80;
-}
-
 // Text in normalization form C, with the places that its bytes come from.
 class NormalizedText {
  public:
   explicit NormalizedText(std::string_view text) {
-    // An ASCII character is joined with nothing in front of it, so each part from one of these on is normalized by itself.
     for (size_t at = 0; at < text.size();) {
-      size_t end = at;
-      while (end < text.size() && is_ascii_byte(text[end])) ++end;
-      const size_t begin = end > at && end < text.size() ? end - 1 : end;
-      same(text.substr(at, begin - at), at);
-      while (end < text.size() && !is_ascii_byte(text[end])) ++end;
-      part(text.substr(begin, end - begin), begin);
-      at = end;
+      const unicode::NfcSegment segment = unicode::nfc_segment(text, at);
+      const std::string_view part = text.substr(at, segment.end - at);
+      segment.changes ? changed(part, at) : same(part, at);
+      at = segment.end;
     }
     original_size_ = text.size();
   }
@@ -50,12 +42,11 @@ class NormalizedText {
     text_ += text;
   }
 
-  void part(std::string_view text, size_t original) {
-    if (text.empty()) return;
-    const std::string changed = unicode::nfc(text);
-    if (changed == text) return same(text, original);
+  void changed(std::string_view text, size_t original) {
+    const std::string composed = unicode::nfc(text);
+    if (composed == text) return same(text, original);
     runs_.push_back({text_.size(), original, false});
-    text_ += changed;
+    text_ += composed;
   }
 
   // Returns the first byte of the original text that the byte `at` comes from, and the one behind the last.
@@ -103,7 +94,11 @@ void TextEncoder::add_spans(std::string_view text, size_t offset, std::span<cons
                             std::vector<TokenSpan>& spans) const {
   size_t at = 0;
   for (const uint32_t id : ids) {
-    const std::string_view bytes = tokenizer_.bytes_of(id);
+    std::string_view bytes = tokenizer_.bytes_of(id);
+    // A space that the pre-tokenizer has put before the text (add_prefix_space) is none of the text.
+    const std::string_view rest = text.substr(at);
+    if (bytes.starts_with(' ') && !rest.starts_with(' ') && rest.starts_with(bytes.substr(1)))
+      bytes.remove_prefix(1);
     while (at < text.size() && text.substr(at, bytes.size()) != bytes) ++at;
     const size_t end = std::min(at + bytes.size(), text.size());
     spans.push_back({offset + at, offset + end});

@@ -128,6 +128,19 @@ void check_adapter(const std::string& folder, const LoraConfig& lora) {
     fail_user("{}: use_dora: the adapter is a DoRA, which is not supported", path);
   if (const std::string bias = value_of<std::string>(config, "bias", "none", path); bias != "none")
     fail_user("{}: bias {}: adapters with biases are not supported", path, bias);
+  // Those of PiSSA, OLoRA and their like belong to a base from which the first adapter was taken away.
+  if (const auto kind = config.find("init_lora_weights");
+      kind != config.end() && !kind->is_boolean() && !kind->is_null() && *kind != "gaussian" &&
+      *kind != "orthogonal")
+    fail_user(
+        "{}: init_lora_weights {}: the adapter belongs to another base than the model's weights; "
+        "expected one of true, false, \"gaussian\" and \"orthogonal\": in PEFT "
+        "save_pretrained(..., path_initial_model_for_weight_conversion=...) makes a plain adapter "
+        "of it",
+        path, kind->dump());
+  if (const auto tokens = config.find("alora_invocation_tokens");
+      tokens != config.end() && !tokens->is_null())
+    fail_user("{}: alora_invocation_tokens: activated adapters are not supported", path);
   for (const char* const key : {"rank_pattern", "alpha_pattern", "modules_to_save"})
     if (const auto found = config.find(key);
         found != config.end() && !found->is_null() && !found->empty())

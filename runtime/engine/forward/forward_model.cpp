@@ -92,7 +92,7 @@ void ForwardModel::load_files(const ModelState& state, const WeightsSource& plac
   const AdaptedWeights weights = split_adapters(mapped(state.weights(), weight_map_of(job_.model)));
   const ForwardFiles files = files_at(job_, place, !weights.adapters.empty());
   if (!files.adapters.empty()) load_weights(files.adapters, weights.adapters);
-  if (files.base.empty()) return state.initialize(job_.seed, implementations, Fresh::base);
+  if (files.base.empty()) return state.initialize(job_.seed, implementations, WeightSet::base);
   load_weights(files.base, weights.base, foreign_names_of(job_.model));
 }
 

@@ -40,9 +40,9 @@ void make_part(const TensorPart& part, const Shape& whole, int64_t begin, int64_
 }  // namespace
 
 void ModelState::initialize(uint64_t seed, const Implementations& implementations,
-                            Fresh which) const {
+                            WeightSet which) const {
   for (const Parameter& p : plan_.program.parameters) {
-    if (which != Fresh::all && is_adapter(p.name) != (which == Fresh::adapters)) continue;
+    if (which != WeightSet::all && is_adapter(p.name) != (which == WeightSet::adapters)) continue;
     const Piece held = master(p);
     const int64_t first = held.begin;
     const Tensor& t = held.values;

@@ -24,13 +24,13 @@ struct TrainerScalars {
   void add_to(StateRegister& registered);
 };
 
-// Which weights are made: all, those of adapters (is_adapter()), or the others.
-enum class Fresh : uint8_t { all, adapters, base };
+// Weights that are made or collected: all, those of adapters (is_adapter()), or the others.
+enum class WeightSet : uint8_t { all, adapters, base };
 
 // Which masters are collected.
 struct Collected {
   bool average = false;  // shard groups have weights of their own, and their mean is taken
-  bool frozen = true;    // those of frozen parameters, too
+  WeightSet set = WeightSet::all;
 };
 
 class ModelState {
@@ -42,7 +42,7 @@ class ModelState {
   // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
   // so every rank makes its own slices, and ranks exchange only what they hold of each other's. Collective.
   void initialize(uint64_t seed, const Implementations& implementations,
-                  Fresh which = Fresh::all) const;
+                  WeightSet which = WeightSet::all) const;
   // Gives codec state its first values. load() of a checkpoint may replace them.
   void begin_codecs(const Implementations& implementations) const;
   // Makes the parameters that kernels read of the masters: rounds them to the run's dtype where they are not the same
@@ -76,7 +76,7 @@ class ModelState {
   // Receives elements [begin, begin + values.elements()) of a parameter, of the whole tensor; `values`: f32 on the host.
   using TakePiece = std::function<void(const Parameter& p, int64_t begin, const Tensor& values)>;
   // Calls `take` on rank 0 of the world for all masters of all stages and tensor ranks, a piece of a parameter at a time, in
-  // no particular order but that of a stage those that are trained come first. The pieces pass through small buffers, so no
+  // no particular order. The pieces pass through small buffers, so no
   // rank ever holds the whole model. Collective over the world.
   void collect_weights(MeshComm& mesh, const TakePiece& take, Collected which = {}) const;
 

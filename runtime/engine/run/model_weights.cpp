@@ -206,9 +206,14 @@ void ModelState::send_stage(Communicator* link, Collected which) const {
 void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
+  const auto wanted = [&](int index) {
+    const std::string& name = program.parameters[static_cast<size_t>(index)].name;
+    return which.set == WeightSet::all || is_adapter(name) == (which.set == WeightSet::adapters);
+  };
   // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
   const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {
     for (const int index : unit.parameters) {
+      if (!wanted(index)) continue;
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       const int64_t from = std::max(begin, p.offset);
       // With padding, so that all ranks of a tensor group have the same pieces.
@@ -228,7 +233,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   Memory buffer;
   for (const Unit& unit : program.units) {
     // Packed blocks are no weights that a file could have: a run with such a base writes its adapters alone.
-    if ((unit.frozen && !which.frozen) || unit.blocks != BlockFormat::none) continue;
+    if (unit.blocks != BlockFormat::none || std::ranges::none_of(unit.parameters, wanted)) continue;
     const bool root = plan_.place.rank_in(unit.axes) == 0 && take != nullptr;
     const auto ranks = static_cast<int64_t>(plan_.place.ranks_in(unit.axes));
     if (which.average && !unit.frozen) {

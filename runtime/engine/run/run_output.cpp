@@ -297,9 +297,14 @@ std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     attempt([&] { files->write(p.name, begin, values); });
   };
-  model_.collect_weights(mesh_, write,
-                         {.average = groups_differ(job_, applied_steps).weights,
-                          .frozen = !EndWeights::adapters_alone(job_)});
+  const auto collect = [&](WeightSet set) {
+    model_.collect_weights(mesh_, write,
+                           {.average = groups_differ(job_, applied_steps).weights, .set = set});
+  };
+  // An adapter comes before the weight that it is added to, whichever of the two are trained.
+  const bool adapters = job_.model.fine_tuning().lora.has_value();
+  if (adapters) collect(WeightSet::adapters);
+  if (!EndWeights::adapters_alone(job_)) collect(adapters ? WeightSet::base : WeightSet::all);
   model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
     attempt([&] { files->write(b.name, 0, values); });
   });

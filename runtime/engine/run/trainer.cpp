@@ -187,7 +187,7 @@ void Trainer::load_state() {
   const bool adapted = job_.model.fine_tuning().lora.has_value();
   if (job_.init_weights.empty() || adapted)
     model_.initialize(job_.seed, ctx_.implementations,
-                      job_.init_weights.empty() ? Fresh::all : Fresh::adapters);
+                      job_.init_weights.empty() ? WeightSet::all : WeightSet::adapters);
   if (job_.init_weights.empty() && job_.adapters.init.empty()) return;
   const AdaptedWeights weights =
       split_adapters(mapped(model_.weights_to_read(), weight_map_of(job_.model)));

@@ -304,6 +304,14 @@ TEST_CASE("config.json: a text of our own is written as the list that transforme
                       "dstrain.model.window_layers, which has other types: keep one"));
 }
 
+TEST_CASE("config.json: a size that transformers derives is not written as null") {
+  Ask a = ask(trains_with(""));
+  a.request.model = "qwen2";
+  const auto written = nlohmann::json::parse(a.load().config_json);
+  CHECK(written["model_type"] == "qwen2");
+  CHECK_FALSE(written.contains("head_dim"));
+}
+
 TEST_CASE("config.json: a run writes no field that --ignore leaves out") {
   const ModelFolder folder(R"({"model_type": "llama", "rope_theta": 500,
                                "rope_scaling": {"type": "linear", "factor": 2}})");

@@ -1,4 +1,5 @@
 // Lines of fine-tuning data, and the tokens that they become.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "runtime/core/error.h"
@@ -196,6 +197,38 @@ TEST_CASE("conversations: spans of tokens cover the text in order") {
     CHECK(same);
     CHECK(end == text.size());
   }
+}
+
+TEST_CASE("conversations: a character that NFC changes makes none before it count") {
+  const Tokenizer tokenizer = golden_tokenizer("qwen2");
+  const ChatEncoding encoding;
+  const auto counts = [&](const std::string& completion) {
+    EncodedConversation all;
+    ConversationEncoder(tokenizer, encoding)
+        .encode(read(R"({"prompt": "a b\n", "completion": ")" + completion + "\"}"), all);
+    return all.counts;
+  };
+  const Counts composed = counts("\u6771\u4eac\u3067\u3059");
+  CHECK(counts("\u6771\u4eac\u3066\u3099\u3059") == composed);
+  CHECK(std::ranges::count(composed, 0) > 0);
+}
+
+TEST_CASE("conversations: a space that the pre-tokenizer adds moves no token's place") {
+  std::string json = golden_file("gpt2.json");
+  const std::string off = "\"add_prefix_space\":false";
+  json.replace(json.find(off), off.size(), "\"add_prefix_space\":true");
+  const Tokenizer tokenizer(json, "gpt2.json");
+  const std::string text = "a b 12 c";
+  std::vector<uint32_t> ids;
+  std::vector<TokenSpan> spans;
+  TextEncoder(tokenizer).encode_with_spans(text, ids, spans);
+  REQUIRE(tokenizer.bytes_of(ids.front()).starts_with(' '));
+  size_t end = 0;
+  for (const TokenSpan& span : spans) {
+    CHECK(span.begin == end);
+    end = span.end;
+  }
+  CHECK(end == text.size());
 }
 
 TEST_CASE("conversations: completions count with the end of the text, prompts do not") {

@@ -100,6 +100,12 @@ TEST_CASE("an adapter to begin with has the configuration's rank and scale, and 
   CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "bias": "all"})"), Contains("bias all"));
   CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "rank_pattern": {"q": 2}})"),
              Contains("rank_pattern"));
+  CHECK(problem(R"({"r": 4, "lora_alpha": 8, "init_lora_weights": "gaussian"})").empty());
+  CHECK(problem(R"({"r": 4, "lora_alpha": 8, "init_lora_weights": true})").empty());
+  CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "init_lora_weights": "pissa"})"),
+             Contains("init_lora_weights \"pissa\": the adapter belongs to another base"));
+  CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "alora_invocation_tokens": [1]})"),
+             Contains("alora_invocation_tokens"));
   CHECK_THAT(problem(R"({"r": "four"})"), Contains("r has a value of another type"));
   CHECK_THAT(problem("[1]"), Contains("expected a JSON object"));
   CHECK_THAT(problem("{"), Contains("expected a JSON object"));

@@ -180,20 +180,35 @@ bool surely_nfc(std::string_view text) {
   return next_change(text, 0, before) == text.size();
 }
 
+NfcSegment nfc_segment(std::string_view text, size_t at) {
+  size_t before = at;
+  const size_t change = next_change(text, at, before);
+  if (change == text.size()) return {change, false};
+  // The character before the first that may change belongs to the segment of that one.
+  if (before > at) return {before, false};
+  size_t end = at;
+  while (end < text.size()) {
+    const utf8::Character c = utf8::decode_valid(bytes_of(text) + end);
+    if (end > change && !changes(c.code)) break;
+    end += static_cast<size_t>(c.bytes);
+  }
+  return {end, true};
+}
+
 std::string nfc(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   std::vector<Part> parts;
   for (size_t at = 0; at < text.size();) {
-    size_t begin = at;
-    const size_t change = next_change(text, at, begin);
-    if (change == text.size()) begin = change;
-    result += text.substr(at, begin - at);
-    // From the character before the first that may change, to the next that begins anew.
+    const NfcSegment segment = nfc_segment(text, at);
+    if (!segment.changes) {
+      result += text.substr(at, segment.end - at);
+      at = segment.end;
+      continue;
+    }
     parts.clear();
-    for (at = begin; at < text.size();) {
+    while (at < segment.end) {
       const utf8::Character c = utf8::decode_valid(bytes_of(text) + at);
-      if (at > change && !changes(c.code)) break;
       decompose(c.code, parts);
       at += static_cast<size_t>(c.bytes);
     }

@@ -110,6 +110,25 @@ TEST_CASE("the merged model is the base with its adapters") {
   CHECK_THAT(refused, !Contains("dstrain.lora.merge"));
 }
 
+TEST_CASE("adapters that are frozen in part are written and merged as the others") {
+  const RunFolder folder;
+  train(folder, "first", "");
+  for (const std::string frozen : {"*lora_A*", "*lora_B*", "*attn.qkv*lora*"})
+    for (const std::string ranks : {"", "--num_gpus 2 --set zero_optimization.stage=3 "}) {
+      INFO(frozen << " " << ranks);
+      const std::string options = ranks + "--overwrite --set dstrain.lora.init=first --set " +
+                                  R"('dstrain.parameter_groups=[{"match": [")" + frozen +
+                                  R"("], "trainable": false}]' )";
+      train(folder, "apart", options);
+      train(folder, "merged", options + "--set dstrain.lora.merge=true");
+      CHECK(folder.read("apart/adapter_model.safetensors") ==
+            folder.read("merged/adapter/adapter_model.safetensors"));
+      CHECK(folder.read("apart/adapter_model.safetensors") !=
+            folder.read("first/adapter_model.safetensors"));
+      CHECK(loss_of(folder, "merged") == Approx(loss_of(folder, "apart")).epsilon(1e-6));
+    }
+}
+
 TEST_CASE("one run's adapters are not left beside another run's model") {
   const RunFolder folder;
   train(folder, "out", "");
@@ -248,6 +267,10 @@ TEST_CASE("an adapter to begin with must be one of the same rank") {
   CHECK_THAT(error("--set dstrain.lora.init=nowhere"), Contains("nowhere/adapter_config.json"));
   CHECK_THAT(error("--set 'dstrain.lora.targets=[\"nothing\"]'"),
              Contains("no product has a name that ends in \"nothing\""));
+  // Of a tied head PEFT would put the adapter on the embedding.
+  CHECK_THAT(error("--set dstrain.model.tied_head=true --set "
+                   "'dstrain.lora.targets=[\"token_embedding_table\"]'"),
+             Contains("no product has a name that ends in \"token_embedding_table\""));
   CHECK_FALSE(is_there(folder, "x/metrics.jsonl"));
 }
 
