@@ -24,8 +24,9 @@ bool leaves_device(const Job& job) {
 }
 
 // Returns for each sublayer the elements of parameters that it uses and another layer has: it needs copies of them and
-// of their gradients, and counts them, as DeepSpeed does.
-std::vector<int64_t> copied_parameters(const Program& program) {
+// of their gradients, and counts them, as DeepSpeed does. `elements`: those of a parameter that count.
+template <class Elements>
+std::vector<int64_t> copied_parameters(const Program& program, const Elements& elements) {
   std::set<std::pair<int, int>> uses;  // sublayer, parameter
   for (const Instruction& op : program.instructions)
     for (const BufferId id : op.reads)
@@ -35,7 +36,7 @@ std::vector<int64_t> copied_parameters(const Program& program) {
   for (const auto& [sublayer, index] : uses) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];
     if (p.unit != program.sublayers[static_cast<size_t>(sublayer)].layer)
-      copied[static_cast<size_t>(sublayer)] += held_elements(p.part, p.shape);
+      copied[static_cast<size_t>(sublayer)] += elements(p);
   }
   return copied;
 }
@@ -130,12 +131,18 @@ bool packs_units(const Job& job) {
          job.hook.kind == HookKind::batched_power_sgd;
 }
 
+// Returns the elements of a tensor rank's part of a parameter, with padding, so that all ranks of a group divide alike.
+int64_t part_elements(const Parameter& p) {
+  return held_shape(p.part, p.shape).elements();
+}
+
 // Returns the bytes of the parts of a pipeline.
-PartBytes part_bytes(const Program& program, const Job& job, const std::vector<int64_t>& copied) {
+PartBytes part_bytes(const Program& program, const Job& job) {
+  const std::vector<int64_t> copied = copied_parameters(program, part_elements);
   std::vector<double> state(program.sublayers.size()), states{0}, kept{0};
   for (const Parameter& p : program.parameters)
     state[static_cast<size_t>(p.sublayer)] +=
-        state_bytes(job, p).device * static_cast<double>(held_elements(p.part, p.shape));
+        state_bytes(job, p).device * static_cast<double>(part_elements(p));
   const auto copy = static_cast<double>(size_of(job.dtype) + size_of(DType::f32));
   const Activations activations = activations_of(program);
   // Bytes of one micro-batch while a sublayer runs, with those that all sublayers before it keep.
@@ -156,8 +163,10 @@ PartBytes part_bytes(const Program& program, const Job& job, const std::vector<i
 }
 
 // Returns the sublayers with their sizes.
-std::vector<LayerSize> sublayer_sizes(const Program& program, const std::vector<int64_t>& copied,
-                                      const MachineRates& rates) {
+std::vector<LayerSize> sublayer_sizes(const Program& program, const MachineRates& rates) {
+  // Of whole parameters: a tensor group divides those of all stages alike.
+  const std::vector<int64_t> copied =
+      copied_parameters(program, [](const Parameter& p) { return p.shape.elements(); });
   std::vector<LayerSize> sizes;
   for (size_t i = 0; i < program.sublayers.size(); ++i) {
     const Unit& layer = program.units[static_cast<size_t>(program.sublayers[i].layer)];
@@ -208,11 +217,10 @@ std::vector<int64_t> divide_model(const Program& fused, const Job& job, const Ma
   }
   Program program = fused;
   recompute(program, job);
-  const std::vector<int64_t> copied = copied_parameters(program);
-  const std::vector<LayerSize> sublayers = sublayer_sizes(program, copied, rates);
+  const std::vector<LayerSize> sublayers = sublayer_sizes(program, rates);
   const int parts = pipeline.stages * chunks_of(pipeline);
   const bool by_memory = pipeline.partition == "memory";
-  const PartBytes bytes = by_memory ? part_bytes(program, job, copied) : PartBytes{};
+  const PartBytes bytes = by_memory ? part_bytes(program, job) : PartBytes{};
   const bool asks = by_memory && planned && leaves_device(job);
   if ((by_memory || pipeline.partition == "time") && !packs_units(job)) {
     if (asks) return level_stages(static_cast<int64_t>(sublayers.size()), pipeline, bytes, planned);

@@ -203,7 +203,8 @@ class GatherPass {
     for (const Unit& unit : program_.units) {
       const bool small = std::all_of(unit.parameters.begin(), unit.parameters.end(), [&](int i) {
         const Parameter& p = program_.parameters[static_cast<size_t>(i)];
-        return held_elements(p.part, p.shape) <= limits_.param_persistence;
+        // With padding, so that all ranks of a tensor group choose alike.
+        return held_shape(p.part, p.shape).elements() <= limits_.param_persistence;
       });
       persistent.push_back(small && sum + unit.elements <= limits_.model_persistence);
       if (persistent.back()) sum += unit.elements;

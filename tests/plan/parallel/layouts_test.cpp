@@ -1,5 +1,6 @@
 // The plans of all ranks fit together in every layout of up to 16 ranks.
 #include <catch2/catch.hpp>
+#include <set>
 #include <utility>
 
 #include "runtime/plan/proof/verify_ranks.h"
@@ -92,6 +93,37 @@ TEST_CASE("in all layouts of up to 16 ranks the plans of all ranks fit together"
                   << zero_stage);
         check_ranks(job_of_layout(model, layout, zero_stage));
       }
+}
+
+TEST_CASE("tensor ranks with parts of other sizes choose alike what stays gathered") {
+  const ModelConfig model(
+      GptLite{.n_layer = 2, .n_embd = 8, .n_head = 2, .block_size = 8, .vocab_size = 33});
+  for (const int64_t threshold : {127, 128, 132, 135, 136}) {
+    Job job = job_of_layout(model, {.data = 2, .tensor = 2}, 3);
+    job.gather = {
+        .param_persistence = threshold, .model_persistence = 178, .max_reuse_distance = 1041};
+    check_ranks(job);
+  }
+}
+
+TEST_CASE("a tensor group divides a pipeline as one rank does, with a copy of a tied table too") {
+  for (const int64_t vocabulary : {779, 781, 800}) {
+    const ModelConfig model(GptLite{.n_layer = 3,
+                                    .n_embd = 16,
+                                    .n_head = 2,
+                                    .block_size = 16,
+                                    .tied_head = true,
+                                    .vocab_size = vocabulary});
+    const Job job = job_of_layout(model, {.stages = 2, .data = 1, .tensor = 2}, 0);
+    check_ranks(job);
+    const Job alone = job_of_layout(model, {.stages = 2, .data = 1}, 0);
+    const auto names = [](const RankPlan& plan) {
+      std::set<std::string> list;  // of the layers of the first stage
+      for (const Parameter& p : plan.train.program.parameters) list.insert(p.name);
+      return list;
+    };
+    CHECK(names(plan_of(job, 0)) == names(plan_of(alone, 0)));
+  }
 }
 
 TEST_CASE("plans of ranks that divide layers in other ways do not fit together") {
