@@ -30,7 +30,7 @@ scripts/install_deps.sh
 echo "== build (build/release)"
 cmake --preset release --log-level=NOTICE
 cmake --build --preset release
-echo "== tests (${DSTRAIN_SAMPLE:+long lists of cases sampled by number $DSTRAIN_SAMPLE; }all cases: --full)"
+echo "== tests (${DSTRAIN_SAMPLE:+long lists of cases and numbers of ranks sampled by number $DSTRAIN_SAMPLE; }all: --full)"
 status=0
 if [[ -n ${DSTRAIN_SAMPLE:-} ]] && (($# == 0)); then set -- -E "$(left_out)"; fi
 ctest --preset release "$@" || status=$?

@@ -141,7 +141,7 @@ void normalise(Node& section) {
 }
 
 void restore(Node& section) {
-  // Where transformers derives it, a null is no size for it.
+  // transformers derives the size where the key is absent, and fails at a null in families whose settings lack it.
   std::erase_if(section.members, [](const Member& m) {
     return m.key == "head_dim" && m.value.is(Node::Kind::null);
   });

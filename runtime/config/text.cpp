@@ -143,7 +143,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   int least = static_cast<int>(std::max<size_t>(2, word.size() / 4)) + 1;
   for (const std::string& c : candidates) {
     const int d = edit_distance(word, c);
-    // Of two as near, the one that begins like the word: that letter is seldom mistyped.
+    // If two are as near, takes the one that begins like the word: that letter is seldom mistyped.
     const auto begins = [&](const std::string& other) {
       return !word.empty() && !other.empty() && folded(other[0]) == folded(word[0]);
     };

@@ -30,7 +30,7 @@ std::string Builder::adapted_module(BufferId weight) const {
   if (!tuning_.lora || index < 0) return "";
   const std::string& name = program_.parameters[static_cast<size_t>(index)].name;
   if (!name.ends_with(end)) return "";
-  // A head that shares the table of tokens: PEFT would put the adapter on the embedding.
+  // PEFT would put the adapter of a head that shares the table of tokens on the embedding.
   if (std::ranges::any_of(program_.instructions, [weight](const Instruction& op) {
         return op.op == OpKind::embed && std::ranges::find(op.reads, weight) != op.reads.end();
       }))

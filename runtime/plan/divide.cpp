@@ -164,7 +164,7 @@ PartBytes part_bytes(const Program& program, const Job& job) {
 
 // Returns the sublayers with their sizes.
 std::vector<LayerSize> sublayer_sizes(const Program& program, const MachineRates& rates) {
-  // Of whole parameters: a tensor group divides those of all stages alike.
+  // Copies count whole, as all parameters do here: a tensor group divides those of all stages alike.
   const std::vector<int64_t> copied =
       copied_parameters(program, [](const Parameter& p) { return p.shape.elements(); });
   std::vector<LayerSize> sizes;

@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
-# So many steps that a run still trains while this looks at its ranks after the first checkpoint.
+# The run has so many steps that it still trains while this script looks at its ranks after the first checkpoint.
 options=(--steps 500 --save_interval 100)
 training_reference "$dstrain" 0 "${options[@]}"
 

@@ -42,7 +42,7 @@ void make_part(const TensorPart& part, const Shape& whole, int64_t begin, int64_
 void ModelState::initialize(uint64_t seed, const Implementations& implementations,
                             WeightSet which) const {
   for (const Parameter& p : plan_.program.parameters) {
-    if (which != WeightSet::all && is_adapter(p.name) != (which == WeightSet::adapters)) continue;
+    if (!is_in(which, p.name)) continue;
     const Piece held = master(p);
     const int64_t first = held.begin;
     const Tensor& t = held.values;

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <functional>
+#include <string_view>
 
 #include "runtime/config/job.h"
+#include "runtime/core/model/fine_tuning.h"
 #include "runtime/engine/step/arenas.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/plan/step_kinds.h"
@@ -26,6 +28,10 @@ struct TrainerScalars {
 
 // Weights that are made or collected: all, those of adapters (is_adapter()), or the others.
 enum class WeightSet : uint8_t { all, adapters, base };
+
+inline bool is_in(WeightSet set, std::string_view parameter) {
+  return set == WeightSet::all || is_adapter(parameter) == (set == WeightSet::adapters);
+}
 
 // Which masters are collected.
 struct Collected {

@@ -207,8 +207,7 @@ void ModelState::collect_stage(const TakePiece& take, Collected which) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
   const auto wanted = [&](int index) {
-    const std::string& name = program.parameters[static_cast<size_t>(index)].name;
-    return which.set == WeightSet::all || is_adapter(name) == (which.set == WeightSet::adapters);
+    return is_in(which.set, program.parameters[static_cast<size_t>(index)].name);
   };
   // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
   const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {

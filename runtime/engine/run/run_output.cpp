@@ -302,9 +302,8 @@ std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
                            {.average = groups_differ(job_, applied_steps).weights, .set = set});
   };
   // An adapter comes before the weight that it is added to, whichever of the two are trained.
-  const bool adapters = job_.model.fine_tuning().lora.has_value();
-  if (adapters) collect(WeightSet::adapters);
-  if (!EndWeights::adapters_alone(job_)) collect(adapters ? WeightSet::base : WeightSet::all);
+  if (job_.model.fine_tuning().lora) collect(WeightSet::adapters);
+  if (!EndWeights::adapters_alone(job_)) collect(WeightSet::base);
   model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
     attempt([&] { files->write(b.name, 0, values); });
   });

@@ -83,7 +83,7 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
     double* const values = whole_.data() + kFinishValues * r;
     values[0] = values[1] = values[2] = 0;
     for (int t = 0; t < tensor; ++t) {
-      // As without a pipeline: the units of a rank first, then the ranks.
+      // Adds the units of a rank first, then the ranks, as a run without a pipeline does.
       double of_rank = pipeline ? 0 : from(0, r, t)[sums];
       if (pipeline)
         for (const auto& [stage, unit] : order_) of_rank += from(stage, r, t)[sums + unit];

@@ -193,9 +193,14 @@ class Comparing {
                          step.sent, step.planned);
   }
 
+  // Returns the last step of the plain run; 0 if it has none.
+  int64_t last_step() const {
+    const auto& steps = runs_.plain.front().steps;
+    return steps.empty() ? 0 : steps.back().step;
+  }
+
   void compare_tensors() {
-    const int64_t last =
-        runs_.plain.front().steps.empty() ? 0 : runs_.plain.front().steps.back().step;
+    const int64_t last = last_step();
     const auto configured = pointers(runs_.configured);
     const Tensors expected(pointers(runs_.plain), "master", last);
     const Tensors weights(configured, "master", last);
@@ -230,10 +235,9 @@ class Comparing {
     }
   }
 
-  // What the optimizer and the codecs keep: an error there may not have reached a weight yet.
+  // Compares what the optimizer and the codecs keep, where an error may not have reached a weight yet.
   void compare_state() {
-    const int64_t last =
-        runs_.plain.front().steps.empty() ? 0 : runs_.plain.front().steps.back().step;
+    const int64_t last = last_step();
     if (const auto found = different_state(runs_.plain, configured_run(), last))
       problem("{} on rank {} after step {} has other bits than in {}", found->buffer, found->rank,
               last, result_.plain);

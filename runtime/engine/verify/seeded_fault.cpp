@@ -279,7 +279,8 @@ bool SeededFault::flip_bit(const ObservedIssue& issue) const {
     if (id == kNone || !is_optimizer_state(state_name(issue, id))) continue;
     const auto size = static_cast<size_t>(size_of(issue.plan.program.at(id).dtype));
     if (change_values(issue, id, [size](Bytes& bytes) {
-          // The highest byte of the mantissa of an element near the middle; not of a 0, as of a word that no sample has.
+          // Flips a bit of the highest byte of a mantissa near the middle, but not of a 0: that may be of a word which no
+          // sample has.
           const size_t count = bytes.size() / size;
           for (size_t i = 0; i < count; ++i) {
             std::byte* const at = bytes.data() + (count / 2 + i) % count * size;

@@ -203,7 +203,7 @@ class GatherPass {
     for (const Unit& unit : program_.units) {
       const bool small = std::all_of(unit.parameters.begin(), unit.parameters.end(), [&](int i) {
         const Parameter& p = program_.parameters[static_cast<size_t>(i)];
-        // With padding, so that all ranks of a tensor group choose alike.
+        // Padding counts, so that all ranks of a tensor group choose alike.
         return held_shape(p.part, p.shape).elements() <= limits_.param_persistence;
       });
       persistent.push_back(small && sum + unit.elements <= limits_.model_persistence);

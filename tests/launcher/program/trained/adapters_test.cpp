@@ -267,7 +267,7 @@ TEST_CASE("an adapter to begin with must be one of the same rank") {
   CHECK_THAT(error("--set dstrain.lora.init=nowhere"), Contains("nowhere/adapter_config.json"));
   CHECK_THAT(error("--set 'dstrain.lora.targets=[\"nothing\"]'"),
              Contains("no product has a name that ends in \"nothing\""));
-  // Of a tied head PEFT would put the adapter on the embedding.
+  // PEFT would put the adapter of a tied head on the embedding.
   CHECK_THAT(error("--set dstrain.model.tied_head=true --set "
                    "'dstrain.lora.targets=[\"token_embedding_table\"]'"),
              Contains("no product has a name that ends in \"token_embedding_table\""));
