@@ -95,17 +95,32 @@ FileSizes sizes_of(const ExportPlan& plan) {
   return sizes;
 }
 
-// Writes everything under temporary names, and then puts it in place, the weights last: a folder with weights is whole.
-// Where other files are removed, so are adapters, which transformers would add to the model.
+// Removes the model that a folder has, its configuration first: no reader takes a folder without one, so that none takes old
+// weights beside a new configuration, whenever the export ends. Throws RunError.
+void remove_model(const std::string& folder) {
+  remove_file(fmt::format("{}/{}", folder, kConfigJson));
+  sync_directory(folder);
+  remove_adapters(folder);
+  remove_weights(folder);
+  sync_directory(folder);
+}
+
+// Writes weights and configuration under temporary names, removes the model that is replaced, and puts the new one in place,
+// its configuration last.
 void write_all(const ExportPlan& plan, OtherFiles others, const ReadWeight& read) {
   WeightsWriter writer(fmt::format("{}/{}", plan.output, kWeightsName), plan.written, plan.format);
   copy_weights(plan.own, read, writer);
   writer.complete();
-  if (others == OtherFiles::removed) remove_adapters(plan.output);
+  std::optional<NewFile> config;
+  if (!plan.config_json.empty()) {
+    config.emplace(fmt::format("{}/{}", plan.output, kConfigJson));
+    config->write_at(plan.config_json.data(), static_cast<int64_t>(plan.config_json.size()), 0);
+    config->complete();
+  }
+  if (others == OtherFiles::removed) remove_model(plan.output);
   if (plan.copies_files) copy_model_files(plan.run.place.run_dir, plan.output, others);
-  if (!plan.config_json.empty())
-    write_file(fmt::format("{}/{}", plan.output, kConfigJson), plan.config_json);
   writer.finish();
+  if (config) config->commit();
 }
 
 }  // namespace

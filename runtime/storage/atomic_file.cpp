@@ -146,6 +146,10 @@ void write_file(const std::string& path, std::string_view bytes) {
   file.commit();
 }
 
+void remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_write("remove", path, errno);
+}
+
 void make_directory(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

@@ -63,6 +63,9 @@ std::string file_to_replace(const std::string& path);
 // Replaces the file at `path` by `bytes` atomically. Throws RunError.
 void write_file(const std::string& path, std::string_view bytes);
 
+// Removes the file at `path`, or a symbolic link of that name, if there is one. Throws RunError if it stays.
+void remove_file(const std::string& path);
+
 // Creates the directory and its parents if they are missing. Throws RunError.
 void make_directory(const std::string& path);
 

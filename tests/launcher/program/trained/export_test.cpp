@@ -6,7 +6,10 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "tests/launcher/support/run_folder.h"
 
@@ -204,6 +207,48 @@ TEST_CASE("an export replaces nothing that it was not told to, and leaves nothin
   CHECK(
       contains(error("wide --format safetensors --dtype fp16 --output new"), "fp16 ends at 65504"));
   CHECK_FALSE(folder.has("new"));
+}
+
+TEST_CASE(
+    "an export that is killed at any change of a name leaves the old model, the new one, or none") {
+  const ExportFolder folder;
+  // The same shapes compute something else, so that weights of one beside the configuration of the other are seen.
+  std::string other = kGpt2;
+  other.insert(1, R"("activation_function": "relu", )");
+  folder.write("relu.json", other);
+  folder.train_on_ids("g", "--model gpt2.json");
+  folder.train_on_ids("s", "--model relu.json --set dstrain.max_shard_size=9000 --seed 2");
+  const std::map<std::string, json> losses{{"g", folder.eval("--model g")},
+                                           {"s", folder.eval("--model s")}};
+  REQUIRE(losses.at("g") != losses.at("s"));
+  for (const auto& [before, after] : {std::pair<std::string, std::string>{"g", "s"}, {"s", "g"}}) {
+    bool killed = true;
+    std::set<std::string> seen;
+    for (int change = 1; killed; ++change) {
+      CAPTURE(before, after, change);
+      REQUIRE(change < 100);
+      fs::remove_all(folder.root / "e");
+      folder.said("export " + before + " --format hf --output e");
+      const int status = folder
+                             .start(std::string(DSTRAIN_PROGRAM) + " export " + after +
+                                        " --format hf --output e --overwrite",
+                                    {{"LD_PRELOAD", DSTRAIN_FAILING_DRIVE},
+                                     {"DRIVE_KILL_AT", std::to_string(change)},
+                                     {"ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"}})
+                             .wait();
+      killed = status != 0;
+      if (folder.has("e/config.json")) {
+        const json found = folder.eval("--model e");
+        REQUIRE((found == losses.at(before) || found == losses.at(after)));
+        seen.insert(found == losses.at(before) ? "old" : "new");
+      } else {
+        CHECK(contains(only_error(folder.said("eval --json --data val.bin --model e", 1)),
+                       "config.json"));
+        seen.insert("none");
+      }
+    }
+    CHECK(seen == std::set<std::string>{"old", "none", "new"});
+  }
 }
 
 // Returns the most kilobytes that an export had in memory.
