@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Generates the golden results of this folder with transformers and PEFT in fp64.
+
+    python3 tests/golden/families/make_families.py     # needs torch, transformers, peft, safetensors, numpy
+
+Writes, beside this file: MODEL/model.safetensors (initial weights in fp32), MODEL/gradients.safetensors (every gradient of the
+first step of the case that has the model's name, computed in fp64), ADAPTER/ (an adapter as PEFT saves it), token files with
+their masks and documents, config.json (what dstrain runs), and cases.json: of each case the
+model's config.json, what the section "dstrain" adds, the data, and loss and gradient norm of each step.
+"""
+import copy
+import json
+import math
+import pathlib
+import platform
+
+import numpy
+import peft
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
+ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
+CLIP = 1.5
+IGNORED = -100
+
+DECODER = {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 4, "num_key_value_heads": 2,
+           "max_position_embeddings": LENGTH, "vocab_size": IDS, "bos_token_id": 1, "eos_token_id": 2}
+LLAMA = {**DECODER, "rms_norm_eps": 3e-4, "head_dim": 10, "attention_bias": True, "mlp_bias": True}
+
+
+def llama(**rope):
+    return transformers.LlamaConfig(**LLAMA, rope_parameters={"rope_theta": 100.0, **rope})
+
+
+def shorter_llama():
+    """A model that was made for fewer positions than the samples have."""
+    return transformers.LlamaConfig(**{**LLAMA, "max_position_embeddings": LENGTH - 4},
+                                    rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0})
+
+
+# A case: the model whose weights it starts from, and its configuration.
+MODELS = {
+    "gpt2": ("gpt2", transformers.GPT2Config(
+        n_layer=2, n_embd=20, n_head=4, n_inner=28, n_positions=LENGTH, vocab_size=IDS, layer_norm_epsilon=3e-4,
+        tie_word_embeddings=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=1)),
+    "llama": ("llama", llama(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                             original_max_position_embeddings=8)),
+    "llama_plain": ("llama", llama(rope_type="default")),
+    "llama_linear": ("llama", llama(rope_type="linear", factor=2.0)),
+    "llama_dynamic": ("llama", shorter_llama()),
+    "llama_yarn": ("llama", llama(rope_type="yarn", factor=4.0, original_max_position_embeddings=6)),
+    "mistral": ("mistral", transformers.MistralConfig(**{**DECODER, "num_key_value_heads": 1}, sliding_window=5)),
+    "qwen2": ("qwen2", transformers.Qwen2Config(
+        **DECODER, use_sliding_window=True, sliding_window=4, max_window_layers=1, tie_word_embeddings=True)),
+    "qwen3": ("qwen3", transformers.Qwen3Config(**DECODER, head_dim=8, rms_norm_eps=1e-5)),
+}
+# An adapter: its model's case, PEFT's settings, and dstrain's.
+ADAPTERS = {
+    "lora_gpt2": ("gpt2", {"target_modules": ["c_attn", "mlp.c_proj"], "lora_alpha": 12, "fan_in_fan_out": True},
+                  {"alpha": 12, "targets": ["c_attn", "mlp.c_proj"]}),
+    "lora_llama": ("llama", {"target_modules": ["q_proj", "v_proj"], "lora_alpha": 16},
+                   {"alpha": 16, "targets": ["q_proj", "v_proj"]}),
+    "lora_mistral": ("mistral", {"target_modules": ["o_proj", "gate_proj"], "lora_alpha": 5},
+                     {"alpha": 5, "targets": ["o_proj", "gate_proj"]}),
+    "lora_qwen2": ("qwen2", {"target_modules": "all-linear", "lora_alpha": 6, "use_rslora": True},
+                   {"alpha": 6, "targets": "all-linear", "rslora": True}),
+    "lora_qwen3": ("qwen3", {"target_modules": ["k_proj", "down_proj"], "lora_alpha": 3},
+                   {"alpha": 3, "targets": ["k_proj", "down_proj"]}),
+}
+# The codes of 4-bit normal floats (Dettmers et al., QLoRA, appendix E).
+NF4 = torch.tensor([
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0])
+
+
+# ---------------------------------------------------------------- weights
+def random_model(config, seed):
+    """Weights far from those of an initialisation, so that every term of every gradient matters."""
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn_like(p) * 0.25 + (0.7 if p.dim() == 1 else 0.0))
+    return model
+
+
+def with_weights(config, model):
+    """Returns the model with the same weights and another configuration."""
+    other = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def in_blocks(weight, base):
+    """Returns a weight as a base in blocks of 64 values, each with a scale in fp32, has it."""
+    flat = torch.nn.functional.pad(weight.float().flatten(), (0, -weight.numel() % 64)).view(-1, 64)
+    largest = flat.abs().amax(1, keepdim=True)
+    if base == "int8":
+        values = torch.round(flat / (largest / 127)) * (largest / 127)
+    else:
+        values = NF4[(flat / largest).unsqueeze(-1).sub(NF4).abs().argmin(-1)] * largest
+    return values.flatten()[: weight.numel()].view(weight.shape)
+
+
+def rounded(model, base):
+    """Returns the model with the products' weights of its layers in blocks."""
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() == 2 and any(part.isdigit() for part in name.split(".")):
+                p.copy_(in_blocks(p, base))
+    return model
+
+
+# ---------------------------------------------------------------- data
+def windows(tokens, targets):
+    """Returns samples of LENGTH tokens: (documents, targets), a document being (first token of it in the sample, its ids)."""
+    result = []
+    for i in range((len(tokens) - 1) // LENGTH):
+        ids, next_ids = tokens[i * LENGTH:(i + 1) * LENGTH], tokens[i * LENGTH + 1:(i + 1) * LENGTH + 1]
+        counts = targets[i * LENGTH + 1:(i + 1) * LENGTH + 1]
+        result.append([(ids, numpy.where(counts, next_ids, IGNORED))])
+    return result
+
+
+def packed(tokens, starts):
+    """Packs documents as dstrain.data.packing "pack" is defined: the longest first, each into the sample with the least room
+    that it fits in, of several the one that was filled last."""
+    documents = [tokens[a:b][:LENGTH] for a, b in zip(starts, starts[1:])]
+    samples, room, filled = [], [], []
+    for now, document in enumerate(sorted(documents, key=len, reverse=True)):
+        fits = [i for i, r in enumerate(room) if r >= len(document)]
+        at = min(fits, key=lambda i: (room[i], -filled[i])) if fits else len(samples)
+        if not fits:
+            samples.append([])
+            room.append(LENGTH)
+            filled.append(now)
+        samples[at].append((document, numpy.append(document[1:], IGNORED)))
+        room[at] -= len(document)
+        filled[at] = now
+    return samples
+
+
+def make_data():
+    rng = numpy.random.default_rng(3)
+    tokens = rng.integers(0, IDS, 15 * LENGTH + 1).astype(numpy.uint16)
+    tokens.tofile(HERE / "tokens.bin")
+    tokens.tofile(HERE / "masked.bin")
+    counts = (rng.random(len(tokens)) < 0.6).astype(numpy.uint8)
+    counts.tofile(HERE / "masked.bin.targets")
+    lengths = [7, 3, 12, 5, 2, 9, 4, 15, 6, 8, 3, 11, 10, 2, 5, 7, 6, 4, 9, 3, 8, 2, 12, 5, 7, 4]
+    starts = numpy.concatenate([[0], numpy.cumsum(lengths)]).astype(numpy.uint64)
+    documents = rng.integers(0, IDS, int(starts[-1])).astype(numpy.uint16)
+    documents.tofile(HERE / "packed.bin")
+    starts.tofile(HERE / "packed.bin.documents")
+    ids = tokens.astype(numpy.int64)
+    return {"tokens.bin": windows(ids, numpy.ones(len(ids))), "masked.bin": windows(ids, counts),
+            "packed.bin": packed(documents.astype(numpy.int64), [int(s) for s in starts])}
+
+
+# ---------------------------------------------------------------- training
+def batch_loss(model, batch):
+    """The mean over all targets of the batch. Each document passes by itself, so that positions and attention begin with it."""
+    total, count = 0.0, 0
+    for sample in batch:
+        for ids, targets in sample:
+            logits = model(input_ids=torch.from_numpy(ids)[None]).logits[0].double()
+            targets = torch.from_numpy(targets)
+            total = total + torch.nn.functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
+            count += int((targets != IGNORED).sum())
+    return total / count
+
+
+def train(model, samples):
+    """Returns the steps and the gradients of the first one."""
+    model = copy.deepcopy(model).double().train()
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    optimizer = torch.optim.AdamW(trained.values(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
+                                  weight_decay=ADAMW["weight_decay"])
+    steps, gradients = [], None
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = batch_loss(model, [samples[(step * BATCH + i) % len(samples)] for i in range(BATCH)])
+        loss.backward()
+        norm = math.sqrt(sum(float((p.grad ** 2).sum()) for p in trained.values()))
+        if gradients is None:
+            gradients = {name: p.grad.float().clone() for name, p in trained.items()}
+        for p in trained.values():
+            p.grad *= min(1.0, CLIP / (norm + 1e-6))
+        optimizer.step()
+        steps.append({"loss": loss.item(), "grad_norm": norm})
+    return steps, gradients
+
+
+# ---------------------------------------------------------------- cases
+def config_of(model):
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    kept = set(json.loads(model.config.to_json_string())) | {"model_type", "architectures"}
+    return {"architectures": [type(model).__name__], **{k: v for k, v in config.items() if k in kept and k != "transformers_version"}}
+
+
+def adapter(model, name):
+    _, settings, _ = ADAPTERS[name]
+    torch.manual_seed(11)
+    result = peft.get_peft_model(copy.deepcopy(model), peft.LoraConfig(r=3, task_type="CAUSAL_LM", **settings))
+    with torch.no_grad():
+        for key, p in result.named_parameters():
+            if "lora_B" in key:  # zeros would leave the first gradients of A zero
+                p.copy_(torch.randn_like(p) * 0.2)
+    return result
+
+
+def save_adapter(model, name):
+    model.save_pretrained(HERE / name)
+    (HERE / name / "README.md").unlink(missing_ok=True)
+
+
+def main():
+    torch.set_num_threads(2)
+    data = make_data()
+    own = {"data": {"format": "bin", "order": "sequential", "val_fraction": 0, "seq_len": LENGTH}, "steps": STEPS, "save_last": False}
+    config = {"train_batch_size": BATCH, "gradient_accumulation_steps": 2, "gradient_clipping": CLIP,
+              "optimizer": {"type": "AdamW", "params": ADAMW}, "dstrain": own}
+    cases, models = [], {}
+
+    for name, (weights, model_config) in MODELS.items():
+        fresh = name == weights
+        model = random_model(model_config, len(models)) if fresh else with_weights(model_config, models[weights])
+        steps, gradients = train(model, data["tokens.bin"])
+        cases.append({"name": name, "weights": weights, "config": config_of(model), "data": "tokens.bin", "dstrain": {}, "steps": steps})
+        if fresh:
+            models[name] = model
+            (HERE / name).mkdir(exist_ok=True)
+            tied = model.config.tie_word_embeddings
+            tensors = {n: p.detach().clone() for n, p in model.named_parameters() if not (tied and n == "lm_head.weight")}
+            save_file(tensors, HERE / name / "model.safetensors", metadata={"format": "pt"})
+            save_file(gradients, HERE / name / "gradients.safetensors")
+    configs = {case["name"]: case["config"] for case in cases}
+
+    def add_case(name, model, weights, file, section):
+        steps, _ = train(model, data[file])
+        cases.append({"name": name, "weights": weights, "config": configs[weights], "data": file, "dstrain": section, "steps": steps})
+
+    for name, (weights, _, section) in ADAPTERS.items():
+        model = adapter(models[weights], name)
+        save_adapter(model, name)
+        add_case(name, model, weights, "tokens.bin", {"lora": {"r": 3, **section, "init": name}})
+    weights, _, section = ADAPTERS["lora_llama"]
+    for base in ("int8", "nf4"):
+        model = adapter(rounded(models[weights], base), "lora_llama")
+        add_case(f"lora_llama_{base}", model, weights, "tokens.bin",
+                 {"lora": {"r": 3, **section, "init": "lora_llama", "base": base}})
+    for weights in ("gpt2", "mistral"):
+        add_case(f"{weights}_masked", models[weights], weights, "masked.bin", {})
+        add_case(f"{weights}_packed", models[weights], weights, "packed.bin", {"data": {"packing": "pack"}})
+    made_with = {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__,
+                 "python": platform.python_version()}
+    (HERE / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (HERE / "cases.json").write_text(json.dumps({"made_with": made_with, "cases": cases}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
