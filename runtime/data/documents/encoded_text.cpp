@@ -25,7 +25,7 @@ class EncodedText : public TokenSource {
       bytes_ = counts.text_bytes - before.text_bytes;
     // What the post-processor puts in front of a line's document is none of its text.
     if (!ids_.empty() && !(has_json_lines(path) && tokenizer.is_special(ids_.front())))
-      first_bytes_ = std::ssize(tokenizer.bytes_of(ids_.front()));
+      first_bytes_ = tokenizer.bytes_of_first(ids_.front());
   }
 
   int64_t tokens() const override { return std::ssize(ids_); }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/data/tokenizer/bpe/byte_pairs.h"
+#include "runtime/data/tokenizer/bpe/pair_merges.h"
 #include "runtime/data/tokenizer/unicode/classes.h"
 #include "runtime/data/utf8.h"
 

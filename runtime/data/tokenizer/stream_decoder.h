@@ -8,22 +8,29 @@
 
 namespace dstrain {
 
-// What add() and finish() return is together what Tokenizer::decode() returns for all ids, without special tokens.
+// What add() and finish() return is together what the tokenizers library decodes from all ids.
 class StreamDecoder {
  public:
-  // The caller keeps `tokenizer` alive.
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // The caller keeps `tokenizer` alive. With `skip_special` special tokens have no text.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = true)
+      : tokenizer_(tokenizer), skip_special_(skip_special), strips_(tokenizer.strips()) {}
 
-  // Returns the text that the id has completed: what the ids so far have left, up to a character that is cut short.
+  // Returns the text that the id has completed: what the ids so far have left, up to a character that is cut short. A run
+  // of tokens of byte fallback is held back until its end: if one of its bytes belongs to no character, none does.
   std::string add(uint32_t id);
-  // Returns what is left of a character that no id has completed, as U+FFFD; empty if there is none.
+  // Returns what is left, with U+FFFD for bytes that no id has completed; empty if there is none.
   std::string finish();
 
  private:
   std::string take(size_t bytes);
+  std::string take_run();
+  std::string stripped(std::string text);
 
   const Tokenizer& tokenizer_;
-  std::string begun_;  // bytes that have not been returned
+  bool skip_special_;
+  int64_t strips_;     // how many times what begins the text may still be left out
+  std::string run_;    // bytes of a run of byte fallback
+  std::string begun_;  // other bytes that have not been returned
 };
 
 }  // namespace dstrain

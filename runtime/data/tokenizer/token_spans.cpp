@@ -1,68 +1,22 @@
 // Which bytes of a text each token is made of.
 #include <algorithm>
-#include <utility>
+#include <ranges>
 
 #include "runtime/data/tokenizer/tokenizer.h"
-#include "runtime/data/tokenizer/unicode/nfc.h"
 
 namespace dstrain {
 namespace {
 
-// A part of a normalized text, and where it comes from.
-struct NormalizedRun {
-  size_t normalized = 0, original = 0;  // where it begins
-  bool same = true;                     // byte by byte
-};
+// Makes the spans from `first` on, of a changed text, those of the original one. `maps`: of the changes, in order.
+void map_back(const std::vector<TextMap>& maps, size_t first, std::vector<TokenSpan>& spans) {
+  for (const TextMap& map : std::views::reverse(maps))
+    for (size_t i = first; i < spans.size(); ++i) spans[i] = map.original(spans[i]);
+}
 
-// Text in normalization form C, with the places that its bytes come from.
-class NormalizedText {
- public:
-  explicit NormalizedText(std::string_view text) {
-    for (size_t at = 0; at < text.size();) {
-      const unicode::NfcSegment segment = unicode::nfc_segment(text, at);
-      const std::string_view part = text.substr(at, segment.end - at);
-      segment.changes ? changed(part, at) : same(part, at);
-      at = segment.end;
-    }
-    original_size_ = text.size();
-  }
-
-  const std::string& text() const { return text_; }
-
-  // Returns the bytes of the original text that the bytes of this one come from.
-  TokenSpan original(TokenSpan span) const {
-    if (span.begin == span.end) return {place(span.begin).first, place(span.begin).first};
-    return {place(span.begin).first, place(span.end - 1).second};
-  }
-
- private:
-  void same(std::string_view text, size_t original) {
-    if (text.empty()) return;
-    runs_.push_back({text_.size(), original, true});
-    text_ += text;
-  }
-
-  void changed(std::string_view text, size_t original) {
-    const std::string composed = unicode::nfc(text);
-    if (composed == text) return same(text, original);
-    runs_.push_back({text_.size(), original, false});
-    text_ += composed;
-  }
-
-  // Returns the first byte of the original text that the byte `at` comes from, and the one behind the last.
-  std::pair<size_t, size_t> place(size_t at) const {
-    const auto behind = std::ranges::upper_bound(runs_, at, {}, &NormalizedRun::normalized);
-    if (behind == runs_.begin()) return {0, 0};
-    const NormalizedRun& run = *(behind - 1);
-    const size_t first = run.original + (at - run.normalized);
-    if (run.same) return {first, first + 1};
-    return {run.original, behind == runs_.end() ? original_size_ : behind->original};
-  }
-
-  std::string text_;
-  std::vector<NormalizedRun> runs_;
-  size_t original_size_ = 0;
-};
+void shift(size_t offset, size_t first, std::vector<TokenSpan>& spans) {
+  for (size_t i = first; i < spans.size(); ++i)
+    spans[i] = {offset + spans[i].begin, offset + spans[i].end};
+}
 
 }  // namespace
 
@@ -77,20 +31,65 @@ void TextEncoder::encode_with_spans(std::string_view text, std::vector<uint32_t>
       spans.push_back({offset, offset + part.text.size()});
       continue;
     }
-    std::vector<TokenSpan> inside;
-    if (!tokenizer_.nfc_ || unicode::surely_nfc(part.text)) {
-      encode_normalized(part.text, ids, &inside);
-    } else {
-      const NormalizedText normalized(part.text);
-      encode_normalized(normalized.text(), ids, &inside);
-      for (TokenSpan& span : inside) span = normalized.original(span);
-    }
-    for (const TokenSpan& span : inside) spans.push_back({offset + span.begin, offset + span.end});
+    const size_t first = spans.size();
+    std::string scratch;
+    std::vector<TextMap> maps;
+    const std::string_view normalized = tokenizer_.normalizer_.apply(part.text, scratch, &maps);
+    encode_normalized(normalized, offset == 0, ids, &spans);
+    map_back(maps, first, spans);
+    shift(offset, first, spans);
   }
 }
 
+void TextEncoder::encode_normalized(std::string_view text, bool at_begin,
+                                    std::vector<uint32_t>& ids, std::vector<TokenSpan>* spans) {
+  if (tokenizer_.in_normalized_.empty()) return encode_text(text, at_begin, ids, spans);
+  std::vector<TextPart> parts;
+  tokenizer_.in_normalized_.divide(text, parts);
+  for (const TextPart& part : parts) {
+    const auto offset = static_cast<size_t>(part.text.data() - text.data());
+    const size_t first = spans ? spans->size() : 0;
+    if (part.id == kNoToken) {
+      encode_text(part.text, at_begin && offset == 0, ids, spans);
+    } else {
+      ids.push_back(part.id);
+      if (spans) spans->push_back({0, part.text.size()});
+    }
+    if (spans) shift(offset, first, *spans);
+  }
+}
+
+void TextEncoder::encode_text(std::string_view text, bool at_begin, std::vector<uint32_t>& ids,
+                              std::vector<TokenSpan>* spans) {
+  const Normalizer& marks = at_begin ? tokenizer_.marks_at_begin_ : tokenizer_.marks_elsewhere_;
+  std::string scratch;
+  std::vector<TextMap> maps;
+  const size_t first = spans ? spans->size() : 0;
+  encode_marked(marks.apply(text, scratch, spans ? &maps : nullptr), ids, spans);
+  if (spans) map_back(maps, first, *spans);
+}
+
+void TextEncoder::encode_marked(std::string_view text, std::vector<uint32_t>& ids,
+                                std::vector<TokenSpan>* spans) {
+  const auto* const characters = std::get_if<CharacterPairs>(&tokenizer_.pairs_);
+  const size_t before = ids.size();
+  if (!characters) {
+    tokenizer_.splitter_.split(text, [&](std::string_view piece) { encode_piece(piece, ids); });
+    if (spans) add_spans(text, std::span(ids).subspan(before), *spans);
+    return;
+  }
+  tokenizer_.splitter_.split(text, [&](std::string_view piece) {
+    characters->cut(piece, [&](std::string_view part) {
+      if (!spans) return encode_piece(part, ids);
+      const size_t first = spans->size();
+      characters->encode(part, scratch_, ids, spans);
+      shift(static_cast<size_t>(part.data() - text.data()), first, *spans);
+    });
+  });
+}
+
 // The tokens' bytes are those of the text, in order, but for bytes without a token, which are left out.
-void TextEncoder::add_spans(std::string_view text, size_t offset, std::span<const uint32_t> ids,
+void TextEncoder::add_spans(std::string_view text, std::span<const uint32_t> ids,
                             std::vector<TokenSpan>& spans) const {
   size_t at = 0;
   for (const uint32_t id : ids) {
@@ -101,7 +100,7 @@ void TextEncoder::add_spans(std::string_view text, size_t offset, std::span<cons
       bytes.remove_prefix(1);
     while (at < text.size() && text.substr(at, bytes.size()) != bytes) ++at;
     const size_t end = std::min(at + bytes.size(), text.size());
-    spans.push_back({offset + at, offset + end});
+    spans.push_back({at, end});
     at = end;
   }
 }

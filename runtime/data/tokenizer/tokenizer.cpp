@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 #include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/data/tokenizer/bpe/byte_letters.h"
+#include "runtime/data/tokenizer/stream_decoder.h"
 #include "runtime/data/tokenizer/unicode/classes.h"
-#include "runtime/data/tokenizer/unicode/nfc.h"
 #include "runtime/data/utf8.h"
 
 namespace dstrain {
@@ -22,12 +23,51 @@ std::array<uint32_t, 256> byte_ids_of(const TokenizerModel& model) {
   return ids;
 }
 
-BytePairs pairs_of(const TokenizerModel& model) {
-  std::unordered_map<std::string, uint32_t> whole;
+BytePairs byte_pairs_of(const TokenizerModel& model) {
+  TokenIds whole;
   if (model.ignore_merges)
     for (const auto& [token, id] : model.vocabulary)
       if (const auto bytes = bytes_of_letters(token)) whole.emplace(*bytes, id);
-  return BytePairs(byte_ids_of(model), model.merges, whole);
+  return BytePairs(byte_ids_of(model), model.merges, std::move(whole));
+}
+
+std::variant<BytePairs, CharacterPairs> pairs_of(const TokenizerSpec& spec) {
+  if (spec.byte_level) return byte_pairs_of(spec.model);
+  return CharacterPairs(spec.model.vocabulary, spec.model.merges, spec.model.unknown,
+                        spec.model.ignore_merges);
+}
+
+// Refuses byte-level BPE that would put something in the place of a byte without a token.
+void check_bytes(TokenizerSpec& spec, const std::string& source) {
+  const auto byte_ids = byte_ids_of(spec.model);
+  const auto missing = std::ranges::count(byte_ids, kNoToken);
+  if (missing == 0) return;
+  if (spec.model.replaces_unknown())
+    fail_user(
+        "{}: model.vocab: {} of the 256 bytes have no token, and unk_token or byte_fallback "
+        "would take their "
+        "place, which is not available",
+        source, missing);
+  spec.warnings.push_back(
+      fmt::format("{}: model.vocab: {} of the 256 bytes have no token, and are left out of texts",
+                  source, missing));
+}
+
+void check_characters(TokenizerSpec& spec, const CharacterPairs& pairs, const std::string& source) {
+  if (pairs.knows_all()) return;
+  if (!spec.model.unk_token.empty())
+    fail_user("{}: model.unk_token: the vocabulary has no token \"{}\"", source,
+              spec.model.unk_token);
+  spec.warnings.push_back(fmt::format(
+      "{}: model.vocab: characters that are no token, and whose bytes have none (byte_fallback), "
+      "are left out of texts, as there is no unk_token",
+      source));
+}
+
+// Returns whether steps of a normalizer leave a text's parts what they are by themselves.
+bool keeps_parts(const std::vector<NormalizerStep>& steps) {
+  return std::ranges::all_of(
+      steps, [](const NormalizerStep& step) { return std::holds_alternative<NormalizeNfc>(step); });
 }
 
 // Returns the character that ends at `end` (above 0) of any bytes; bytes 0: there is none.
@@ -49,40 +89,60 @@ std::string lossy(std::string_view text) {
   return std::string(unicode::lossy_utf8(text, scratch, invalid));
 }
 
+bool puts_space_in_front(const TokenizerSpec& spec) {
+  const auto prepends = [](const NormalizerStep& step) {
+    return std::holds_alternative<NormalizePrepend>(step);
+  };
+  return std::ranges::any_of(spec.normalizer, prepends) ||
+         std::ranges::any_of(spec.marks_at_begin, prepends) ||
+         std::ranges::any_of(spec.stages, [](const SplitStage& stage) {
+           return stage.kind == SplitStage::Kind::space;
+         });
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::string_view json, const std::string& source)
     : Tokenizer(read_tokenizer_json(json, source), source) {}
 
 Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& source)
-    : nfc_(spec.nfc),
-      splitter_(std::move(spec.stages)),
-      pairs_(pairs_of(spec.model)),
-      prefix_(std::move(spec.prefix)),
-      suffix_(std::move(spec.suffix)),
-      warnings_(std::move(spec.warnings)) {
-  const auto byte_ids = byte_ids_of(spec.model);
-  if (const auto missing = std::ranges::count(byte_ids, kNoToken); missing > 0) {
-    if (spec.model.needs_all_bytes)
-      fail_user(
-          "{}: model.vocab: {} of the 256 bytes have no token, and unk_token or byte_fallback "
-          "would take their "
-          "place, which is not available",
-          source, missing);
-    warnings_.push_back(
-        fmt::format("{}: model.vocab: {} of the 256 bytes have no token, and are left out of texts",
-                    source, missing));
-  }
+    : normalizer_(spec.normalizer),
+      marks_at_begin_(spec.marks_at_begin),
+      marks_elsewhere_(spec.marks_elsewhere),
+      cuttable_(spec.byte_level && keeps_parts(spec.normalizer) && spec.marks_elsewhere.empty()),
+      splitter_(spec.stages),
+      pairs_(pairs_of(spec)),
+      space_in_front_(puts_space_in_front(spec)),
+      strip_(spec.decoder.strip),
+      strips_(spec.decoder.strips),
+      prefix_(spec.prefix),
+      suffix_(spec.suffix) {
+  if (const auto* const characters = std::get_if<CharacterPairs>(&pairs_))
+    check_characters(spec, *characters, source);
+  else
+    check_bytes(spec, source);
+  warnings_ = spec.warnings;
   // Of equal contents special tokens are found first.
   std::stable_partition(spec.added.begin(), spec.added.end(),
                         [](const AddedToken& token) { return token.special; });
   for (const AddedToken& token : spec.added) {
     if (token.normalized)
-      in_normalized_.add(token, normalized(token.content));
+      in_normalized_.add(token, normalizer_.applied(token.content));
     else
       raw_.add(token, token.content);
   }
   read_tokens(spec, source);
+}
+
+// Returns the bytes that a token is decoded to, and notes whether it is one of byte fallback.
+std::string Tokenizer::decoded(const std::string& token, uint32_t id, const DecoderSpec& decoder) {
+  if (decoder.byte_level) return decoded_bytes(token);
+  std::string text = token;
+  for (const NormalizeReplace& replacement : decoder.replacements)
+    text = Normalizer({replacement}).applied(text);
+  const int byte = decoder.byte_fallback ? byte_of_token(text) : -1;
+  fallback_bytes_[id] = byte >= 0;
+  return byte >= 0 ? std::string(1, static_cast<char>(byte)) : text;
 }
 
 void Tokenizer::read_tokens(const TokenizerSpec& spec, const std::string& source) {
@@ -91,22 +151,25 @@ void Tokenizer::read_tokens(const TokenizerSpec& spec, const std::string& source
   for (const AddedToken& token : spec.added) largest = std::max(largest, token.id);
   decoded_.resize(largest + 1);
   special_.resize(largest + 1);
+  skipped_.resize(largest + 1);
+  fallback_bytes_.resize(largest + 1);
   ids_ = spec.model.vocabulary;
-  for (const auto& [token, id] : spec.model.vocabulary) decoded_[id] = decoded_bytes(token);
+  for (const auto& [token, id] : spec.model.vocabulary)
+    decoded_[id] = decoded(token, id, spec.decoder);
+  std::unordered_set<std::string> specials;
+  for (const AddedToken& token : spec.added)
+    if (token.special) specials.insert(token.content);
   for (const AddedToken& token : spec.added) {
     ids_[token.content] = token.id;
-    decoded_[token.id] =
-        decoded_bytes(token.normalized ? normalized(token.content) : token.content);
+    const std::string text = token.normalized ? normalizer_.applied(token.content) : token.content;
+    decoded_[token.id] = decoded(text, token.id, spec.decoder);
     special_[token.id] = token.special;
+    skipped_[token.id] = specials.contains(text);
   }
   for (const std::vector<uint32_t>* ids : {&prefix_, &suffix_})
     for (const uint32_t id : *ids)
       if (id > largest || decoded_[id].empty())
         fail_user("{}: post_processor: no token has the id {}", source, id);
-}
-
-std::string Tokenizer::normalized(std::string_view text) const {
-  return nfc_ ? unicode::nfc(text) : std::string(text);
 }
 
 std::optional<uint32_t> Tokenizer::id_of(const std::string& token) const {
@@ -125,16 +188,21 @@ std::string_view Tokenizer::bytes_of(uint32_t id) const {
   return id < decoded_.size() ? std::string_view(decoded_[id]) : std::string_view();
 }
 
+int64_t Tokenizer::bytes_of_first(uint32_t id) const {
+  const std::string_view bytes = bytes_of(id);
+  return std::ssize(bytes) - (space_in_front_ && bytes.starts_with(' ') ? 1 : 0);
+}
+
 std::string Tokenizer::decode(std::span<const uint32_t> ids, bool skip_special) const {
-  std::string bytes;
-  for (const uint32_t id : ids)
-    if (!skip_special || !is_special(id)) bytes += bytes_of(id);
-  return lossy(bytes);
+  StreamDecoder decoder(*this, skip_special);
+  std::string text;
+  for (const uint32_t id : ids) text += decoder.add(id);
+  return text + decoder.finish();
 }
 
 bool Tokenizer::may_cut(std::string_view text, int64_t where) const {
   const auto at = static_cast<size_t>(where);
-  if (at == 0 || at >= text.size()) return false;
+  if (!cuttable_ || at == 0 || at >= text.size()) return false;
   const auto* p = reinterpret_cast<const unsigned char*>(text.data());
   const bool at_space =
       splitter_.cuts_at_spaces() && text[at] == ' ' && is_text(last_before(text, at));
@@ -148,8 +216,9 @@ bool Tokenizer::may_cut(std::string_view text, int64_t where) const {
   const std::string_view around = text.substr(begin, at - begin + reach);
   if (raw_.touches(around, at - begin)) return false;
   if (in_normalized_.empty()) return true;
-  const std::string before = normalized(lossy(text.substr(begin, at - begin)));
-  return !in_normalized_.touches(before + normalized(lossy(text.substr(at, reach))), before.size());
+  const std::string before = normalizer_.applied(lossy(text.substr(begin, at - begin)));
+  return !in_normalized_.touches(before + normalizer_.applied(lossy(text.substr(at, reach))),
+                                 before.size());
 }
 
 void TextEncoder::encode(std::string_view bytes, std::vector<uint32_t>& ids,
@@ -159,33 +228,13 @@ void TextEncoder::encode(std::string_view bytes, std::vector<uint32_t>& ids,
   std::vector<TextPart> parts;
   tokenizer_.raw_.divide(text, parts);
   for (const TextPart& part : parts) {
-    if (part.id != kNoToken)
+    if (part.id != kNoToken) {
       ids.push_back(part.id);
-    else if (!tokenizer_.nfc_ || unicode::surely_nfc(part.text))
-      encode_normalized(part.text, ids, nullptr);
-    else
-      encode_normalized(unicode::nfc(part.text), ids, nullptr);
-  }
-}
-
-void TextEncoder::encode_normalized(std::string_view text, std::vector<uint32_t>& ids,
-                                    std::vector<TokenSpan>* spans) {
-  const auto encode_text = [&](std::string_view part, size_t offset) {
-    const size_t before = ids.size();
-    tokenizer_.splitter_.split(part, [&](std::string_view piece) { encode_piece(piece, ids); });
-    if (spans) add_spans(part, offset, std::span(ids).subspan(before), *spans);
-  };
-  if (tokenizer_.in_normalized_.empty()) return encode_text(text, 0);
-  std::vector<TextPart> parts;
-  tokenizer_.in_normalized_.divide(text, parts);
-  for (const TextPart& part : parts) {
-    const auto offset = static_cast<size_t>(part.text.data() - text.data());
-    if (part.id == kNoToken) {
-      encode_text(part.text, offset);
       continue;
     }
-    ids.push_back(part.id);
-    if (spans) spans->push_back({offset, offset + part.text.size()});
+    std::string changed;
+    encode_normalized(tokenizer_.normalizer_.apply(part.text, changed),
+                      part.text.data() == text.data(), ids, nullptr);
   }
 }
 
@@ -197,7 +246,7 @@ void TextEncoder::encode_piece(std::string_view piece, std::vector<uint32_t>& id
     return;
   }
   const size_t before = ids.size();
-  tokenizer_.pairs_.encode(piece, scratch_, ids);
+  std::visit([&](const auto& pairs) { pairs.encode(piece, scratch_, ids); }, tokenizer_.pairs_);
   cache_.put(piece, std::span(ids).subspan(before));
 }
 

@@ -1,5 +1,5 @@
-// Tokenizer: byte-level BPE as a tokenizer.json describes it, between text and token ids, exactly as the tokenizers
-// library does it. Unchanging: threads share it, each with a TextEncoder of its own.
+// Tokenizer: BPE of bytes or of characters as a tokenizer.json describes it, between text and token ids, exactly as the
+// tokenizers library does it. Unchanging: threads share it, each with a TextEncoder of its own.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,17 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "runtime/data/tokenizer/added_tokens.h"
 #include "runtime/data/tokenizer/bpe/byte_pairs.h"
+#include "runtime/data/tokenizer/bpe/character_pairs.h"
 #include "runtime/data/tokenizer/bpe/piece_cache.h"
 #include "runtime/data/tokenizer/json/tokenizer_json.h"
+#include "runtime/data/tokenizer/normalizer/normalizer.h"
+#include "runtime/data/tokenizer/normalizer/text_map.h"
 #include "runtime/data/tokenizer/unicode/lossy.h"
 
 namespace dstrain {
@@ -38,38 +41,51 @@ class Tokenizer {
   std::vector<uint32_t> encode(std::string_view text) const;
   // Returns the bytes that a token stands for, which need not be whole characters; none of an id that has no token.
   std::string_view bytes_of(uint32_t id) const;
-  // Returns whether the token is special: one that decode() leaves out where asked to.
+  // Returns how many bytes of a text a token that begins it stands for: without a space that the tokenizer puts in front.
+  int64_t bytes_of_first(uint32_t id) const;
   bool is_special(uint32_t id) const { return id < special_.size() && special_[id]; }
-  // Returns the text of some ids, with U+FFFD where bytes are no character.
+  // Returns whether the token is one that decode() leaves out where asked to: a special one, but for one that normalization
+  // changes, which the tokenizers library does not know again.
+  bool is_skipped(uint32_t id) const { return id < skipped_.size() && skipped_[id]; }
+  // Returns whether the token is decoded as a byte by byte fallback, such as <0x0A>.
+  bool is_fallback_byte(uint32_t id) const {
+    return id < fallback_bytes_.size() && fallback_bytes_[id];
+  }
+  // What is left out where decoded text begins: at most `strips` times `strip`.
+  const std::string& strip() const { return strip_; }
+  int64_t strips() const { return strips_; }
+  // Returns the text of some ids, with U+FFFD where bytes are no character. StreamDecoder does the same id by id.
   std::string decode(std::span<const uint32_t> ids, bool skip_special) const;
 
   // Returns whether the ids of `text`, any bytes, are those of its parts before and behind `at`. May say no where
   // they are.
   bool may_cut(std::string_view text, int64_t at) const;
   // Returns whether there are places where may_cut() can say yes.
-  bool may_cut() const { return splitter_.cuts_at_spaces(); }
+  bool may_cut() const { return cuttable_ && splitter_.cuts_at_spaces(); }
 
  private:
   friend class TextEncoder;
 
   Tokenizer(TokenizerSpec spec, const std::string& source);
   void read_tokens(const TokenizerSpec& spec, const std::string& source);
-  std::string normalized(std::string_view text) const;
+  std::string decoded(const std::string& token, uint32_t id, const DecoderSpec& decoder);
 
-  bool nfc_;
+  Normalizer normalizer_;
+  Normalizer marks_at_begin_, marks_elsewhere_;  // of Metaspace
+  bool cuttable_;                                // no text is put in, and pieces end at spaces
   Splitter splitter_;
   TokenSet raw_, in_normalized_;  // added tokens
-  BytePairs pairs_;
+  std::variant<BytePairs, CharacterPairs> pairs_;
   std::vector<std::string> decoded_;  // by id
   std::vector<bool> special_;         // by id
-  std::unordered_map<std::string, uint32_t> ids_;
+  std::vector<bool> skipped_;         // by id
+  std::vector<bool> fallback_bytes_;  // by id
+  bool space_in_front_;
+  std::string strip_;
+  int64_t strips_ = 0;
+  TokenIds ids_;
   std::vector<uint32_t> prefix_, suffix_;
   std::vector<std::string> warnings_;
-};
-
-// Bytes of a text.
-struct TokenSpan {
-  size_t begin = 0, end = 0;
 };
 
 // Encodes texts on one thread, with a memory of the pieces that it has met.
@@ -81,16 +97,25 @@ class TextEncoder {
   // gets where they are.
   void encode(std::string_view text, std::vector<uint32_t>& ids, unicode::Invalid& invalid);
   // The same of valid UTF-8; `spans` gets the bytes of `text` that each token is made of, in order. Characters that
-  // normalization joins belong to each of their tokens.
+  // normalization joins, or that are tokens of bytes, belong to each of their tokens, and what is put in front of a text to
+  // its first character.
   void encode_with_spans(std::string_view text, std::vector<uint32_t>& ids,
                          std::vector<TokenSpan>& spans);
 
  private:
-  // `spans`, if it is not null, gets the bytes of `text` of each token.
-  void encode_normalized(std::string_view text, std::vector<uint32_t>& ids,
+  // `at_begin`: nothing of the whole text stands before. `spans`, if it is not null, gets the bytes of `text` of each
+  // token.
+  void encode_normalized(std::string_view text, bool at_begin, std::vector<uint32_t>& ids,
                          std::vector<TokenSpan>* spans);
-  void add_spans(std::string_view text, size_t offset, std::span<const uint32_t> ids,
+  // The same of a text without added tokens.
+  void encode_text(std::string_view text, bool at_begin, std::vector<uint32_t>& ids,
+                   std::vector<TokenSpan>* spans);
+  // The same of one that Metaspace does not change any more.
+  void encode_marked(std::string_view text, std::vector<uint32_t>& ids,
+                     std::vector<TokenSpan>* spans);
+  void add_spans(std::string_view text, std::span<const uint32_t> ids,
                  std::vector<TokenSpan>& spans) const;
+  // Appends the ids of a piece of any bytes.
   void encode_piece(std::string_view piece, std::vector<uint32_t>& ids);
 
   const Tokenizer& tokenizer_;

@@ -27,8 +27,9 @@ import make_golden  # noqa: E402
 import make_tokenizers  # noqa: E402
 
 COMMON = [(0, 0x3400), (0xA000, 0xAC00), (0xF900, 0x12000), (0x16100, 0x16E00), (0x1E000, 0x1E900)]
-# A pattern that is none of the published ones, and that PCRE2 and the library match alike in these texts.
-OTHER = r"\d{1,2}|[A-Za-z]+|[^A-Za-z\d]+"
+# Patterns that are none of the published ones, and that PCRE2 and the library match alike in these texts.
+OTHERS = (r"\d{1,2}|[A-Za-z]+|[^A-Za-z\d]+", r"^[A-Z]|[a-z]+$|\n$", r"^", r"$", r"\h{2}|[\h.]|\H", r"x*", r"(?m:a.)|b.",
+          r"(?=[ab])|1", r"\A.|.\z")
 
 
 def strings_of(draw, count, every):
@@ -60,7 +61,7 @@ def with_random_tokens(tokenizer, draw):
 
 
 def variants(draw):
-    """(name, tokenizer) of every kind that is read."""
+    """(name, tokenizer) of every kind that is read, the published forms first."""
     for name, make in make_tokenizers.ALL.items():
         yield name, make(size=draw.randrange(300, 1200))
         yield name + " with more tokens", with_random_tokens(make(size=500), draw)
@@ -75,9 +76,39 @@ def variants(draw):
     whole = make_tokenizers.gpt2(size=500)
     whole.pre_tokenizer = make_tokenizers.byte_level(False)
     yield "no pattern", whole
-    other = make_tokenizers.gpt2(size=500)
-    other.pre_tokenizer = make_tokenizers.split(OTHER)
-    yield "another pattern", other
+    for scheme in ("always", "first", "never"):
+        for each in (True, False):
+            yield f"marks {scheme}, split {each}", with_random_tokens(
+                make_tokenizers.metaspace(scheme, split=each, size=draw.randrange(300, 900)), draw)
+    old = json.loads(make_tokenizers.metaspace("never").to_str())
+    del old["pre_tokenizer"]["prepend_scheme"], old["pre_tokenizer"]["split"]
+    yield "marks of an older file", tokenizers.Tokenizer.from_str(json.dumps(old))
+    old["pre_tokenizer"].update(add_prefix_space=False, prepend_scheme="never")
+    old["model"]["merges"] = [" ".join(merge) for merge in old["model"]["merges"]]
+    yield "no marks in front, of an older file", tokenizers.Tokenizer.from_str(json.dumps(old))
+    for behavior in ("isolated", "merged_with_previous", "merged_with_next", "contiguous"):
+        literal = make_tokenizers.gemma(size=500, fuse_unk=draw.random() < 0.5, byte_fallback=draw.random() < 0.5)
+        literal.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Split(draw.choice(["a", make_tokenizers.MARK, "\u0301", "'s"]), behavior),
+            pre_tokenizers.Digits(True)])
+        yield f"a text between pieces, {behavior}", literal
+    mixed = make_tokenizers.gpt2(size=500)
+    mixed.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace("a", "bab"), normalizers.Prepend("1")])
+    yield "bytes of a changed text", with_random_tokens(mixed, draw)
+    some = json.loads(make_tokenizers.llama2().to_str())
+    for byte in ("<0x41>", "<0xCC>", "<0xE2>", "<0x20>"):
+        some["model"]["vocab"][byte + " "] = some["model"]["vocab"].pop(byte)
+    for fuse in (True, False):
+        some["model"]["fuse_unk"] = fuse
+        yield f"some bytes without a token, fused: {fuse}", tokenizers.Tokenizer.from_str(json.dumps(some))
+    whole = json.loads(make_tokenizers.unknown().to_str())
+    whole["model"]["ignore_merges"] = True
+    whole["model"]["vocab"]["e \u0301"] = len(whole["model"]["vocab"]) + 100
+    yield "whole pieces", tokenizers.Tokenizer.from_str(json.dumps(whole))
+    for pattern in OTHERS:
+        other = make_tokenizers.gpt2(size=500)
+        other.pre_tokenizer = make_tokenizers.split(pattern)
+        yield "another pattern, " + pattern, other
 
 
 def read_tokens(path):
@@ -145,8 +176,9 @@ def main():
             folder = pathlib.Path(folder)
             tokenizer.save(str(folder / "tokenizer.json"))
             end = tokenizer.token_to_id("<|endoftext|>") is not None
-            other = name == "another pattern"
-            compare_lines(arguments.dstrain, folder, name, tokenizer, few if other else texts, end)
+            other = name.startswith("another pattern")
+            lines = texts if name.split(" with ")[0] in make_tokenizers.ALL else few
+            compare_lines(arguments.dstrain, folder, name, tokenizer, lines, end)
             compare_text(arguments.dstrain, folder, name, tokenizer, (prose if other else long).encode())
             compare_text(arguments.dstrain, folder, name, tokenizer, random_bytes(draw, 5000))
         print(f"{name}: equal")

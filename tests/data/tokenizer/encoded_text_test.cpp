@@ -38,6 +38,20 @@ TEST_CASE("encoded text: its tokens are the tokenizer's, and its bytes those of 
                         Contains("outside of the vocabulary: vocab_size is 2"));
 }
 
+TEST_CASE("encoded text: a space that the tokenizer puts in front is none of its bytes") {
+  const TempDir dir;
+  for (const char* const name : {"llama2", "mistral"}) {
+    const Tokenizer tokenizer = golden_tokenizer(name);
+    const std::string path = dir.write("a.txt", "France or");
+    DocumentCounts counts;
+    const auto source = open_encoded_text(tokenizer, path, LineOptions(), counts);
+    const uint32_t first = tokenizer.encode("France or").front();
+    REQUIRE(tokenizer.bytes_of(first) == " Fran");
+    CHECK(source->bytes_of(0, source->tokens()) == 9);
+    CHECK(source->bytes_of(1, source->tokens()) == 5);
+  }
+}
+
 TEST_CASE("encoded text: what stands around documents of JSON lines has no bytes") {
   const TempDir dir;
   const Tokenizer tokenizer = golden_tokenizer("llama3");

@@ -82,21 +82,25 @@ TEST_CASE("tokenizer.json: merges in any order end, and cannot run in circles") 
   CHECK(tokenizer.decode(tokenizer.encode(text), false) == text);
 }
 
-TEST_CASE("tokenizer.json: parts that are not byte-level BPE are refused by name") {
+TEST_CASE("tokenizer.json: parts that are not available are refused by name") {
   refuses_with("/model/type", "Unigram",
-               "this is a Unigram tokenizer; dstrain reads byte-level BPE");
+               "this is a Unigram tokenizer; dstrain reads BPE, byte-level or with SentencePiece's "
+               "marks: make a token file (.bin) with transformers");
   refuses_with("/model/dropout", 0.1, "merges are never dropped");
   refuses_with("/model/continuing_subword_prefix", "##", "not available");
   refuses_with("/model/end_of_word_suffix", "</w>", "not available");
   refuses_with("/normalizer", {{"type", "Lowercase"}}, "the normalizer Lowercase is not available");
-  refuses_with("/pre_tokenizer", nullptr, "there is no pre_tokenizer");
+  refuses_with("/pre_tokenizer", nullptr,
+               "the decoder ByteLevel is not available where pre_tokenizer has no ByteLevel");
   refuses_with("/pre_tokenizer", {{"type", "Whitespace"}},
                "the pre-tokenizer Whitespace is not available");
   refuses_with("/pre_tokenizer/pretokenizers/0/behavior", "Removed",
                "the behavior Removed is not available");
   refuses_with("/pre_tokenizer/pretokenizers/0/invert", true, "\"invert\" is not available");
-  refuses_with("/pre_tokenizer/pretokenizers/0/pattern", {{"String", " "}},
-               "only patterns \"Regex\"");
+  refuses_with("/pre_tokenizer/pretokenizers/0/pattern", {{"Word", " "}},
+               "expected a pattern \"Regex\" or \"String\"");
+  refuses_with("/pre_tokenizer/pretokenizers/0/pattern", {{"String", ""}},
+               "pattern.String: expected a text that is not empty");
   refuses_with("/post_processor", {{"type", "Odd"}}, "the post-processor Odd is not available");
   refuses_with("/decoder", {{"type", "Metaspace"}}, "the decoder Metaspace is not available");
   json circle = {{"type", "TemplateProcessing"},
@@ -107,19 +111,52 @@ TEST_CASE("tokenizer.json: parts that are not byte-level BPE are refused by name
   refuses_with("/post_processor", circle, "special_tokens has no \"x\"");
 }
 
-TEST_CASE("tokenizer.json: a tokenizer of SentencePiece is refused with what to do instead") {
-  const std::string message =
-      "this is a SentencePiece BPE; dstrain reads byte-level BPE: make a token file (.bin) with "
-      "transformers";
-  const json prepend{{"type", "Prepend"}, {"prepend", "\u2581"}},
-      replace{{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
-  refuses_with("/normalizer", {{"type", "Sequence"}, {"normalizers", {prepend, replace}}},
-               "normalizer.normalizers[0]: " + message);
-  refuses_with("/normalizer", replace, "normalizer: " + message);
-  refuses_with("/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer: " + message);
-  json other = replace;
-  other["content"] = "_";
-  refuses_with("/normalizer", other, "the normalizer Replace is not available");
+// Changes the tokenizer of a form of SentencePiece's at a JSON pointer.
+void refuses_changed(const std::string& name, const std::string& pointer, const json& value,
+                     const std::string& message) {
+  json file = json::parse(golden_file(name + ".json"));
+  file[json::json_pointer(pointer)] = value;
+  refuses(file.dump(), message);
+}
+
+TEST_CASE("tokenizer.json: parts beside SentencePiece's marks that are not available are named") {
+  refuses_changed("llama2", "/normalizer/normalizers/0/prepend", "",
+                  "prepend: expected a text that is not empty");
+  refuses_changed("llama2", "/normalizer/normalizers/1/pattern", {{"Regex", " "}},
+                  "only patterns \"String\" are available in a normalizer");
+  refuses_changed("llama2", "/normalizer/normalizers/1/content", "",
+                  "a normalizer that takes text away is not available");
+  refuses_changed("llama2", "/pre_tokenizer",
+                  {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}},
+                  "prepend_scheme \"first\" is not available beside the normalizer Prepend");
+  refuses_changed("mistral", "/pre_tokenizer/replacement", "__",
+                  "replacement: expected one character, found \"__\"");
+  refuses_changed("mistral", "/pre_tokenizer/prepend_scheme", "last",
+                  "expected \"always\", \"first\" or \"never\"");
+  refuses_changed("mistral", "/pre_tokenizer/add_prefix_space", false,
+                  "add_prefix_space is false, and prepend_scheme is \"first\"");
+  const json digits{{"type", "Digits"}};
+  json mistral = json::parse(golden_file("mistral.json"));
+  refuses_changed("mistral", "/pre_tokenizer",
+                  {{"type", "Sequence"}, {"pretokenizers", {digits, mistral["pre_tokenizer"]}}},
+                  "no other pre-tokenizer may stand before Metaspace");
+  refuses_changed("gemma", "/pre_tokenizer/behavior", "Removed",
+                  "the behavior Removed is not available");
+  refuses_changed("gemma", "/decoder", nullptr, "has no \"decoder\"");
+  refuses_changed("gemma", "/decoder/decoders/0", {{"type", "WordPiece"}},
+                  "the decoder WordPiece is not available here");
+  refuses_changed("gemma", "/decoder/decoders/2", {{"type", "Strip"}},
+                  "the order of decoders is not available");
+  refuses_changed("llama2", "/decoder/decoders/3/stop", 1, "only the beginning of a text");
+  refuses_changed("llama2", "/decoder/decoders/3/start", -1, "an integer from 0 to 1000");
+  json unknown = json::parse(golden_file("unknown.json"));
+  unknown["model"]["unk_token"] = "<none>";
+  refuses(unknown.dump(), "model.unk_token: the vocabulary has no token \"<none>\"");
+  unknown["model"]["unk_token"] = nullptr;
+  const Tokenizer without(unknown.dump(), "t");
+  REQUIRE(without.warnings().size() == 1);
+  CHECK_THAT(without.warnings().front(), Contains("are left out of texts"));
+  CHECK(without.encode("a\U0001f600a") == without.encode("aa"));
 }
 
 TEST_CASE(

@@ -14,7 +14,8 @@ namespace {
 
 TEST_CASE("stream decoder: its parts are whole characters, and together the text of all ids") {
   std::mt19937 random(6);
-  for (const char* const name : {"gpt2", "llama3", "qwen2", "qwen3_5"}) {
+  for (const char* const name :
+       {"gpt2", "llama3", "qwen2", "qwen3_5", "llama2", "mistral", "gemma", "unknown"}) {
     INFO(name);
     const Tokenizer tokenizer = golden_tokenizer(name);
     int64_t wrong = 0, waited = 0;

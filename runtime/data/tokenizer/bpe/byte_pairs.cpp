@@ -1,33 +1,12 @@
 #include "runtime/data/tokenizer/bpe/byte_pairs.h"
 
-#include <algorithm>
-#include <queue>
-#include <tuple>
 #include <utility>
 
 namespace dstrain {
-namespace {
-
-// Up to so many symbols, looking through all ranks for the lowest is faster than a heap.
-constexpr size_t kFew = 96;
-
-void erase_at(std::vector<uint32_t>& values, size_t at) {
-  values.erase(values.begin() + static_cast<std::ptrdiff_t>(at));
-}
-
-}  // namespace
 
 BytePairs::BytePairs(const std::array<uint32_t, 256>& byte_ids,
-                     const std::vector<TokenMerge>& merges,
-                     const std::unordered_map<std::string, uint32_t>& whole)
-    : byte_ids_(byte_ids), pairs_(merges.size()) {
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const TokenMerge& m = merges[rank];
-    pairs_.put(m.left, m.right, {static_cast<uint32_t>(rank), m.merged});
-  }
-  whole_.reserve(whole.size());
-  for (const auto& [bytes, id] : whole) whole_.emplace(bytes, id);
-}
+                     const std::vector<TokenMerge>& merges, TokenIds whole)
+    : byte_ids_(byte_ids), merges_(merges), whole_(std::move(whole)) {}
 
 void BytePairs::encode(std::string_view piece, MergeScratch& scratch,
                        std::vector<uint32_t>& ids) const {
@@ -37,73 +16,8 @@ void BytePairs::encode(std::string_view piece, MergeScratch& scratch,
   for (const char byte : piece)
     if (const uint32_t id = byte_ids_[static_cast<unsigned char>(byte)]; id != kNoToken)
       scratch.ids.push_back(id);
-  if (scratch.ids.size() <= kFew)
-    merge_few(scratch);
-  else
-    merge_many(scratch);
+  merges_.merge(scratch);
   ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.end());
-}
-
-void BytePairs::merge_few(MergeScratch& scratch) const {
-  std::vector<uint32_t>&ids = scratch.ids, &ranks = scratch.ranks, &merged = scratch.merged;
-  if (ids.size() < 2) return;
-  ranks.resize(ids.size() - 1);
-  merged.resize(ids.size() - 1);
-  const auto look_up = [&](size_t at) {
-    const Merge merge = pairs_.find(ids[at], ids[at + 1]);
-    ranks[at] = merge.rank;
-    merged[at] = merge.id;
-  };
-  for (size_t i = 0; i < ranks.size(); ++i) look_up(i);
-  while (!ranks.empty()) {
-    const auto lowest = static_cast<size_t>(std::ranges::min_element(ranks) - ranks.begin());
-    if (ranks[lowest] == kNoRank) return;
-    ids[lowest] = merged[lowest];
-    erase_at(ids, lowest + 1);
-    erase_at(ranks, lowest);
-    erase_at(merged, lowest);
-    if (lowest > 0) look_up(lowest - 1);
-    if (lowest < ranks.size()) look_up(lowest);
-  }
-}
-
-void BytePairs::merge_many(MergeScratch& scratch) const {
-  std::vector<uint32_t>&ids = scratch.ids, &ranks = scratch.ranks, &merged = scratch.merged;
-  const size_t count = ids.size();
-  // Symbols in a list; `ranks` and `merged`: of a symbol with the next one. A symbol that was merged away has kNoRank.
-  std::vector<size_t> before(count), behind(count);
-  ranks.assign(count, kNoRank);
-  merged.assign(count, 0);
-  using Candidate = std::tuple<uint32_t, size_t>;  // rank, symbol
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
-  const auto look_up = [&](size_t at) {
-    ranks[at] = kNoRank;
-    if (behind[at] == count) return;
-    const Merge merge = pairs_.find(ids[at], ids[behind[at]]);
-    ranks[at] = merge.rank;
-    merged[at] = merge.id;
-    if (merge.rank != kNoRank) candidates.emplace(merge.rank, at);
-  };
-  for (size_t i = 0; i < count; ++i) {
-    before[i] = i - 1;
-    behind[i] = i + 1;
-    look_up(i);
-  }
-  while (!candidates.empty()) {
-    const auto [rank, at] = candidates.top();
-    candidates.pop();
-    if (ranks[at] != rank) continue;  // one of the pair has been merged since
-    const size_t gone = behind[at];
-    ids[at] = merged[at];
-    behind[at] = behind[gone];
-    if (behind[gone] != count) before[behind[gone]] = at;
-    ranks[gone] = kNoRank;
-    look_up(at);
-    if (at > 0) look_up(before[at]);
-  }
-  size_t kept = 0;
-  for (size_t at = 0; at != count; at = behind[at]) ids[kept++] = ids[at];
-  ids.resize(kept);
 }
 
 }  // namespace dstrain

@@ -10,7 +10,7 @@
 namespace dstrain {
 namespace {
 
-using Vocabulary = std::unordered_map<std::string, uint32_t>;
+using Vocabulary = TokenIds;
 
 void refuse_other_models(const JsonValue& model) {
   const auto type = model.find("type");
@@ -18,7 +18,7 @@ void refuse_other_models(const JsonValue& model) {
   if (name != "BPE") type->fail(fmt::format("this is a {} tokenizer; {}", name, kOtherTokenizer));
   for (const char* const affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const auto text = model.find(affix); text && !text->text().empty())
-      text->fail("this is not available: byte-level BPE has none");
+      text->fail("this is not available: the BPE that dstrain reads has none");
   if (const auto dropout = model.find("dropout"))
     if (!dropout->json().is_number() || dropout->json().get<double>() != 0)
       dropout->fail("merges are never dropped here: set it to null");
@@ -73,9 +73,13 @@ TokenizerModel read_model(const JsonValue& model) {
   TokenizerModel result;
   result.vocabulary = read_vocabulary(model.at("vocab"));
   result.ignore_merges = model.flag("ignore_merges", false);
-  const auto unknown = model.find("unk_token");
-  result.needs_all_bytes =
-      (unknown && !unknown->text().empty()) || model.flag("byte_fallback", false);
+  result.unknown.byte_fallback = model.flag("byte_fallback", false);
+  result.unknown.fuse = model.flag("fuse_unk", false);
+  if (const auto unknown = model.find("unk_token")) {
+    result.unk_token = unknown->text();
+    const auto at = result.vocabulary.find(result.unk_token);
+    if (at != result.vocabulary.end()) result.unknown.token = at->second;
+  }
   const JsonValue merges = model.at("merges");
   merges.each([&result](const JsonValue& merge) {
     if (merge.json().is_string() && merge.text().starts_with("#version")) return;

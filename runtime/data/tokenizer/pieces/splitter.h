@@ -12,6 +12,14 @@
 
 namespace dstrain {
 
+// What becomes of a text between pieces.
+enum class LiteralSplit {
+  alone,         // each is a piece
+  runs_alone,    // those that follow one another are a piece
+  begins_piece,  // each begins a piece
+  ends_piece     // each ends a piece
+};
+
 // One stage. Each piece of the stage before is divided further.
 struct SplitStage {
   enum class Kind {
@@ -19,11 +27,14 @@ struct SplitStage {
     foreign,     // by another pattern
     each_digit,  // digits alone
     digits,      // runs of digits alone
-    space        // puts a space in front of a piece that does not begin with one
+    space,       // puts a space in front of a piece that does not begin with one
+    literal      // at each `literal`, from the left
   };
   Kind kind = Kind::published;
   Pattern pattern = Pattern::gpt2;
   std::shared_ptr<const ForeignPattern> foreign;
+  std::string literal;  // not empty where it counts
+  LiteralSplit literal_split = LiteralSplit::alone;
 };
 
 class Splitter {
@@ -66,6 +77,31 @@ void scan_digits(std::string_view text, bool each, const Emit& emit) {
   }
 }
 
+// Calls emit(begin, end) for each piece that `literal` divides `text` into.
+template <class Emit>
+void scan_literal(std::string_view text, std::string_view literal, LiteralSplit split,
+                  const Emit& emit) {
+  const auto emit_some = [&](size_t begin, size_t end) {
+    if (begin < end) emit(static_cast<int64_t>(begin), static_cast<int64_t>(end));
+  };
+  size_t done = 0;  // the end of what was emitted
+  for (size_t at = text.find(literal); at != text.npos;) {
+    size_t end = at + literal.size();
+    if (split == LiteralSplit::runs_alone)
+      while (text.substr(end).starts_with(literal)) end += literal.size();
+    if (split != LiteralSplit::ends_piece) {
+      emit_some(done, at);
+      done = at;
+    }
+    if (split != LiteralSplit::begins_piece) {
+      emit_some(done, end);
+      done = end;
+    }
+    at = text.find(literal, end);
+  }
+  emit_some(done, text.size());
+}
+
 template <class Emit>
 void Splitter::split_from(size_t number, std::string_view text, const Emit& emit) const {
   if (number == stages_.size()) return emit(text);
@@ -83,6 +119,8 @@ void Splitter::split_from(size_t number, std::string_view text, const Emit& emit
       return scan_digits(text, true, next);
     case SplitStage::Kind::digits:
       return scan_digits(text, false, next);
+    case SplitStage::Kind::literal:
+      return scan_literal(text, stage.literal, stage.literal_split, next);
     case SplitStage::Kind::space:
       if (text.starts_with(' ')) return split_from(number + 1, text, emit);
       return split_from(number + 1, ' ' + std::string(text), emit);

@@ -16,6 +16,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const uint32_t id : ids)
       if (id >= tokenizer.vocabulary_size()) std::abort();
     tokenizer.decode(ids, true);
+    std::string scratch;
+    dstrain::unicode::Invalid invalid;
+    const std::string_view valid = dstrain::unicode::lossy_utf8(text, scratch, invalid);
+    std::vector<uint32_t> same;
+    std::vector<dstrain::TokenSpan> spans;
+    dstrain::TextEncoder(tokenizer).encode_with_spans(valid, same, spans);
+    if (same != ids || spans.size() != ids.size()) std::abort();
+    for (const dstrain::TokenSpan& span : spans)
+      if (span.begin > span.end || span.end > valid.size()) std::abort();
     for (size_t at = 0; at < size; ++at) tokenizer.may_cut(text, static_cast<int64_t>(at));
   } catch (const dstrain::UserError&) {
   } catch (const dstrain::RunError&) {  // a pattern of PCRE2 that takes too many steps

@@ -4,6 +4,7 @@ Nothing can be fetched, so these have the published tokenizers' forms and small 
 """
 import json
 import pathlib
+import string
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -79,4 +80,64 @@ def qwen3_5(**options):
     return qwen2(QWEN3_5, **options)
 
 
-ALL = {"gpt2": gpt2, "llama3": llama3, "qwen2": qwen2, "qwen3_5": qwen3_5}
+MARK = "\u2581"
+SPACES = normalizers.Replace(" ", MARK)
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def characters(normalizer, pre_tokenizer, strips, spaces_joined=False, size=900, **model):
+    """A tokenizer with the marks of SentencePiece, byte fallback and not all characters of its text."""
+    trained = Tokenizer(models.BPE())
+    trained.normalizer = normalizer
+    # Words are what merges are learnt from; where spaces are joined, so are words.
+    if not spaces_joined:
+        trained.pre_tokenizer = pre_tokenizers.Metaspace(MARK, prepend_scheme="never")
+    text = TEXT.read_text(encoding="utf-8")
+    trainer = trainers.BpeTrainer(vocab_size=size + 300, special_tokens=["<unk>", "<s>", "</s>"] + BYTES,
+                                  show_progress=False, limit_alphabet=300, initial_alphabet=list(string.ascii_letters))
+    trained.train_from_iterator(text.splitlines(keepends=True), trainer)
+    parts = json.loads(trained.to_str())
+    # Runs of spaces are tokens, as in published files, though the text has none.
+    for spaces in (MARK, 2 * MARK, 4 * MARK):
+        parts["model"]["vocab"].setdefault(2 * spaces, len(parts["model"]["vocab"]))
+        parts["model"]["merges"].insert(0, [spaces, spaces])
+    # The bytes' tokens are none of the added ones in published files.
+    parts["added_tokens"] = [token for token in parts["added_tokens"] if token["content"] not in BYTES]
+    tokenizer = Tokenizer.from_str(json.dumps(parts))
+    old = json.loads(tokenizer.to_str())["model"]
+    tokenizer.model = models.BPE(old["vocab"], [tuple(merge) for merge in old["merges"]],
+                                 **{"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True, **model})
+    tokenizer.pre_tokenizer = pre_tokenizer
+    stages = [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence(stages + ([decoders.Strip(" ", 1, 0)] if strips else []))
+    tokenizer.add_special_tokens(["<|im_end|>", AddedToken("<sep>", rstrip=True, normalized=False)])
+    tokenizer.add_tokens([AddedToken("<think>", normalized=False), AddedToken("caf\u00e9", normalized=True),
+                          AddedToken("solo", single_word=True), AddedToken("\n\n", normalized=False)])
+    begin = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair=None, special_tokens=[("<s>", begin)])
+    return tokenizer
+
+
+def llama2(**options):
+    return characters(normalizers.Sequence([normalizers.Prepend(MARK), SPACES]), None, True, **options)
+
+
+def metaspace(scheme, split=False, **options):
+    return characters(None, pre_tokenizers.Metaspace(MARK, prepend_scheme=scheme, split=split), True, **options)
+
+
+def mistral(**options):
+    return metaspace("first", **options)
+
+
+def gemma(**options):
+    return characters(SPACES, pre_tokenizers.Split(" ", "merged_with_previous", False), False, **options)
+
+
+def unknown(**options):
+    """Without byte fallback, and with merges over spaces: characters that are no token are one <unk>."""
+    return characters(SPACES, None, False, spaces_joined=True, byte_fallback=False, **options)
+
+
+ALL = {"gpt2": gpt2, "llama3": llama3, "qwen2": qwen2, "qwen3_5": qwen3_5, "llama2": llama2,
+       "mistral": mistral, "gemma": gemma, "unknown": unknown}
