@@ -46,7 +46,7 @@ struct Samples {
   std::string note;  // where they are from
 };
 
-// Returns the data that the job names, with ids of the small vocabulary; without data made-up samples.
+// Returns the data that the job names, shrunk to the small job's samples; without data made-up samples.
 Samples samples_for(const Job& job, Job& small) {
   if (!job.model.family().reads_tokens())
     return {made_up_samples(small), fmt::format("samples: made up from seed {}", small.seed)};
@@ -60,14 +60,18 @@ Samples samples_for(const Job& job, Job& small) {
             fmt::format("samples: random token ids of seed {}, as only a run tokenizes texts",
                         small.seed)};
   Job reading = small;
-  if (job.model.vocabulary() > 0) reading.model.set_vocabulary(job.model.vocabulary());
+  reading.model =
+      job.model;  // samples are as long as those of the run, so that each has what counts there
+  if (job.model.vocabulary() <= 0) reading.model.set_vocabulary(small.model.vocabulary());
   reading.data.val_fraction = 0;
   reading.data.val_path = "";
-  reading.data.too_long = TooLong::cut;  // samples are shorter than those of the run
   std::unique_ptr<Dataset> data = open_dataset(reading);
+  const int64_t tokens = small.model.seq_len(), of = reading.model.seq_len();
   const std::string note =
-      fmt::format("samples: {}, ids modulo {}", data->summary(), small.model.vocabulary());
-  return {folded_samples(std::move(data), small), note};
+      fmt::format("samples: {}, {}ids modulo {}", data->summary(),
+                  tokens < of ? fmt::format("{} of the {} tokens of each, ", tokens, of) : "",
+                  small.model.vocabulary());
+  return {shrunk_samples(std::move(data), reading, small), note};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <set>
 #include <utility>
@@ -63,8 +64,20 @@ std::vector<Issue> expand(const Program& program, const std::vector<StageTask>& 
   return order;
 }
 
+// Puts the list into the order in which the instructions of a micro-batch are issued: passes add transfers and gathers beside
+// layers of another phase. Memory is placed by the list where micro-batches repeat it.
+void sort_by_phase(Program& program) {
+  const auto turn = [](const Instruction& op) {
+    constexpr int kLast = INT_MAX;
+    if (op.when == When::step_begin) return -1;
+    return op.when == When::step_end ? kLast : static_cast<int>(op.phase);
+  };
+  std::ranges::stable_sort(program.instructions, {}, turn);
+}
+
 Plan finish(Program program, const Job& job, Place place, std::vector<StageTask> tasks,
             int64_t micro_batches, int threads) {
+  sort_by_phase(program);
   Plan plan;
   plan.order = expand(program, tasks, micro_batches);
   plan.tasks = std::move(tasks);

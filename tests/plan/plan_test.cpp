@@ -63,3 +63,53 @@ TEST_CASE("an instruction is issued as often as it says: once a step, or once a 
     }
   }
 }
+
+TEST_CASE("the list has the order in which a micro-batch is issued, whatever is brought for it") {
+  for (const bool quantized : {false, true})
+    for (const OffloadTo to : {OffloadTo::none, OffloadTo::cpu, OffloadTo::nvme})
+      for (const int tensor_ranks : {1, 2}) {
+        CAPTURE(quantized, static_cast<int>(to), tensor_ranks);
+        Job job = sharded_job(3);
+        job.tensor_ranks = tensor_ranks;
+        job.ranks = 2 * tensor_ranks;
+        job.batch = {2 * 2 * 2, 2, 2};
+        job.quantize.weights = quantized;
+        job.offload.parameters = job.offload.activations = to;
+        job.loss_chunks = tensor_ranks;
+        const Plan plan = plan_of(job).train;
+        int32_t last = -1;
+        for (const Issue& issue : plan.order) {
+          const When when = plan.program.instructions[static_cast<size_t>(issue.instruction)].when;
+          if (issue.micro > 0 || (when != When::every_micro && when != When::last_micro)) continue;
+          CHECK(issue.instruction > last);
+          last = issue.instruction;
+        }
+      }
+}
+
+TEST_CASE(
+    "what is brought for the backward pass shares no memory with what the forward pass keeps") {
+  for (const int64_t width : {8, 16, 32})
+    for (const int64_t vocabulary : {97, 300, 1000})
+      for (const int64_t layers : {1, 2})
+        for (const bool tied : {false, true}) {
+          CAPTURE(width, vocabulary, layers, tied);
+          Job job = sharded_job(3, 2);
+          job.model = GptLite{.n_layer = layers,
+                              .n_embd = width,
+                              .n_head = 2,
+                              .block_size = 32,
+                              .tied_head = tied,
+                              .vocab_size = vocabulary};
+          job.offload.parameters = OffloadTo::cpu;
+          job.quantize.weights = true;
+          CHECK_NOTHROW(plan_of(job));
+          job.quantize.weights = false;
+          job.tensor_ranks = job.loss_chunks = 2;
+          job.batch = {2 * 2, 2, 2};
+          CHECK_NOTHROW(plan_of(job));
+          job.offload.parameters = OffloadTo::none;
+          job.offload.activations = OffloadTo::nvme;
+          CHECK_NOTHROW(plan_of(job));
+        }
+}

@@ -105,7 +105,14 @@ bool within(double expected, double value, double share) {
   return std::abs(value - expected) <= share * std::abs(expected) + 1e-12;
 }
 
-constexpr std::string_view kSameLayout = "plain training on the same sequence and tensor ranks";
+// Returns what the plain run is; `layer_ranks`: that have parts of the same layers and samples.
+std::string plain_text(const Job& job, int layer_ranks) {
+  const bool pipeline = plain_job(job).pipeline.stages > 1;
+  if (layer_ranks > 1)
+    return fmt::format("{} on the same sequence and tensor ranks",
+                       pipeline ? "a plain pipeline" : "plain training");
+  return pipeline ? "a plain pipeline of as many stages" : "plain data parallelism";
+}
 
 class Comparing {
  public:
@@ -115,8 +122,7 @@ class Comparing {
         layer_ranks_(job.sequence_ranks * job.tensor_ranks),
         naive_({&runs.naive}, kGradientSlot, 1),
         gradients_(pointers(runs.configured), kGradientSlot, 1) {
-    result_.promised = promises_bits(job);
-    if (layer_ranks_ > 1) result_.plain = kSameLayout;
+    result_.plain = plain_text(job, layer_ranks_);
     result_.tolerance = tolerance_of(job);
   }
 
@@ -128,15 +134,16 @@ class Comparing {
     compare_steps();
     compare_bytes();
     compare_tensors();
-    if (result_.promised && result_.equal) compare_state();
-    if (!result_.equal) result_.first = find_first();
+    if (result_.problems.empty()) compare_state();
+    if (result_.problems.empty()) find_what_shows_nothing();
+    if (!result_.problems.empty()) result_.first = find_first();
+    result_.equal = result_.problems.empty() && result_.not_compared.empty();
     return std::move(result_);
   }
 
  private:
   template <class... Args>
   void problem(fmt::format_string<Args...> format, Args&&... args) {
-    result_.equal = false;
     result_.problems.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -168,7 +175,6 @@ class Comparing {
           !(std::abs(mine->norm - expected) <= t.norm * largest_norm + 1e-12))
         problem("step {}: gradient norm {:.7g}, {:.7g} in the naive run (tolerance {:.1g})",
                 naive.step, mine->norm, naive.norm, t.norm);
-      if (!result_.promised) continue;
       if (!same_number(plain->loss, mine->loss))
         problem("step {}: loss {:.17g}, {:.17g} in {} (the same bits)", naive.step, mine->loss,
                 plain->loss, result_.plain);
@@ -219,7 +225,7 @@ class Comparing {
       if (!(tensor.gradient_error <= result_.tolerance.gradient + least))
         problem("{}: its gradient differs by {:.2g} of its terms (tolerance {:.1g})", name,
                 tensor.gradient_error, result_.tolerance.gradient);
-      if (result_.promised && !tensor.bitwise)
+      if (!tensor.bitwise)
         problem("{}: its weights after step {} have other bits than in {}", name, last,
                 result_.plain);
       result_.tensors.push_back(std::move(tensor));
@@ -230,7 +236,7 @@ class Comparing {
       result_.tensors.push_back({.name = name,
                                  .bitwise = plain != expected.values.end() &&
                                             same_bits(weights.values.at(name), plain->second)});
-      if (result_.promised && !result_.tensors.back().bitwise)
+      if (!result_.tensors.back().bitwise)
         problem("{}: its frozen values differ after step {}", name, last);
     }
   }
@@ -241,6 +247,21 @@ class Comparing {
     if (const auto found = different_state(runs_.plain, configured_run(), last))
       problem("{} on rank {} after step {} has other bits than in {}", found->buffer, found->rank,
               last, result_.plain);
+  }
+
+  // Notes what no number of the runs tells.
+  void find_what_shows_nothing() {
+    const auto& steps = runs_.plain.front().steps;
+    std::vector<std::string>& list = result_.not_compared;
+    if (result_.diverged && *result_.diverged == steps.front().step)
+      list.push_back("the first step has no finite loss or gradient norm, in the plain run too");
+    else if (std::ranges::none_of(steps, [](const RecordedStep& s) { return s.skipped == 0; }))
+      list.push_back("every step is skipped, in the plain run too: no update is compared");
+    for (const std::string& state :
+         state_without_counterpart(runs_.plain, configured_run(), last_step()))
+      list.push_back(fmt::format("{}: {} does not have it", state, result_.plain));
+    if (!result_.faults.empty())
+      list.push_back("the seeded fault has changed no value that is compared");
   }
 
   ConfiguredRun configured_run() const { return {runs_.configured, data_ranks_, layer_ranks_}; }
@@ -264,8 +285,7 @@ class Comparing {
 
   std::optional<FirstDifference> find_first() const {
     const ConfiguredRun run = configured_run();
-    if (result_.promised)
-      if (auto found = first_difference(runs_.plain, run)) return found;
+    if (auto found = first_difference(runs_.plain, run)) return found;
     return first_difference_of_micro_batches(runs_.naive, run);
   }
 
@@ -276,6 +296,10 @@ class Comparing {
 };
 
 }  // namespace
+
+std::string_view verdict_of(const Comparison& c) {
+  return !c.problems.empty() ? "different" : c.equal ? "equal" : "not compared";
+}
 
 Comparison compare_runs(const Job& job, const VerifiedRuns& runs) {
   return Comparing(job, runs).run();

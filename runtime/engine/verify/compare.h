@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/engine/verify/first_difference.h"
@@ -33,8 +34,7 @@ struct ComparedStep {
 };
 
 struct Comparison {
-  bool equal = true;
-  bool promised = true;  // the weights are to have the bits of the plain run's
+  bool equal = true;                             // all has been compared, and nothing differs
   std::string plain = "plain data parallelism";  // what the plain run is
   Tolerance tolerance;
   std::vector<ComparedTensor> tensors;  // in the order of the model
@@ -43,9 +43,13 @@ struct Comparison {
   // The first step whose loss, or gradient norm unless it is skipped, is no finite number in the plain run and as
   // configured: both diverge, and what follows shows nothing.
   std::optional<int64_t> diverged;
-  std::vector<std::string> problems;  // what is not equal, a sentence each
-  std::vector<std::string> faults;    // what seeded faults did
+  std::vector<std::string> problems;      // what is not equal, a sentence each
+  std::vector<std::string> not_compared;  // what shows nothing, a sentence each
+  std::vector<std::string> faults;        // what seeded faults did
 };
+
+// Returns "equal", "different", or "not compared", where nothing differs and something shows nothing.
+std::string_view verdict_of(const Comparison& comparison);
 
 // `job`: the configured run's. Steps that a run does not have are left out.
 Comparison compare_runs(const Job& job, const VerifiedRuns& runs);

@@ -20,6 +20,16 @@ std::string place_text(const FirstDifference& first) {
                      first.step, first.rank, first.micro_batch);
 }
 
+// Returns the first sentences, a line each, and how many more there are.
+std::string list_text(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (size_t i = 0; i < std::min(sentences.size(), kMostProblems); ++i)
+    text += sentences[i] + "\n";
+  if (sentences.size() > kMostProblems)
+    text += fmt::format("and {} more\n", sentences.size() - kMostProblems);
+  return text;
+}
+
 }  // namespace
 
 std::string comparison_text(const Comparison& c) {
@@ -28,12 +38,9 @@ std::string comparison_text(const Comparison& c) {
   std::string text = fmt::format("{:<{}}  {:>14}  {:>13}  {}\n", "tensor", width, "gradient error",
                                  "weights equal", "first instruction that differs");
   for (const ComparedTensor& t : c.tensors) {
-    const bool differs = (c.promised && !t.bitwise) || !(t.gradient_error <= c.tolerance.gradient);
+    const bool differs = !t.bitwise || !(t.gradient_error <= c.tolerance.gradient);
     text += fmt::format("{:<{}}  {:>14.2g}  {:>13}  {}\n", t.name, width, t.gradient_error,
-                        t.bitwise    ? "yes"
-                        : c.promised ? "no"
-                                     : "to rounding",
-                        differs && c.first ? c.first->instruction : "");
+                        t.bitwise ? "yes" : "no", differs && c.first ? c.first->instruction : "");
     while (text.size() > 1 && text[text.size() - 2] == ' ') text.erase(text.size() - 2, 1);
   }
   text += fmt::format("\n{:>4}  {:>14}  {:>14}  {:>14}  {:>12}  {:>12}\n", "step", "loss, naive",
@@ -56,13 +63,14 @@ std::string comparison_text(const Comparison& c) {
         *c.diverged, c.plain, *c.diverged - 1);
   for (const std::string& fault : c.faults) text += fmt::format("seeded fault: {}\n", fault);
   if (c.equal)
-    return text + fmt::format("equal: {}the configuration computes what plain training would, {}\n",
-                              c.diverged ? fmt::format("before step {} ", *c.diverged) : "",
-                              c.promised ? "and has the bits of " + c.plain : "to rounding");
-  for (size_t i = 0; i < std::min(c.problems.size(), kMostProblems); ++i)
-    text += c.problems[i] + "\n";
-  if (c.problems.size() > kMostProblems)
-    text += fmt::format("and {} more\n", c.problems.size() - kMostProblems);
+    return text + fmt::format(
+                      "equal: {}the configuration computes what plain training would, and has the "
+                      "bits of {}\n",
+                      c.diverged ? fmt::format("before step {} ", *c.diverged) : "", c.plain);
+  const bool differs = !c.problems.empty();
+  text += list_text(differs ? c.problems : c.not_compared);
+  if (!differs)
+    return text + "not compared: nothing differs, and nothing shows that all is equal\n";
   text += c.first ? fmt::format("different, first at: {}\n", place_text(*c.first))
                   : "different; no single instruction stands out\n";
   return text;
@@ -71,6 +79,8 @@ std::string comparison_text(const Comparison& c) {
 std::string comparison_json(const Comparison& c) {
   nlohmann::ordered_json json;
   json["equal"] = c.equal;
+  json["verdict"] = verdict_of(c);
+  json["not_compared"] = c.not_compared;
   json["tolerance"] = c.tolerance.gradient;
   json["steps"] = c.steps.size();
   json["diverged"] = nullptr;

@@ -9,18 +9,10 @@
 
 #include "runtime/core/collective/collective.h"
 #include "runtime/core/dtype.h"
+#include "runtime/engine/verify/computed_values.h"
 
 namespace dstrain {
 namespace {
-
-// Names of copies of a value begin so: computed again, or back from the host.
-constexpr std::string_view kCopies[] = {"re:", "back:"};
-
-std::string_view original_name(std::string_view name) {
-  for (const std::string_view prefix : kCopies)
-    if (name.starts_with(prefix)) return original_name(name.substr(prefix.size()));
-  return name;
-}
 
 // Returns whether a buffer holds a sum over micro-batches: the loss, or gradients of weights.
 bool holds_sum(std::string_view name) {
@@ -34,6 +26,14 @@ bool is_of_other_unit(std::string_view name, int stages) {
          name.find("codec_error") != std::string_view::npos;
 }
 
+// How the titles of messages begin.
+constexpr std::string_view kSend = "send", kReceive = "recv";
+
+// Returns whether an instruction receives a message of another stage.
+bool is_message(std::string_view instruction) {
+  return instruction.starts_with(kReceive);
+}
+
 // Returns whether an instruction makes a sum over ranks.
 bool is_rank_sum(std::string_view instruction) {
   return std::ranges::any_of(kCollectives, [&](const CollectiveTraits& traits) {
@@ -41,55 +41,21 @@ bool is_rank_sum(std::string_view instruction) {
   });
 }
 
-std::string key_of(int64_t step, int64_t micro, std::string_view name) {
-  std::string key(original_name(name));
-  key += ' ';
-  key += std::to_string(step);
-  key += ' ';
-  key += std::to_string(micro);
-  return key;
-}
-
-// A value that an instruction wrote.
-struct Written {
-  size_t issue = 0;
-  const RecordedValue* value = nullptr;
-};
-
-// The newest values that a rank's instructions computed, by name, step and micro-batch.
-class Computed {
- public:
-  explicit Computed(const RankRecord& record) : record_(record) {
-    for (size_t i = 0; i < record.issues.size(); ++i) {
-      const RecordedIssue& issue = record.issues[i];
-      if (!issue.computes) continue;
-      for (int32_t o = 0; o < issue.outputs; ++o) {
-        const RecordedValue& value =
-            record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
-        const std::string& name = record.name(value.name);
-        newest_[key_of(issue.step, issue.micro, name)] = {i, &value};
-      }
-    }
-  }
-
-  const RankRecord& record() const { return record_; }
-  const Written* find(int64_t step, int64_t micro, std::string_view name) const {
-    const auto found = newest_.find(key_of(step, micro, name));
-    return found == newest_.end() ? nullptr : &found->second;
-  }
-
- private:
-  const RankRecord& record_;
-  std::unordered_map<std::string, Written> newest_;
-};
-
+// Returns the input of an issue that is input `i` of its counterpart `here` in `mine`: by name; or by its place where both
+// are the same instruction with as many elements of the same buffer, which begins elsewhere where ranks hold a part of it.
 const RecordedValue* input_of(const RankRecord& record, const RecordedIssue& issue,
-                              std::string_view name) {
-  for (int32_t i = 0; i < issue.inputs; ++i) {
-    const RecordedValue& value = record.values[static_cast<size_t>(issue.first + i)];
-    if (original_name(record.name(value.name)) == original_name(name)) return &value;
+                              const RankRecord& mine, const RecordedIssue& here, int32_t i) {
+  const RecordedValue& input = mine.values[static_cast<size_t>(here.first + i)];
+  for (int32_t other = 0; other < issue.inputs; ++other) {
+    const RecordedValue& value = record.values[static_cast<size_t>(issue.first + other)];
+    if (original_name(record.name(value.name)) == original_name(mine.name(input.name)))
+      return &value;
   }
-  return nullptr;
+  if (issue.inputs != here.inputs || record.name(issue.title) != mine.name(here.title))
+    return nullptr;
+  const RecordedValue& value = record.values[static_cast<size_t>(issue.first + i)];
+  const bool same = original_name(record.name(value.root)) == original_name(mine.name(input.root));
+  return same ? &value : nullptr;
 }
 
 bool comparable(const RecordedValue& a, const RecordedValue& b) {
@@ -138,7 +104,7 @@ FirstDifference blame(const RankRecord& reference, const RecordedIssue& there, c
   const RecordedIssue& here = mine.issues[written.issue];
   for (int32_t i = 0; i < here.inputs; ++i) {
     const RecordedValue& input = mine.values[static_cast<size_t>(here.first + i)];
-    const RecordedValue* const other = input_of(reference, there, mine.name(input.name));
+    const RecordedValue* const other = input_of(reference, there, mine, here, i);
     if (other == nullptr || !comparable(input, *other) || input.checksum == other->checksum)
       continue;
     const std::string& name = mine.name(input.name);
@@ -147,6 +113,27 @@ FirstDifference blame(const RankRecord& reference, const RecordedIssue& there, c
     return difference_at(mine, rank.number, written.issue, name);
   }
   return difference_at(mine, rank.number, written.issue, mine.name(written.value->name));
+}
+
+// Returns whether the instruction is the receipt of a message that came as another rank of the run has sent it.
+bool is_as_sent(const std::vector<Rank>& ranks, const FirstDifference& at) {
+  // Returns the message with this value; null if the rank has none.
+  const auto find = [&at](const Rank& rank, std::string_view kind) -> const RecordedValue* {
+    const RankRecord& record = rank.computed.record();
+    for (const RecordedIssue& issue : record.issues) {
+      if (issue.step != at.step || issue.micro != at.micro_batch ||
+          !record.name(issue.title).starts_with(kind))
+        continue;
+      const RecordedValue& value = record.values[static_cast<size_t>(issue.first)];
+      if (original_name(record.name(value.name)) == original_name(at.buffer)) return &value;
+    }
+    return nullptr;
+  };
+  const RecordedValue* const received = find(ranks[static_cast<size_t>(at.rank)], kReceive);
+  return received != nullptr && std::ranges::any_of(ranks, [&](const Rank& rank) {
+           const RecordedValue* const sent = find(rank, kSend);
+           return sent != nullptr && sent->checksum == received->checksum;
+         });
 }
 
 // Looks at the computed values of one step in the order of the reference. `find_rank` returns which of `ranks` may have
@@ -166,20 +153,19 @@ std::optional<DifferentValue> compare_values(const Computed& reference, int64_t 
   const RankRecord& record = reference.record();
   for (size_t i = 0; i < record.issues.size(); ++i) {
     const RecordedIssue& issue = record.issues[i];
-    if (issue.step != step || !issue.computes || (issue.at_end != 0) != at_end) continue;
+    if (issue.step != step || (!issue.computes && !issue.sums) || (issue.at_end != 0) != at_end)
+      continue;
     const Counterpart counterpart = find_rank(issue.micro);
     for (int32_t o = 0; o < issue.outputs; ++o) {
       const RecordedValue& value =
           record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
       const std::string& name = record.name(value.name);
-      if (reference.find(step, issue.micro, name)->value != &value || skip(name)) continue;
-      for (const Rank* rank : counterpart.ranks) {
-        const Written* const other = rank->computed.find(step, counterpart.micro, name);
-        if (other == nullptr || !comparable(*other->value, value) ||
-            other->value->checksum == value.checksum)
-          continue;
-        return DifferentValue{i, blame(record, issue, *rank, *other)};
-      }
+      if (!reference.is_newest(issue, value) || skip(name)) continue;
+      for (const Rank* rank : counterpart.ranks)
+        for (const Written& other :
+             rank->computed.find(step, counterpart.micro, name, issue.sums != 0))
+          if (comparable(*other.value, value) && other.value->checksum != value.checksum)
+            return DifferentValue{i, blame(record, issue, *rank, other)};
     }
   }
   return std::nullopt;
@@ -210,6 +196,19 @@ class Pieces {
   std::unordered_map<std::string, std::vector<const RecordedPiece*>> by_name_;
 };
 
+// Returns what `find` returns for the first plain rank that has a piece of configured rank r. All ranks have the same values,
+// but for those that are a rank's own: its counterparts, one in each of the plain run's stages, come first.
+template <class Find>
+const float* find_expected(const std::vector<Pieces>& plain, const ConfiguredRun& run, size_t r,
+                           const Find& find) {
+  const auto ranks = static_cast<size_t>(run.stage_ranks());
+  for (size_t other = r % ranks; other < plain.size(); other += ranks)
+    if (const float* const found = find(plain[other])) return found;
+  for (const Pieces& other : plain)
+    if (const float* const found = find(other)) return found;
+  return nullptr;
+}
+
 // Returns whether another rank of rank r's stage has the bits of `expected` for an element.
 bool is_right_elsewhere(const std::vector<Pieces>& configured, const ConfiguredRun& run, size_t r,
                         const std::string& name, const std::string& slot, int64_t step,
@@ -233,11 +232,9 @@ std::optional<FirstDifference> compare_pieces(const std::vector<Pieces>& plain,
       const std::string& name = mine.name(piece.name);
       const std::string& slot = mine.name(piece.slot);
       if (piece.step != step || (slot == kGradientSlot) != gradients) continue;
-      const size_t counterpart = r % static_cast<size_t>(run.stage_ranks());
-      // All ranks have the same values, but for those that are a rank's own: its counterpart's come first.
-      const float* expected = plain[counterpart].find(name, slot, step, piece.begin, piece.count);
-      for (size_t other = 0; other < plain.size() && expected == nullptr; ++other)
-        expected = plain[other].find(name, slot, step, piece.begin, piece.count);
+      const float* const expected = find_expected(plain, run, r, [&](const Pieces& of) {
+        return of.find(name, slot, step, piece.begin, piece.count);
+      });
       if (expected == nullptr) continue;
       const float* const values = mine.floats.data() + piece.first;
       if (std::memcmp(values, expected, static_cast<size_t>(piece.count) * sizeof(float)) == 0)
@@ -290,23 +287,31 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
   const std::vector<Rank> ranks = ranks_of(run);
   const std::vector<Computed> references(plain.begin(), plain.end());
   const std::vector<Pieces> pieces = pieces_of(plain), configured = pieces_of(run.ranks);
-  // A sum over ranks differs on all of them where one has added something else: that comes first. All ranks carry out the
-  // same instructions: of those of several ranks the earliest one is to blame, whose result others have read.
+  // A sum over ranks differs on all of them where one has added something else, and the other stage of a plain pipeline
+  // computes with what it is sent: what was added or sent comes first. All ranks carry out the same instructions: of those
+  // of several ranks the earliest one is to blame, whose result others have read.
+  const bool plain_stages = plain.size() > static_cast<size_t>(run.stage_ranks());
   const auto values = [&](int64_t step, bool at_end) -> std::optional<FirstDifference> {
-    std::optional<DifferentValue> earliest, of_sum;
+    std::optional<DifferentValue> earliest, of_message, of_sent, of_sum;
     const auto skip = [&](std::string_view name) { return is_of_other_unit(name, run.stages()); };
     for (size_t r = 0; r < references.size(); ++r) {
       const auto find_rank = [&](int64_t micro) {
-        return Counterpart{in_all_stages(ranks, run, r), micro};
+        return Counterpart{in_all_stages(ranks, run, r % static_cast<size_t>(run.stage_ranks())),
+                           micro};
       };
       if (auto found = compare_values(references[r], step, at_end, find_rank, skip)) {
-        auto& kept = is_rank_sum(found->difference.instruction) ? of_sum : earliest;
+        const std::string& instruction = found->difference.instruction;
+        const bool message = plain_stages && is_message(instruction);
+        auto& kept = is_rank_sum(instruction)                          ? of_sum
+                     : message && is_as_sent(ranks, found->difference) ? of_sent
+                     : message                                         ? of_message
+                                                                       : earliest;
         if (!kept || found->issue < kept->issue) kept = std::move(found);
       }
     }
-    if (!earliest) earliest = std::move(of_sum);
-    if (!earliest) return std::nullopt;
-    return earliest->difference;
+    for (const auto* found : {&earliest, &of_message, &of_sent, &of_sum})
+      if (*found) return (*found)->difference;
+    return std::nullopt;
   };
   for (int64_t step = 1; step <= last_step(plain.front()); ++step) {
     if (auto found = values(step, false)) return found;
@@ -320,6 +325,25 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
 std::optional<FirstDifference> different_state(const std::vector<RankRecord>& plain,
                                                const ConfiguredRun& run, int64_t step) {
   return compare_pieces(pieces_of(plain), pieces_of(run.ranks), run, step, false);
+}
+
+std::vector<std::string> state_without_counterpart(const std::vector<RankRecord>& plain,
+                                                   const ConfiguredRun& run, int64_t step) {
+  const std::vector<Pieces> pieces = pieces_of(plain);
+  std::vector<std::string> names;
+  for (size_t r = 0; r < run.ranks.size(); ++r) {
+    const RankRecord& mine = run.ranks[r];
+    for (const RecordedPiece& piece : mine.pieces) {
+      const std::string& name = mine.name(piece.name);
+      const std::string& slot = mine.name(piece.slot);
+      if (piece.step != step || slot == kGradientSlot) continue;
+      const float* const expected = find_expected(pieces, run, r, [&](const Pieces& of) {
+        return of.find(name, slot, step, piece.begin, piece.count);
+      });
+      if (expected == nullptr) names.push_back(fmt::format("{} of {} on rank {}", slot, name, r));
+    }
+  }
+  return names;
 }
 
 std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecord& naive,

@@ -31,14 +31,18 @@ struct ConfiguredRun {
 };
 
 // Compares with a run that has the same micro-batches, and the same parts of them and of layers, on the ranks of its only
-// stage (plain_job()), step by step: what the micro-batches compute, the summed gradients, the updates, the state.
-// Returns the first difference, or nothing.
+// stage or of each of its stages (plain_job()), step by step: what the micro-batches compute, the summed gradients, the
+// updates, the state. A value that is computed again is compared each time. Returns the first difference, or nothing.
 std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& plain,
                                                 const ConfiguredRun& run);
 
 // The same, but compares the state after a step alone: weights, and what the optimizer and the codecs keep.
 std::optional<FirstDifference> different_state(const std::vector<RankRecord>& plain,
                                                const ConfiguredRun& run, int64_t step);
+
+// Returns what of the configured run's state after a step the plain run does not have: "exp_avg of w on rank 1".
+std::vector<std::string> state_without_counterpart(const std::vector<RankRecord>& plain,
+                                                   const ConfiguredRun& run, int64_t step);
 
 // Compares what the micro-batches of the first step compute, but for sums over several of them, with the run on one rank
 // that has them one after the other (naive_job()). Where ranks have parts of samples and layers, only values that each

@@ -25,7 +25,7 @@ struct RecordedIssue {
   uint8_t at_end = 0;    // belongs to the end of the step
   uint8_t moves = 0;     // only brings values somewhere: a message, a gather, a copy
   uint8_t computes = 0;  // a kernel, or the loading of a batch
-  uint8_t unused = 0;
+  uint8_t sums = 0;      // adds values of several ranks
   int32_t inputs = 0, outputs = 0;
   int64_t first = 0;
 };

@@ -9,19 +9,17 @@
 namespace dstrain {
 
 // Returns the job as plain data parallelism on as many data-parallel ranks: stage 0, no pipeline, no overlap but that of
-// the tensor group, no recompute, no offload, the loss in one piece. Where ranks add is kept, and what changes the numbers (codecs, sparse
-// gradients) at the lowest stage that has it; so are the sequence and tensor ranks, whose sums are in another order than
-// one rank's. So the weights are those of the job, bit for bit, wherever promises_bits().
+// the tensor group, no recompute, no offload, the loss in one piece. Where ranks add is kept, and what changes the numbers
+// (codecs, sparse gradients) at the lowest stage that has it; so are the sequence and tensor ranks, whose sums are in
+// another order than one rank's. A pipeline whose first and last part share a parameter stays one of as many stages, with
+// the plainest schedule that adds the two parts' gradients in its order: GPipe, or ZB-V, which has both parts on one stage.
+// So the weights are those of the job, bit for bit.
 Job plain_job(const Job& job);
 
 // Returns the job on one rank, which has the whole model and takes the micro-batches of all data-parallel ranks one after
 // the other, without codecs and without rounding what ranks would send: micro-batch m of rank r of N is its micro-batch
 // m * N + r.
 Job naive_job(const Job& job);
-
-// Returns whether the weights of plain_job() have the same bits. They have not where a pipeline's first and last part
-// share a parameter, whose gradients it adds in another order.
-bool promises_bits(const Job& job);
 
 // How far the numbers of the configured run may be from those of naive_job(), as shares of these.
 struct Tolerance {

@@ -1,7 +1,10 @@
 // The samples of a verification.
+#include <algorithm>
+#include <deque>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "runtime/config/model/family.h"
 #include "runtime/data/generated_dataset.h"
@@ -81,29 +84,70 @@ class Features final : public Dataset {
   GeneratedDataset data_;
 };
 
-class FoldedSamples final : public Dataset {
+// The samples of a job's data for its small job, which has t of the T tokens of each: token i is token i T / t, it counts if
+// one of those up to the next one does, and a document begins at the first one that it has.
+class ShrunkSamples final : public Dataset {
  public:
-  FoldedSamples(std::unique_ptr<Dataset> data, const Job& job) : data_(std::move(data)) {
-    vocabulary_.size = job.model.vocabulary();
+  ShrunkSamples(std::unique_ptr<Dataset> data, const Job& job, const Job& small)
+      : data_(std::move(data)), tokens_(job.model.seq_len()), small_tokens_(small.model.seq_len()) {
+    vocabulary_.size = small.model.vocabulary();
+    if (job.model.family().input(InputRole::features) == nullptr) return;
+    data_features_ = job.model.elements_of(InputRole::features);
+    features_.emplace(small.seed, small.model.elements_of(InputRole::features));
   }
   int64_t samples(Split split) const override {
     return split == Split::train ? data_->samples(split) : 0;
   }
+  // Allocates what it reads, as steps of a verification may.
   void read(Split split, int64_t first, int64_t count,
             std::span<const InputTensor> inputs) const override {
-    data_->read(split, first, count, inputs);
+    std::deque<std::vector<int32_t>> tokens;
+    std::vector<float> features(static_cast<size_t>(count * data_features_));
+    std::vector<InputTensor> whole;
     for (const InputTensor& input : inputs) {
-      if (input.role != InputRole::token_ids && input.role != InputRole::labels) continue;
-      const Tensor& ids = input.tensor;
-      for (int32_t& id : std::span(ids.as<int32_t>(), static_cast<size_t>(ids.elements())))
-        if (id >= 0) id %= static_cast<int32_t>(vocabulary_.size);
+      whole.push_back(input);
+      if (input.role == InputRole::features) {
+        whole.back().tensor = {features.data(), {count, data_features_}, DType::f32};
+        continue;
+      }
+      tokens.emplace_back(static_cast<size_t>(count * tokens_));
+      whole.back().tensor = {tokens.back().data(), {count, tokens_}, DType::i32};
     }
+    data_->read(split, first, count, whole);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      for (int64_t s = 0; s < count; ++s)
+        if (inputs[i].role == InputRole::features)
+          features_->fill(split, first + s,
+                          inputs[i].tensor.as<float>() + s * features_->elements());
+        else
+          shrink(inputs[i].role, whole[i].tensor.as<int32_t>() + s * tokens_,
+                 inputs[i].tensor.as<int32_t>() + s * small_tokens_);
   }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   uint64_t fingerprint() const override { return data_->fingerprint(); }
 
  private:
+  // Makes the small sample of one of the data.
+  void shrink(InputRole role, const int32_t* from, int32_t* to) const {
+    for (int64_t i = 0; i < small_tokens_; ++i) {
+      const int32_t* const begin = from + i * tokens_ / small_tokens_;
+      const int32_t* const end = from + (i + 1) * tokens_ / small_tokens_;
+      int32_t value = *begin;
+      if (role == InputRole::documents)
+        value = static_cast<int32_t>((int64_t{value} * small_tokens_ + tokens_ - 1) / tokens_);
+      if (role == InputRole::labels)
+        if (const auto* const counts = std::find_if(begin, end, [](int32_t x) { return x >= 0; });
+            counts != end)
+          value = *counts;
+      const bool id = role != InputRole::documents && value >= 0;
+      to[i] = id ? value % static_cast<int32_t>(vocabulary_.size) : value;
+    }
+  }
+
   std::unique_ptr<Dataset> data_;
+  int64_t tokens_, small_tokens_;  // of a sample
+  int64_t data_features_ = 0;      // of a sample of the data
+  std::optional<GeneratedFeatures> features_;
   Vocabulary vocabulary_;
 };
 
@@ -114,8 +158,9 @@ std::unique_ptr<Dataset> made_up_samples(const Job& job) {
   return std::make_unique<Features>(job);
 }
 
-std::unique_ptr<Dataset> folded_samples(std::unique_ptr<Dataset> data, const Job& job) {
-  return std::make_unique<FoldedSamples>(std::move(data), job);
+std::unique_ptr<Dataset> shrunk_samples(std::unique_ptr<Dataset> data, const Job& job,
+                                        const Job& small) {
+  return std::make_unique<ShrunkSamples>(std::move(data), job, small);
 }
 
 }  // namespace dstrain

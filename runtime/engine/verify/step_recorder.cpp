@@ -101,6 +101,7 @@ void StepRecorder::add(const ObservedIssue& issue, int32_t micro,
        .at_end = op.when == When::step_end,
        .moves = moves,
        .computes = has_kernel(op.op) || op.op == OpKind::load_batch,
+       .sums = makes_sums_over_ranks(op.op),
        .inputs = static_cast<int32_t>(inputs.size()),
        .outputs = static_cast<int32_t>(outputs.size()),
        .first = static_cast<int64_t>(record_.values.size())});
@@ -130,7 +131,28 @@ void StepRecorder::after(const ObservedIssue& issue) {
   std::vector<RecordedValue> outputs;
   for (const BufferId id : op.writes)
     if (id != kNone) outputs.push_back(value_of(issue, id));
+  if (makes_sums_over_ranks(op.op)) add_slices(issue, outputs);
   add(issue, issue.issue.micro, inputs_[{issue.issue.instruction, issue.issue.micro}], outputs);
+}
+
+void StepRecorder::add_slices(const ObservedIssue& issue, std::vector<RecordedValue>& outputs) {
+  const Instruction& op = issue.instruction();
+  const BufferId id = op.writes[0];
+  const Buffer& buffer = issue.plan.program.at(id);
+  const Tensor whole = issue.tensor(id);
+  const int64_t ranks = issue.plan.place.ranks_in(issue.plan.comm_channel(op).group);
+  const int64_t count = whole.elements() / ranks;
+  if (buffer.parent != kNone || whole.elements() != count * ranks ||
+      issue.tensor(op.reads[0]).elements() != whole.elements())
+    return;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const Tensor slice{static_cast<std::byte*>(whole.data) + r * count * size_of(whole.dtype),
+                       {count},
+                       whole.dtype};
+    outputs.push_back(value_of(issue, id, slice));
+    outputs.back().name =
+        index_of(fmt::format("{}[{}:{}]", buffer.name, r * count, (r + 1) * count));
+  }
 }
 
 // One instruction loads the batches of all micro-batches.

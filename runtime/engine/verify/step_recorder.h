@@ -33,6 +33,9 @@ class StepRecorder final : public StepObserver {
   }
   void add(const ObservedIssue& issue, int32_t micro, const std::vector<RecordedValue>& inputs,
            const std::vector<RecordedValue>& outputs);
+  // Adds to the outputs of a sum over ranks that all of them receive the equal slice of each rank, with the name that it has
+  // where each receives its own alone (Program::view).
+  void add_slices(const ObservedIssue& issue, std::vector<RecordedValue>& outputs);
   void add_batch(const ObservedIssue& issue);
   void add_gradient(const ObservedIssue& issue);
   void add_terms(const ObservedIssue& issue);

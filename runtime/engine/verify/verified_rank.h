@@ -27,7 +27,9 @@ RankRecord run_verified_steps(const Job& job, const Dataset& data, RunContext& c
 // Returns made-up samples for a model: token ids of the seed, or the features that its family has.
 std::unique_ptr<Dataset> made_up_samples(const Job& job);
 
-// Returns the samples of `data` with each id replaced by its rest modulo the job's vocabulary.
-std::unique_ptr<Dataset> folded_samples(std::unique_ptr<Dataset> data, const Job& job);
+// Returns the samples of the data of `job` for its small job, which has less tokens in each: those at equal distances, with
+// ids modulo its vocabulary. A token of it counts if one of those between it and the next one does.
+std::unique_ptr<Dataset> shrunk_samples(std::unique_ptr<Dataset> data, const Job& job,
+                                        const Job& small);
 
 }  // namespace dstrain

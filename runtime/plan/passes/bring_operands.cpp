@@ -172,8 +172,9 @@ class UpdateOperands {
   // too, where the update has them: what it gathers is stored with what has been updated.
   void find_staged(size_t i, std::map<BufferId, Staged>& staged) const {
     const Instruction& op = update_[i];
-    if (op.op == OpKind::copy)
-      return;  // of masters to the device, as they are where they were updated
+    const bool copy = op.op == OpKind::copy;
+    // Masters go to the device from where they are updated. A slice of padding alone is not, and may be on disk.
+    if (copy && program_.space_of(op.reads[0]) != Space::disk) return;
     const bool kernel = is_kernel(op);
     const auto away = [&](BufferId id) {
       const Space space = program_.space_of(id);
@@ -183,7 +184,7 @@ class UpdateOperands {
       const Part part = part_of(program_, id);
       Staged& s = staged[part.root];
       extend(s.range, part.range);
-      s.gathered = s.gathered || !kernel;
+      s.gathered = s.gathered || (!kernel && !copy);
       return {s, part.range};
     };
     for (const BufferId id : op.reads) {
@@ -192,14 +193,14 @@ class UpdateOperands {
       extend(s.loaded, range);
     }
     for (const BufferId id : op.writes) {
-      if (id == kNone || !away(id)) continue;
+      if (id == kNone || copy || !away(id)) continue;
       const auto [s, range] = use(id);
       s.written.push_back(range);
       s.last_write = i;
       // Optimizers and collectives work in place, but what is a copy of the masters is overwritten.
       const MemoryClass memory = program_.at(program_.root(id)).memory;
-      const bool copy = !own_masters_ && memory == MemoryClass::parameters;
-      if (kernel && !copy) extend(s.loaded, range);
+      const bool overwritten = !own_masters_ && memory == MemoryClass::parameters;
+      if (kernel && !overwritten) extend(s.loaded, range);
     }
   }
 

@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/references.h"
 #include "runtime/engine/verify/small_model.h"
+#include "tests/support/decoders.h"
 #include "tests/support/models.h"
 
 namespace dstrain {
@@ -190,6 +191,7 @@ TEST_CASE("small job: the token embedding's gradient travels as it does in the j
 
 TEST_CASE("plain job: data parallelism on as many ranks, with what changes the numbers") {
   Job job = large_job();
+  job.model.set("tied_head", false);
   job.pipeline.stages = 2;
   job.zero_stage = 3;
   job.overlap_comm = true;
@@ -215,6 +217,7 @@ TEST_CASE("plain job: data parallelism on as many ranks, with what changes the n
 TEST_CASE("plain and naive job: layers stay divided in the plain one alone") {
   Job job = large_job();
   job.ranks = 32;
+  job.model.set("tied_head", false);
   job.pipeline.stages = job.sequence_ranks = job.tensor_ranks = 2;
   job.batch = {.train_batch = 64, .micro_batch = 4, .accumulation = 4};
   job.zero_stage = 2;
@@ -247,15 +250,26 @@ TEST_CASE("naive job: one rank has the micro-batches of all, and no codec") {
   CHECK(naive.optimizer.freeze_step > 1'000'000'000);
 }
 
-TEST_CASE("bits are promised but where a pipeline's ends share a parameter") {
+TEST_CASE(
+    "plain and naive job: a pipeline that shares a parameter stays a plain one, on one rank none") {
   Job job = large_job();
-  CHECK(promises_bits(job));
-  job.pipeline.stages = 2;
-  CHECK_FALSE(promises_bits(job));
+  job.pipeline = {.stages = 2,
+                  .schedule = PipelineSchedule::interleaved,
+                  .virtual_stages = 2,
+                  .partition = "list",
+                  .first_layers = {0, 1, 2, 3}};
+  PipelineConfig plain;
+  plain.stages = 2;
+  plain.schedule = PipelineSchedule::gpipe;
+  CHECK(plain_job(job).pipeline == plain);
+  CHECK(plain_job(job).ranks == job.ranks);
+  CHECK(naive_job(job).pipeline == PipelineConfig{});
+  CHECK(naive_job(job).ranks == 1);
   job.pipeline.schedule = PipelineSchedule::zb_v;
-  CHECK_FALSE(promises_bits(job));
+  CHECK(plain_job(job).pipeline.schedule == PipelineSchedule::zb_v);
+  CHECK(plain_job(job).pipeline.virtual_stages == 2);
   job.model.set("tied_head", false);
-  CHECK(promises_bits(job));
+  CHECK(plain_job(job).pipeline == PipelineConfig{});
 }
 
 TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
@@ -278,6 +292,16 @@ TEST_CASE("the tolerance of gradients follows from micro-batches and types") {
   CHECK(tolerance_of(rounded).gradient == Approx(4 * micro_batches * 0x1p-24 + 0.3));
   CHECK(tolerance_of(rounded).first_loss == Approx(4 * 0x1p-11));
   CHECK(tolerance_of(job).reason == "128 micro-batches added in fp32, divided layers in f32");
+  // Attention's logits of weights of deviation s over C channels are of size s^2 C.
+  Job large = job;
+  large.model = decoder("llama", {{"hidden_size", int64_t{64}}, {"initializer_range", 0.5}});
+  const double usual = 16 * static_cast<double>(large.model.measures().layers);
+  CHECK(tolerance_of(large).gradient == Approx((4 * micro_batches + 16 * usual) * 0x1p-24));
+  CHECK(tolerance_of(large).first_loss == Approx(16e-6));
+  CHECK_FALSE(tolerance_of(large).later_norms);
+  large.tensor_ranks = 1;
+  large.ranks /= 2;
+  CHECK(tolerance_of(large).gradient == Approx(4 * micro_batches * 0x1p-24));
 }
 
 }  // namespace dstrain

@@ -1,5 +1,7 @@
 // dstrain verify from the shell's side: configurations that compute what plain training does, and seeded faults that it
 // finds.
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -84,6 +86,20 @@ constexpr const char* kAllAxes =
     "--num_gpus 8 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 "
     "--pipeline_num_stages 2 --set zero_optimization.stage=1 ";
 
+constexpr const char* kRecompute =
+    "--num_gpus 2 --set sequence_parallel_size=2 --set dstrain.recompute=2 ";
+constexpr const char* kTensorRecompute =
+    "--num_gpus 2 --set tensor_parallel.autotp_size=2 --set dstrain.recompute=1 ";
+constexpr const char* kTensorSlices =
+    "--num_gpus 4 --set tensor_parallel.autotp_size=2 --set zero_optimization.stage=2 ";
+constexpr const char* kLambHost =
+    "--set optimizer.type=Lamb --set zero_optimization.stage=1 "
+    "--set zero_optimization.offload_optimizer.device=cpu ";
+constexpr const char* kTied =
+    "--pipeline_num_stages 2 --set dstrain.model.tied_head=true --set zero_optimization.stage=1 ";
+constexpr const char* kTiedZeroBubble =
+    "--pipeline_num_stages 2 --pipeline_schedule zb-v --set dstrain.model.tied_head=true ";
+
 struct SeededCase {
   const char* fault;
   const char* options;
@@ -101,6 +117,7 @@ const SeededCase kCases[] = {
     {"mask_offset", kStage2, "attention"},
     {"mask_offset", kHost, "attention"},
     {"mask_offset", kGPipe, "attention"},
+    {"mask_offset", kStage3, "attention"},
     {"stale_weight", kStage1, "adam"},
     {"stale_weight", kHost, "adam"},
     {"stale_weight", k1F1B, "adam"},
@@ -110,9 +127,13 @@ const SeededCase kCases[] = {
     {"missed_micro_batch", kStage1, "_grad"},
     {"missed_micro_batch", kStage3, "_grad"},
     {"missed_micro_batch", k1F1B, "_grad"},
+    {"missed_micro_batch", kTied, "_grad"},
     {"wrong_beta", kStage2, "adam"},
     {"wrong_beta", kHost, "adam"},
     {"wrong_beta", kGPipe, "adam"},
+    {"wrong_beta", kLambHost, "lamb_direction"},
+    {"wrong_beta", kTied, "adam"},
+    {"wrong_beta", kTiedZeroBubble, "adam"},
     {"repeated_data", kStage1, "load_batch"},
     {"repeated_data", kStage3, "load_batch"},
     {"repeated_data", k1F1B, "load_batch"},
@@ -121,12 +142,15 @@ const SeededCase kCases[] = {
     {"flipped_bit", kZeroBubble, "adam"},
     {"flipped_bit", kOtherWords, "adam"},
     {"flipped_bit", kLion, "lion"},
+    {"flipped_bit", kTied, "adam"},
     {"extra_rounding", kStage1, "adam"},
     {"extra_rounding", kStage2, "adam"},
     {"extra_rounding", kGPipe, "adam"},
+    {"extra_rounding", kTied, "adam"},
     {"wrong_message", k1F1B, "recv"},
     {"wrong_message", kGPipe, "recv"},
     {"wrong_message", kZeroBubble, "recv"},
+    {"wrong_message", kTied, "recv"},
     {"lost_residual", kSigns, "signs"},
     {"lost_residual", kLocalSigns, "signs"},
     {"lost_residual", kFactors, "commit_state"},
@@ -134,9 +158,12 @@ const SeededCase kCases[] = {
     {"missed_replicated_sum", kTensor, "all_reduce"},
     {"missed_replicated_sum", kTensorStage1, "reduce_scatter"},
     {"missed_replicated_sum", kTensorStage2, "all_reduce"},
+    {"missed_replicated_sum", kTensorSlices, "reduce_scatter"},
     {"wrong_heads", kTensor, "attention"},
     {"wrong_heads", kSequenceStage3, "attention"},
     {"wrong_heads", kBothOfEightHeads, "attention"},
+    {"wrong_heads", kRecompute, "attention"},
+    {"wrong_heads", kTensorRecompute, "attention"},
     {"norm_counted_twice", kTensor, "sum_squares"},
     {"norm_counted_twice", kTensorStage1, "sum_squares"},
     {"norm_counted_twice", kTensorStage2, "sum_squares"},
@@ -146,6 +173,7 @@ const SeededCase kCases[] = {
     {"mask_without_offset", kTensor, "attention"},
     {"mask_without_offset", kSequence, "attention"},
     {"mask_without_offset", kAllAxes, "attention"},
+    {"mask_without_offset", kRecompute, "attention"},
 };
 
 }  // namespace
@@ -185,8 +213,8 @@ TEST_CASE("verify: configurations of every feature compute what plain training d
         "--set optimizer.type=OneBitLamb",
         "--set dstrain.comm_hook.type=post_localSGD --set dstrain.comm_hook.start_localSGD_iter=9",
         "--set zero_optimization.stage=3 --set dstrain.sharding=HYBRID_SHARD",
-        "--pipeline_num_stages 2 --set dstrain.model.tied_head=true",
-        "--pipeline_num_stages 2 --pipeline_schedule zb-v --set dstrain.model.tied_head=true",
+        kTied,
+        kTiedZeroBubble,
         "--set optimizer.type=Muon --set zero_optimization.stage=2",
         "--set optimizer.type=Lamb --set fp16.enabled=true --set zero_optimization.stage=1",
         "--set sparse_gradients=true --set dstrain.model.vocab_size=50000 --set train_batch_size=2",
@@ -218,6 +246,43 @@ TEST_CASE("verify: configurations of every feature compute what plain training d
     CAPTURE(v.text);
     CHECK(v.status == 0);
   }
+}
+
+TEST_CASE("verify: data of which the first tokens of every document do not count") {
+  const RunFolder folder;
+  constexpr size_t kDocuments = 48, kTokens = 32, kAnswer = 8;
+  std::string ids, counts, documents;
+  const auto number = [](std::string& to, uint64_t value, int bytes) {
+    for (int b = 0; b < bytes; ++b) to += static_cast<char>(value >> (8 * b) & 0xFF);
+  };
+  for (size_t i = 0; i < kDocuments * kTokens; ++i) {
+    number(ids, i * 7 % 1000, 2);
+    number(counts, i % kTokens >= kTokens - kAnswer ? 1 : 0, 1);
+  }
+  for (size_t d = 0; d <= kDocuments; ++d) number(documents, d * kTokens, 8);
+  folder.write("t.bin", ids);
+  folder.write("t.bin.targets", counts);
+  folder.write("t.bin.documents", documents);
+  for (const char* packing : {"none", "pack", "pad"}) {
+    CAPTURE(packing);
+    const Verified v = verify(
+        folder,
+        fmt::format("--data t.bin --set dstrain.data.format=bin --set dstrain.data.packing={}",
+                    packing));
+    CAPTURE(v.text);
+    CHECK(v.status == 0);
+    CHECK(v.text.find("16 of the 32 tokens of each") != std::string::npos);
+  }
+}
+
+TEST_CASE("verify: a seeded fault without effect is not equal") {
+  const RunFolder folder;
+  const Verified v = verify(folder, "--set dstrain.model.dropout=1e-9 --seed_fault mask_offset");
+  CAPTURE(v.text);
+  CHECK(v.status == 1);
+  CHECK(v.text.find("the seeded fault has changed no value") != std::string::npos);
+  CHECK(v.text.find("\nnot compared: ") != std::string::npos);
+  CHECK(v.text.find("\nequal: ") == std::string::npos);
 }
 
 TEST_CASE("verify: the configurations that come with the program, and where it reads no data") {
@@ -257,6 +322,7 @@ TEST_CASE("verify: the JSON names the first difference") {
   const RunFolder folder;
   const auto clean = nlohmann::json::parse(verify(folder, "--json").text);
   CHECK(clean["equal"] == true);
+  CHECK(clean["verdict"] == "equal");
   CHECK(clean["steps"] == 4);
   CHECK(clean["first"].is_null());
   CHECK(clean["tensors"].size() == 2 + 3 * 11 + 3);

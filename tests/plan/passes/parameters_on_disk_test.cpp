@@ -77,6 +77,25 @@ TEST_CASE("what an update has on disk is read and written once, with Muon's matr
   }
 }
 
+TEST_CASE("a rank whose slice of a unit is padding alone has Muon's state on disk, too") {
+  for (const int tensor_ranks : {1, 2})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      CAPTURE(tensor_ranks, name_of(dtype));
+      Job job;
+      job.model =
+          GptLite{.n_layer = 1, .n_embd = 4, .n_head = 2, .block_size = 8, .vocab_size = 17};
+      job.ranks = 6;
+      job.tensor_ranks = tensor_ranks;
+      job.batch = {job.data_ranks(), 1, 1};
+      job.zero_stage = 1;
+      job.dtype = job.wire_dtype = dtype;
+      job.optimizer.kind = OptimizerKind::muon;
+      job.optimizer.momentum = 0.95;
+      job.offload.optimizer = OffloadTo::nvme;
+      for (int rank = 0; rank < job.ranks; ++rank) CHECK_NOTHROW(plan_of(job, rank));
+    }
+}
+
 TEST_CASE("text is generated from parameters on the device, wherever training had them") {
   const RankPlan rank = make_forward_plan(parameters_on_disk(0, 1), 5, false, fake_inputs());
   CHECK(rank.memory.total(Space::disk) == 0);

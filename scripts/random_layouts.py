@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Verifies random layouts: sequence and tensor ranks, pipelines, ZeRO stages, adapters, packed samples, tensors on disk.
+
+  scripts/random_layouts.py PROGRAM [--cases 100] [--seed 1]
+
+PROGRAM is a dstrain of any build. Each case is a configuration, which `dstrain verify` trains on up to eight ranks of this
+machine and compares with plain training. A case fails if it is not equal, ends with an error other than that of a refused
+configuration, or if a sanitizer reports anything. A failed case prints its seed and its configuration, and
+`--seed N --cases 1` repeats it. The exit status is 1 if a case has failed, or if more than half are refused.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+LIMIT_S = 900
+LIMITS = (0, 100, 3000, 50_000, 1_000_000_000)
+REPORTS = ("Sanitizer", "runtime error:", "internal error")
+
+
+def model(r):
+    layers, heads = r.choice((1, 2, 3, 4)), r.choice((2, 4, 8))
+    if r.random() < 0.5:
+        return {"type": "gptlite", "n_layer": layers, "n_embd": 8 * heads, "n_head": heads, "block_size": 16,
+                "vocab_size": r.choice((7, 40, 97)), "dropout": r.choice((0, 0.1)), "activation": "gelu",
+                "tied_head": r.random() < 0.3}
+    return {"type": r.choice(("llama", "qwen2")), "num_hidden_layers": layers, "hidden_size": 8 * heads,
+            "intermediate_size": r.choice((37, 64)), "num_attention_heads": heads,
+            "num_key_value_heads": heads // r.choice((1, 2)), "max_position_embeddings": 16,
+            "vocab_size": r.choice((7, 40, 97))}
+
+
+def zero(r, data_ranks, drive):
+    section = {"stage": r.choice((0, 1, 2, 3, 3)), "overlap_comm": r.random() < 0.5,
+               "reduce_bucket_size": r.choice(LIMITS[1:])}
+    if section["stage"] == 3:
+        for key in ("prefetch_bucket_size", "param_persistence_threshold", "max_live_parameters", "max_reuse_distance"):
+            section["stage3_" + key] = r.choice(LIMITS)
+        if r.random() < 0.5:
+            section["offload_param"] = {"device": r.choice(("cpu", "nvme")), "nvme_path": drive}
+        if data_ranks > 1 and r.random() < 0.3:
+            section["zero_quantized_weights"] = True
+    if section["stage"] > 0 and r.random() < 0.5:
+        section["offload_optimizer"] = {"device": r.choice(("cpu", "nvme")), "nvme_path": drive}
+    return section
+
+
+def configuration(r, drive):
+    """Returns a configuration and its number of ranks."""
+    while True:
+        stages, data, sequence, tensor = (r.choice((1, 1, 2)) for _ in range(4))
+        if stages * data * sequence * tensor <= 8:
+            break
+    own = {"model": model(r), "reduce": r.choice(("boundary", "micro_batch")),
+           "recompute": r.choice((0, 0, 1, 2, "selective")), "loss_chunks": r.choice((1, 2)),
+           "mlp_chunks": r.choice((1, 2)), "gather_again": r.random() < 0.5,
+           "offload": {"activations": r.choice(("none", "none", "cpu", "nvme")), "nvme_path": drive}}
+    if r.random() < 0.3:
+        own["data"] = {"format": "bin", "packing": "pack"}
+    if r.random() < 0.4:
+        own["lora"] = {"r": r.choice((1, 2))}
+        if tensor == 1 and r.random() < 0.5:
+            own["lora"]["base"] = r.choice(("int8", "nf4"))
+    micro, accumulation = r.choice((1, 2)), r.choice((1, 2, 4))
+    config = {"train_batch_size": micro * accumulation * data, "train_micro_batch_size_per_gpu": micro,
+              "sequence_parallel_size": sequence, "tensor_parallel": {"autotp_size": tensor},
+              "optimizer": {"type": r.choice(("AdamW", "AdamW", "Lion", "Lamb", "Muon", "SGD")), "params": {"lr": 1e-3}},
+              "zero_optimization": zero(r, data, drive), "dstrain": own}
+    if stages > 1:
+        config["pipeline"] = {"stages": stages, "schedule": r.choice(("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"))}
+    if r.random() < 0.3:
+        config["bf16"] = {"enabled": True}
+    return config, stages * data * sequence * tensor
+
+
+def run(program, config, ranks, folder):
+    """Returns "equal", "refused", or what is wrong."""
+    file = folder / "layout.json"
+    file.write_text(json.dumps(config))
+    command = [program, "verify", "--config", str(file), "--num_gpus", str(ranks), "--steps", "3"]
+    environment = dict(os.environ)
+    # Ranks are forks that end without a search for leaks.
+    environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+    try:
+        ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return f"it has not ended after {LIMIT_S} s"
+    text = ended.stdout + ended.stderr
+    if any(report in text for report in REPORTS):
+        return text
+    if ended.returncode == 0:
+        return "equal"
+    refused = ended.returncode == 1 and ended.stdout == "" and "error: " in ended.stderr
+    return "refused" if refused else text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--cases", type=int, default=100, help="how many")
+    parser.add_argument("--seed", type=int, default=1, help="of the first case; the next ones count up")
+    options = parser.parse_args()
+    program = str(pathlib.Path(options.program).resolve())
+    counts = {"equal": 0, "refused": 0, "failed": 0}
+    with tempfile.TemporaryDirectory(prefix="dstrain-layouts-") as name:
+        folder = pathlib.Path(name)
+        for seed in range(options.seed, options.seed + options.cases):
+            config, ranks = configuration(random.Random(seed), name)
+            result = run(program, config, ranks, folder)
+            counts[result if result in counts else "failed"] += 1
+            if result not in ("equal", "refused"):
+                print(f"seed {seed}, {ranks} ranks: {json.dumps(config)}\n{result}", flush=True)
+    print(f"{options.cases} layouts from seed {options.seed} on: {counts['equal']} equal, {counts['refused']} refused, "
+          f"{counts['failed']} failed")
+    return 1 if counts["failed"] > 0 or counts["refused"] * 2 > options.cases else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
