@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "launcher/cli/parse_arguments.h"
 #include "launcher/commands/commands.h"
 #include "launcher/hosts/agent/agent.h"
 #include "launcher/hosts/start/run_questions.h"
@@ -18,15 +17,10 @@ namespace {
 nlohmann::json read_files(const AgentInput& input, const ModelRegistry& models) {
   if (::chdir(input.directory.c_str()) != 0)
     fail_user("cannot enter {}: {}", input.directory, std::strerror(errno));
-  const Arguments arguments = parse_arguments(input.words, models);
-  const auto* train = std::get_if<TrainArguments>(&arguments);
-  check(train != nullptr, "an agent was given a command line that does not train");
-  ConfigRequest request = train->request;
-  request.ranks = input.ranks;
-  const RunInput read = read_input(request, RunsWhere::here, CacheUse::read);
+  const auto [config, read] =
+      read_host_input(input.words, input.ranks, models, RunsWhere::here, CacheUse::read);
   const int gpus = read.job().device == "cuda" ? cuda_device_count() : 0;
-  return {
-      {"files", input_files(read, request.path)}, {"device", read.job().device}, {"gpus", gpus}};
+  return {{"files", input_files(read, config)}, {"device", read.job().device}, {"gpus", gpus}};
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <utility>
 
 #include "launcher/fronts/elastic.h"
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/hosts/start/hosts_run.h"
+#include "launcher/hosts/start/run_questions.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/text.h"
@@ -25,15 +25,18 @@ std::string size_of(const Placement& placement) {
 // Starts the ranks of one run, again after a failure, each time on the hosts that are left.
 class Starts {
  public:
-  Starts(const Placement& placement, const TrainArguments& arguments, const RunInput& input)
+  // `input` and `words` must outlive this object.
+  Starts(const Placement& placement, const TrainArguments& arguments, const RunInput& input,
+         const std::vector<std::string>& words)
       : placement_(placement),
         arguments_(arguments),
-        input_(&input),
-        train_batch_(input.job().batch.train_batch) {}
+        first_(input),
+        words_(words),
+        begun_(input, arguments.request.path, arguments.launch.max_restarts > 0) {}
 
-  StartOutcome start(const std::vector<std::string>& words) {
+  StartOutcome start(const std::string& resume) {
     if (arguments_.launch.elastic) leave_out(lost_);
-    StartOutcome outcome = try_to_start(words);
+    StartOutcome outcome = try_to_start(words_resuming(words_, resume));
     lost_ = outcome.report.lost_hosts;
     return outcome;
   }
@@ -43,7 +46,11 @@ class Starts {
   StartOutcome try_to_start(const std::vector<std::string>& words) {
     const bool again = std::exchange(started_, true);
     try {
-      return HostsRun(placement_, arguments_, *input_).start(words);
+      if (!again) return HostsRun(placement_, arguments_, first_).start(words);
+      const HostInput now = read_host_input(words, placement_.ranks(), *arguments_.request.models,
+                                            RunsWhere::elsewhere, CacheUse::make);
+      begun_.require_unchanged(now.input);
+      return HostsRun(placement_, arguments_, now.input).start(words);
     } catch (const HostsNotReady& e) {
       if (!again) throw;
       return {{2, e.what(), e.hosts()}, false};
@@ -59,25 +66,22 @@ class Starts {
     if (rest.hosts.size() == placement_.hosts.size()) return;  // this machine, which has no ranks
     const std::string which = fmt::format("{}", fmt::join(names, ", "));
     if (const std::string reason =
-            reason_against_ranks(arguments_.request, train_batch_, rest.ranks());
+            reason_against_ranks(arguments_.request, first_.job().batch.train_batch, rest.ranks());
         !reason.empty()) {
       log::warn("--elastic: {} cannot be left out: {}", which, reason);
       return;
     }
     placement_ = rest;
-    arguments_.request.ranks = rest.ranks();
-    smaller_ = read_input(arguments_.request, RunsWhere::elsewhere);
-    input_ = &*smaller_;
     log::warn("--elastic: {} {} left out from now on: {}", which, names.size() == 1 ? "is" : "are",
               size_of(rest));
   }
 
   Placement placement_;
   TrainArguments arguments_;
-  const RunInput* input_;
-  int64_t train_batch_;
-  std::optional<RunInput> smaller_;  // the input for fewer ranks
-  std::vector<std::string> lost_;    // hosts that the last start lost
+  const RunInput& first_;  // the input of the first start
+  const std::vector<std::string>& words_;
+  BegunInput begun_;
+  std::vector<std::string> lost_;  // hosts that the last start lost
   bool started_ = false;
 };
 
@@ -108,10 +112,9 @@ int run_on_hosts(const Placement& placement, const TrainArguments& arguments, co
                          HostsRun(placement, arguments, input).command(without_dry_run(words)));
   if (!options.rank_log_dir.empty())
     log::info("each rank writes to a file in {} on its host", options.rank_log_dir);
-  Starts starts(placement, arguments, input);
-  return start_with_restarts(input.job(), options, [&](const std::string& resume) {
-    return starts.start(words_resuming(words, resume));
-  });
+  Starts starts(placement, arguments, input, words);
+  return start_with_restarts(input.job(), options,
+                             [&starts](const std::string& resume) { return starts.start(resume); });
 }
 
 }  // namespace dstrain

@@ -27,22 +27,27 @@ class LocalStart {
  public:
   LocalStart(const RunInput& input, const TrainArguments& arguments,
              const std::vector<std::string>& words)
-      : input_(input), arguments_(arguments), words_(words) {}
+      : input_(input),
+        arguments_(arguments),
+        words_(words),
+        begun_(input, arguments.request.path, arguments.launch.max_restarts > 0) {}
 
-  StartOutcome start(const std::string& resume) const {
+  StartOutcome start(const std::string& resume) {
     const Job& job = input_.job();
     RankBoard board = RankBoard::create(job.ranks);
     SupervisedRun run{.board = board,
                       .starter = kRankStarter,
                       .time_stamps = arguments_.launch.log_time,
                       .timeouts = {.instruction = job.timeout_s * 1'000'000'000}};
-    std::optional<RunInput> resumed;
-    if (local_ranks(job) == RankProcesses::forks) {
-      if (!resume.empty()) resumed.emplace(input_from(resume));
-      fork_ranks(resumed ? *resumed : input_, board, run);
-    } else {
-      start_program(resume, run);
+    std::optional<RunInput> again;
+    if (std::exchange(started_, true)) {
+      again.emplace(input_from(resume));
+      begun_.require_unchanged(*again);
     }
+    if (local_ranks(job) == RankProcesses::forks)
+      fork_ranks(again ? *again : input_, board, run);
+    else
+      start_program(resume, run);
     if (const std::string& logs = arguments_.launch.rank_log_dir; !logs.empty()) {
       const std::string prefix = rank_log_prefix(logs);
       report_log_files(prefix);
@@ -53,9 +58,10 @@ class LocalStart {
   }
 
  private:
+  // Reads the input again: from the checkpoint, or with an empty one as the first start did.
   RunInput input_from(const std::string& checkpoint) const {
     ConfigRequest request = arguments_.request;
-    request.resume = checkpoint;
+    if (!checkpoint.empty()) request.resume_from(checkpoint);
     return read_input(request);
   }
 
@@ -76,6 +82,8 @@ class LocalStart {
   const RunInput& input_;
   const TrainArguments& arguments_;
   const std::vector<std::string>& words_;
+  BegunInput begun_;
+  bool started_ = false;
 };
 
 }  // namespace
@@ -104,7 +112,7 @@ int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
   if (ranks > cores && input.job().device != "cuda")
     log::warn("{} ranks share {}, so they take turns: --num_gpus {} would be faster", ranks,
               counted(cores, "core"), cores);
-  const LocalStart local(input, arguments, words);
+  LocalStart local(input, arguments, words);
   return start_with_restarts(input.job(), arguments.launch,
                              [&local](const std::string& resume) { return local.start(resume); });
 }

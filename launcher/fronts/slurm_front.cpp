@@ -40,7 +40,7 @@ std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request) {
     const CheckpointInfo checkpoint = find_checkpoint(output);
     if (checkpoint.label.lineage.job != job.id)
       fail_user("{} was not saved by this job", checkpoint.dir);
-    request.resume = output;
+    request.resume_from(output);
     return fmt::format("{}continues from step {} of {}", beginning, checkpoint.label.step, output);
   } catch (const UserError&) {
     return fmt::format("{}begins again, as there is no checkpoint of this job in {}", beginning,

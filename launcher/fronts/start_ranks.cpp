@@ -9,6 +9,17 @@
 
 namespace dstrain {
 
+BegunInput::BegunInput(const RunInput& input, const std::string& config, bool restarts)
+    : config_(config) {
+  if (!restarts) return;
+  if (!config.empty()) require_rereadable(config, "every restart reads it again");
+  files_ = compared_files(input, config);
+}
+
+void BegunInput::require_unchanged(const RunInput& now) const {
+  dstrain::require_unchanged(files_, compared_files(now, config_));
+}
+
 int start_with_restarts(const Job& job, const LaunchOptions& options, const StartRanks& start) {
   if (options.max_restarts > 0 && job.save_interval == 0)
     log::warn("--max_restarts without --save_interval: every restart begins at step 1");

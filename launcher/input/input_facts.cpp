@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "launcher/input/initial_files.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/run/run_facts.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/file_checksum.h"
-#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 namespace {
@@ -57,13 +57,9 @@ InputFacts input_facts(const Job& job, const Dataset& dataset) {
                                  contents_of((fs::path(checkpoint.dir) / kManifestName).string(),
                                              "the manifest")),
                      checkpoint.dir});
-  } else if (!job.init_weights.empty()) {
-    for (const std::string& file : files_of_weights(job.init_weights))
-      facts.push_back({file == job.init_weights
-                           ? "initial weights"
-                           : "initial weights in " + fs::path(file).filename().string(),
-                       contents_of(file, "the weights file"), file});
   }
+  for (const InitialFile& file : initial_files(job))
+    facts.push_back({file.name, contents_of(file.path, file.what), file.path});
   return facts;
 }
 

@@ -185,7 +185,7 @@ class TokenCache {
   TokenizedTexts report(const std::vector<std::string>& texts) const {
     const int64_t all = made_ + taken_;
     const std::string& where = all == 1 ? files_.begin()->second : folder_;
-    TokenizedTexts result{.line = "", .warnings = warnings_, .made = made_ > 0};
+    TokenizedTexts result{.files = texts, .line = "", .warnings = warnings_, .made = made_ > 0};
     result.line = fmt::format(
         "{}: {}, {}", texts.size() == 1 ? texts.front() : names_of_files(texts),
         counted(tokens_, "token"),

@@ -19,6 +19,7 @@ enum class CacheUse { make, read };
 
 // What became of a run's texts.
 struct TokenizedTexts {
+  std::vector<std::string> files;     // the texts
   std::string line;                   // for the log; empty: there are no texts
   std::vector<std::string> warnings;  // a sentence each
   bool made = false;                  // this process has tokenized one

@@ -37,6 +37,12 @@ struct ConfigRequest {
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
   // Data of format bin without the size of the vocabulary are no error (planning).
   bool assume_vocabulary = false;
+
+  // Makes the run continue from `checkpoint`, a run's folder or that of one checkpoint, which has the weights, too.
+  void resume_from(const std::string& checkpoint) {
+    resume = checkpoint;
+    init_weights.reset();
+  }
 };
 
 }  // namespace dstrain

@@ -7,17 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/cli/parse_arguments.h"
 #include "launcher/connection/network.h"
 #include "launcher/hosts/start/agents.h"
 #include "launcher/implementations.h"
+#include "launcher/input/compared_files.h"
 #include "launcher/process/program_path.h"
-#include "runtime/config/read/model_source.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
-#include "runtime/core/files/input_file.h"
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/file_checksum.h"
-#include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
 
@@ -26,16 +25,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
-
-// Throws UserError if other hosts cannot read the configuration: it is a pipe, or one of this process's streams.
-void require_file(const std::string& config) {
-  std::error_code none;
-  if (names_own_descriptor(config) || !fs::is_regular_file(config, none))
-    fail_user(
-        "--config {}: expected a regular file, because every host reads it: save the configuration "
-        "in one",
-        config);
-}
 
 // Throws UserError if the words of a command line cannot be told to other hosts.
 void require_utf8_words(const std::vector<std::string>& words) {
@@ -60,26 +49,25 @@ std::string master_address(const LaunchOptions& options) {
 }
 
 json input_files(const RunInput& input, const std::string& config) {
-  const Job& job = input.job();
   json files = json::array();
-  std::vector<std::pair<std::string, const char*>> paths{{config, "the configuration"}};
-  for (const Split split : {Split::train, Split::validation})
-    for (const std::string& path : input.dataset->files(split).paths)
-      paths.emplace_back(path, "the data file");
-  if (!job.model_directory.empty())
-    paths.emplace_back(fmt::format("{}/{}", job.model_directory, kConfigJson),
-                       "the model's configuration");
-  if (!job.init_weights.empty())
-    for (const std::string& file : files_of_weights(job.init_weights))
-      paths.emplace_back(file, "the weights file");
-  for (const auto& [path, what] : paths)
-    if (!path.empty()) files.push_back({{"path", path}, {"hash", file_checksum(path, what)}});
+  for (const ComparedFile& file : compared_files(input, config))
+    files.push_back({{"path", file.path}, {"hash", file.checksum}});
   return files;
+}
+
+HostInput read_host_input(const std::vector<std::string>& words, int64_t ranks,
+                          const ModelRegistry& models, RunsWhere where, CacheUse cache) {
+  const Arguments arguments = parse_arguments(words, models);
+  const auto* train = std::get_if<TrainArguments>(&arguments);
+  check(train != nullptr, "the command line of a start does not train");
+  ConfigRequest request = train->request;
+  request.ranks = ranks;
+  return {request.path, read_input(request, where, cache)};
 }
 
 PreflightQuestions questions_about(const RunInput& input, const std::string& config,
                                    const std::vector<std::string>& words) {
-  require_file(config);
+  require_rereadable(config, "every host reads it");
   require_utf8_words(words);
   PreflightQuestions questions;
   questions.program_checksum = file_checksum("/proc/self/exe", "the program");

@@ -20,8 +20,17 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
 void add_option_questions(PreflightQuestions& questions, const LaunchOptions& options,
                           const std::vector<HostRanks>& hosts);
 
-// Returns the checksums of the files that a run reads, with its configuration file: [{"path", "hash"}].
+// Returns the files that a run reads, with its configuration file, as hosts tell them: [{"path", "hash"}].
 nlohmann::json input_files(const RunInput& input, const std::string& config);
+
+// Reads the input of a start on hosts from the words of its command line, as every host does that is given them: at a
+// restart the launching process, too. `ranks`: of the run. Throws UserError as read_input() does.
+struct HostInput {
+  std::string config;  // the path of the configuration
+  RunInput input;
+};
+HostInput read_host_input(const std::vector<std::string>& words, int64_t ranks,
+                          const ModelRegistry& models, RunsWhere where, CacheUse cache);
 
 // Returns the numeric address that --master_addr names; empty if the option is not given. Throws UserError.
 std::string master_address(const LaunchOptions& options);

@@ -1,11 +1,13 @@
 #include "launcher/input/input_facts.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 
 #include "runtime/core/error.h"
 #include "runtime/data/open_dataset.h"
 #include "tests/support/models.h"
+#include "tests/support/temp_dir.h"
 
 namespace dstrain {
 namespace {
@@ -32,6 +34,28 @@ TEST_CASE("facts survive the way to another rank, whatever a path holds") {
   CHECK(digest_of(back) == digest_of(facts));
   CHECK(differences(facts, back).empty());
   CHECK_THROWS_AS(parse_facts("[[1"), RunError);
+}
+
+TEST_CASE("the first adapters are facts, as the first weights are") {
+  const TempDir dir;
+  dir.write("text.txt", "some text some text some text some text");
+  std::filesystem::create_directory(dir / "adapter");
+  dir.write("weights", "1");
+  Job job;
+  job.model = GptLite{.n_layer = 1, .n_embd = 4, .n_head = 1, .block_size = 2, .vocab_size = 7};
+  job.data.paths = {dir / "text.txt"};
+  job.init_weights = dir / "weights";
+  job.adapters.init = dir / "adapter";
+  const auto facts_with = [&](const std::string& adapters) {
+    dir.write("adapter/adapter_model.safetensors", adapters);
+    return input_facts(job, *open_dataset(job));
+  };
+  const InputFacts facts = facts_with("1");
+  const std::vector<std::string> other = differences(facts, facts_with("2"));
+  REQUIRE(other.size() == 1);
+  CHECK(other.front().starts_with("initial adapters (adapter_model.safetensors): 1 bytes, "));
+  dir.write("weights", "12");
+  CHECK(differences(facts, facts_with("1")).size() == 1);
 }
 
 TEST_CASE("where files lie is no fact, what they hold is") {
