@@ -2,17 +2,17 @@
 # Tests restarts of runs on hosts with every kind of input: the weights of a model from a folder, adapters and the first
 # weights of adapters, a file of weights, texts and chats for a tokenizer. Ranks start in every way that can be restarted.
 # After a rank was killed, the weights are bitwise those of an undisturbed run on one host. Where the input has changed
-# since the run began, a restart is refused. tests/hosts/restarts.sh has what else a restart keeps.
-#   tests/hosts/restart_inputs.sh DSTRAIN
+# since the run began, a restart is refused. restarts.sh has what else a restart keeps.
+#   tests/hosts/restarts/restart_inputs.sh DSTRAIN
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source "$here/training.sh"
+source "$here/../training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
 training_tmp # so that runs of other tests, whose hosts have the same names, see none of its files
 
 mkdir fresh
-cp "$here/../data/tokenizer/golden/llama3.json" fresh/tokenizer.json
+cp "$here/../../data/tokenizer/golden/llama3.json" fresh/tokenizer.json
 cat >fresh/config.json <<'END'
 {"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
  "vocab_size": 1000, "max_position_embeddings": 64}

@@ -2,9 +2,9 @@
 # Tests restarts of a run on two hosts with two ranks each. After a rank was killed, the weights are bitwise those of an
 # undisturbed run. With --elastic a run continues without a host that does not answer. The first run also tests the
 # options that act on every host: logs of ranks, bound cores, and the chosen network and ports.
-#   tests/hosts/restarts.sh DSTRAIN
+#   tests/hosts/restarts/restarts.sh DSTRAIN
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
 # The run has so many steps that it still trains while this script looks at its ranks after the first checkpoint.
