@@ -96,6 +96,17 @@ std::unique_ptr<const Tokenizer> tokenizer_for(const GenerateArguments& argument
   }
 }
 
+// Returns the ids that end a text, with or without a tokenizer. A run that has left adapters alone has them in its model's
+// folder.
+std::vector<int32_t> stops_of(const TrainedModel& model) {
+  std::vector<int32_t> stops;
+  for (const std::string& directory :
+       {model.tokenizer, model.place.run_dir, model.job.model_directory})
+    if (stops.empty() && !directory.empty())
+      for (const uint32_t id : stop_ids(directory)) stops.push_back(static_cast<int32_t>(id));
+  return stops;
+}
+
 // `tokenizer`: that of the run, or null.
 std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabulary& vocabulary,
                                const Tokenizer* tokenizer, int64_t ids_of_model) {
@@ -136,9 +147,7 @@ int run_generate(const GenerateArguments& arguments, const ModelRegistry& models
   GenerateRequest request;
   request.check_bytes =
       check_forward(model, "give a shorter prompt or fewer --tokens, or use a smaller model");
-  if (!tokenizer_directory.empty())
-    for (const uint32_t id : stop_ids(tokenizer_directory))
-      request.stops.push_back(static_cast<int32_t>(id));
+  request.stops = stops_of(model);
   request.run_dir = place.run_dir;
   request.checkpoint = place.checkpoint;
   request.prompt = prompt_of(arguments, vocabulary, tokenizer.get(), job.model.vocabulary());

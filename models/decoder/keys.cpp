@@ -79,6 +79,15 @@ constexpr Rule kLayerTypes{
     },
     "error if window_layers says otherwise; else honoured"};
 
+constexpr Rule kFullAttention{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (std::ranges::all_of(value.items, [](const Node& type) { return type.text == kFull; }))
+        return {State::no_effect, "the usual"};
+      return {State::not_yet,
+              fmt::format("layers of this family have no window: only \"{}\" is available", kFull)};
+    },
+    "layers of full attention alone: no_effect; else not_yet"};
+
 bool has_key(const ModelConfig& c, std::string_view name) {
   return std::ranges::find(c.family().keys, name, &ModelKey::name) != c.family().keys.end();
 }
@@ -239,9 +248,9 @@ HuggingFace decoder_directories(std::string_view architecture, const DecoderFeat
   if (!features.mlp_bias_key)
     own.push_back(
         fixed("dstrain.model.mlp_bias", Type::boolean, "false", "biases of the MLP's products"));
-  if (features.window_layers)
-    own.push_back(
-        {.key = "dstrain.model.layer_types", .type = Type::strings, .rule = &kLayerTypes});
+  own.push_back({.key = "dstrain.model.layer_types",
+                 .type = Type::strings,
+                 .rule = features.window_layers ? &kLayerTypes : &kFullAttention});
   if (!features.window && !features.window_layers)
     own.push_back(harmless("dstrain.model.sliding_window", "attention of this family has none"));
   return {.fields = fields_with(own),

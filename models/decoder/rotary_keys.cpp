@@ -174,6 +174,15 @@ constexpr Rule kOuterTheta{
     },
     "error if a section has another rope_theta; else honoured"};
 
+constexpr Rule kOuterPositions{
+    [](const Facts&, const KeySpec&, const Node&) -> Judgement {
+      return {State::no_effect,
+              fmt::format("transformers leaves it out: {}.original_max_position_embeddings counts",
+                          kTodaySection),
+              false, true};
+    },
+    "no_effect, with a warning"};
+
 constexpr Rule kOldRotary{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       const size_t dot = spec.key.rfind('.');
@@ -246,6 +255,9 @@ std::vector<KeySpec> rotary_fields() {
             "positions in a part of each head"),
       fixed("dstrain.model.partial_rotary_factor", Type::real, "1.0",
             "positions in a part of each head"),
+      {.key = "dstrain.model.original_max_position_embeddings",
+       .type = Type::any,
+       .rule = &kOuterPositions},
       fixed("dstrain.model.use_mrope", Type::boolean, "false", "positions of several dimensions"),
       fixed("dstrain.model.rope_interleaved", Type::boolean, "false",
             "pairs of neighbouring columns"),

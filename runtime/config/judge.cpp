@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/config/json/reader.h"
@@ -160,7 +161,21 @@ class Walk {
     if (has_dot(m)) verdicts_[at].section = path;
   }
 
+  // Returns the verdict on a field of config.json that no key is, and that says nothing to transformers either: a member of
+  // one of its sections, or null. An option that sets it is misspelt.
+  std::optional<Judgement> judged_unread(const Member& m, const std::string& path) const {
+    if (!facts_.family || !facts_.family->hugging_face || m.place.source == Source::set)
+      return std::nullopt;
+    if (path == kModelSectionName && m.value.is(Node::Kind::null))
+      return Judgement{State::no_effect, "unset"};
+    const KeySpec* const section =
+        path.starts_with(kModelSection) ? find_key(facts_, path) : nullptr;
+    if (!section || section->type != Type::section) return std::nullopt;
+    return Judgement{State::no_effect, "transformers leaves it out", false, true};
+  }
+
   Judgement judged_unknown(const std::string& key, const Member& m, const std::string& path) {
+    if (auto unread = judged_unread(m, path)) return std::move(*unread);
     std::string other;
     Judgement judgement{State::unknown, std::string(kUnknown)};
     if (has_dot(m))

@@ -48,9 +48,14 @@ Job job_of_model_directory(const std::string& directory, const std::vector<std::
   request.model = models.find(directory) ? "./" + directory : directory;
   request.ignored = ignored;
   request.ranks = 1;
-  const LoadedConfig loaded = solve(merge(request), request);
-  if (has_errors(loaded.verdicts)) throw UserError(error_text(loaded));
-  return loaded.job;
+  LoadedConfig loaded = solve(merge(request), request);
+  if (!has_errors(loaded.verdicts)) return loaded.job;
+  find_way_on(request, loaded);
+  // Of the options that a run takes the command has --ignore alone.
+  loaded.way_on.clear();
+  for (Verdict& v : loaded.verdicts)
+    if (v.way_on.find("--set") != std::string::npos) v.way_on.clear();
+  throw UserError(error_text(loaded));
 }
 
 LoadedConfig check_config(const ConfigRequest& request) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/lfs_pointer.h"
 
 namespace dstrain {
 namespace {
@@ -263,6 +264,9 @@ SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
 
 SafetensorsHeader read_safetensors_header(const InputFile& file) {
   const int64_t file_bytes = file.size();
+  std::string beginning(static_cast<size_t>(std::min<int64_t>(64, file_bytes)), '\0');
+  file.read_at(beginning.data(), std::ssize(beginning), 0);
+  refuse_lfs_pointer(beginning, file.path());
   std::string head(static_cast<size_t>(std::min(kLengthBytes, file_bytes)), '\0');
   file.read_at(head.data(), static_cast<int64_t>(head.size()), 0);
   const int64_t bytes = safetensors_header_bytes(head, file_bytes, file.path());

@@ -283,6 +283,56 @@ TEST_CASE("decoders: fields of published files that change nothing") {
              Contains("pairs of neighbouring columns: only false is available"));
 }
 
+TEST_CASE("decoders: fields that transformers leaves out are told, and change nothing") {
+  const std::string yarn = R"("rope_type": "yarn", "factor": 4.0,
+                              "original_max_position_embeddings": 2)";
+  const RotaryAttrs plain = rotary_in(R"("rope_scaling": {)" + yarn + "}");
+  for (const std::string section : {"rope_scaling", "rope_parameters"}) {
+    TempDir dir;
+    const std::string members = fmt::format(
+        R"("{}": {{{}, "attn_factor": 0.8, "alpha": null, "beta_fast": null}},
+           "original_max_position_embeddings": 3)",
+        section, yarn);
+    const LoadedConfig loaded = asked_decoder("llama", members, dir).check();
+    CHECK_FALSE(has_errors(loaded.verdicts));
+    CHECK(verdict(loaded, "dstrain.model." + section + ".attn_factor") ==
+          "no_effect: transformers leaves it out");
+    CHECK(verdict(loaded, "dstrain.model." + section + ".alpha") ==
+          "no_effect: transformers leaves it out");
+    CHECK(verdict(loaded, "dstrain.model.original_max_position_embeddings") ==
+          "no_effect: transformers leaves it out: "
+          "dstrain.model.rope_parameters.original_max_position_embeddings counts");
+    CHECK(std::ranges::any_of(loaded.warnings, [](const std::string& warning) {
+      return warning.find("attn_factor") != std::string::npos;
+    }));
+    CHECK(rotary_in(members) == plain);
+  }
+  // A misspelt option is none of transformers' files.
+  CHECK_THAT(decoder_error("llama", R"("rope_scaling": {)" + yarn + "}",
+                           {"dstrain.model.rope_scaling.attn_factor=0.8"}),
+             Contains("rope_scaling.attn_factor: unknown key"));
+}
+
+TEST_CASE("decoders: unknown fields that are null, and layers of full attention, say nothing") {
+  for (const std::string type : {"llama", "mistral"}) {
+    TempDir dir;
+    const LoadedConfig loaded =
+        asked_decoder(
+            type,
+            R"("num_key_value_heads": 2, "a_new_field": null, "layer_types": ["full_attention", "full_attention",
+                         "full_attention"])",
+            dir)
+            .check();
+    CHECK_FALSE(has_errors(loaded.verdicts));
+    CHECK(verdict(loaded, "dstrain.model.a_new_field") == "no_effect: unset");
+    CHECK(verdict(loaded, "dstrain.model.layer_types") == "no_effect: the usual");
+    CHECK_THAT(decoder_error(type, R"("layer_types": ["sliding_attention"])"),
+               Contains("layer_types: layers of this family have no window: only "
+                        "\"full_attention\" is available"));
+  }
+  CHECK_THAT(decoder_error("llama", R"("a_new_field": 0)"), Contains("unknown key"));
+}
+
 TEST_CASE("decoders: values that do not fit each other are one error") {
   CHECK_THAT(decoder_error("llama", "", {"dstrain.model.num_attention_heads=5"}),
              Contains("hidden_size 24 is not a multiple of num_attention_heads 5"));

@@ -193,6 +193,22 @@ TEST_CASE("files of others may lack a prefix and have tensors that nothing reads
   CHECK_THROWS_WITH(check_weights(path, want), Contains("t.a (4) is missing"));
 }
 
+TEST_CASE("a pointer of Git LFS, and a pickle alone, say how to get the weights") {
+  const TempDir dir;
+  const std::string path =
+      dir.write("model.safetensors",
+                "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 548105171\n");
+  CHECK_THROWS_WITH(WeightFiles(path),
+                    Contains(path + " is a pointer of Git LFS") && Contains("`git lfs pull`"));
+  dir.write("adapter_model.bin", "PK");
+  CHECK_THROWS_WITH(WeightFiles(dir / "adapter_model.safetensors"),
+                    Contains(dir.path() + ": there is adapter_model.bin alone, a pickle") &&
+                        Contains("load the adapters with PEFT and save them again") &&
+                        Contains("which writes adapter_model.safetensors"));
+  CHECK_THROWS_WITH(WeightFiles(dir / "other.safetensors"),
+                    Contains("cannot read the weights file"));
+}
+
 TEST_CASE("names of tensors in messages have no control characters, and an end") {
   const TempDir dir;
   const std::string path = dir / "w.safetensors";

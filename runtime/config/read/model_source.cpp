@@ -11,6 +11,7 @@
 #include "runtime/config/read/merge.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/hub_folder.h"
 #include "runtime/core/files/input_file.h"
 
 namespace dstrain {
@@ -59,8 +60,14 @@ ModelSource read_directory(const std::string& name, std::string_view option) {
           "{}{}: the folder is that of a run whose model is not Hugging Face's: --init_weights "
           "starts from its weights, with its model in the configuration",
           option, printable(name));
-    fail_user("{}{}: there is no {} in the folder, which save_pretrained writes", option,
-              printable(name), kConfigJson);
+    if (fs::exists(source.directory + "/adapter_config.json", none))
+      fail_user(
+          "{}{}: the folder holds adapters (adapter_config.json), and no model: name the folder of "
+          "the model that they adapt, and theirs in dstrain.lora.init",
+          option, printable(name));
+    const std::string advice = hub_folder_advice(source.directory);
+    fail_user("{}{}: there is no {} in the folder, which save_pretrained writes{}{}", option,
+              printable(name), kConfigJson, advice.empty() ? "" : "; ", advice);
   }
   read_section(source, "the model's configuration");
   check_family_is_named(source);

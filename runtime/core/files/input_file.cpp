@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/lfs_pointer.h"
 #include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
@@ -131,6 +132,7 @@ std::string read_input_file(const std::string& path, std::string_view what, int6
   if (bytes > limit) fail_user("{} {} has {} bytes, expected at most {}", what, path, bytes, limit);
   std::string text(static_cast<size_t>(bytes), '\0');
   file.read_at(text.data(), bytes, 0);
+  refuse_lfs_pointer(text, path);
   return text;
 }
 

@@ -10,6 +10,7 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/hub_folder.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/tokenizer/json/json_value.h"
 
@@ -128,6 +129,8 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory) {
   if (!exists(path)) {
     const bool other =
         exists(file_in(directory, "tokenizer.model")) || exists(file_in(directory, "vocab.json"));
+    if (const std::string advice = hub_folder_advice(directory); !advice.empty())
+      fail_user("{}: there is no {}; {}", directory, kFile, advice);
     fail_user(
         "{}: there is no {}{}", directory, kFile,
         other ? "; transformers makes one: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"

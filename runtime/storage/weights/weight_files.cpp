@@ -48,6 +48,22 @@ bool is_index(const std::string& path) {
   return path.ends_with(kIndexSuffix);
 }
 
+// Refuses a file that is not there, where a pickle of its name is.
+void refuse_pickle_instead(const fs::path& path) {
+  fs::path pickle = path;
+  if (is_there(path) || !is_there(pickle.replace_extension(".bin"))) return;
+  const bool adapters = path.filename() == "adapter_model.safetensors";
+  fail_user(
+      "{}: there is {} alone, a pickle, which may run any code when it is read, so dstrain does "
+      "not "
+      "read it: {}, which writes {}",
+      path.parent_path().string(), pickle.filename().string(),
+      adapters ? "load the adapters with PEFT and save them again, "
+                 "PeftModel.from_pretrained(MODEL, DIR).save_pretrained(DIR)"
+               : "load the weights with PyTorch and save them with safetensors.torch.save_file",
+      path.filename().string());
+}
+
 }  // namespace
 
 std::string shown_name(const std::string& name) {
@@ -119,6 +135,7 @@ WeightFiles::WeightFiles(const std::string& path, const ForeignNames& names)
   if (is_index(path)) {
     open_index();
   } else {
+    refuse_pickle_instead(path);
     InputFile file(path, "the weights file");
     SafetensorsHeader header = read_safetensors_header(file);
     parts_.push_back({std::move(file), std::move(header)});

@@ -254,6 +254,32 @@ TEST_CASE("config.json: a folder without one says what it is") {
                          ": there is no config.json in the folder, which save_pretrained writes");
   dir.write("resolved_config.json", "{}");
   CHECK_THAT(a.error(), Contains("--init_weights starts from its weights"));
+  std::filesystem::remove(dir / "resolved_config.json");
+  dir.write("adapter_config.json", "{}");
+  CHECK_THAT(a.error(), Contains("the folder holds adapters") && Contains("dstrain.lora.init"));
+}
+
+TEST_CASE("config.json: a folder of Hugging Face's cache names its snapshot") {
+  const TempDir cache;
+  const std::string model = cache / "models--org--a--b", snapshots = model + "/snapshots";
+  std::filesystem::create_directories(model + "/refs");
+  const auto error_of = [](const std::string& folder) {
+    Ask a = ask(trains_with(""));
+    a.request.model = folder;
+    return a.error();
+  };
+  CHECK_THAT(error_of(model), Contains("without a snapshot") && Contains("`hf download org/a--b`"));
+  CHECK_THAT(error_of(cache.path()), !Contains("cache"));
+  for (const char* const revision : {"12", "34"})
+    std::filesystem::create_directories(snapshots + "/" + revision);
+  cache.write("models--org--a--b/refs/main", "12");
+  CHECK_THAT(error_of(model), Contains("name its snapshot, " + snapshots + "/12"));
+  CHECK_THAT(error_of(model + "/"), Contains("name its snapshot, " + model + "/snapshots/12"));
+  CHECK_THAT(error_of(snapshots), Contains("name its snapshot, " + snapshots + "/12"));
+  CHECK_THAT(error_of(cache.path()),
+             Contains("name a snapshot in it, such as " + snapshots + "/12"));
+  std::filesystem::remove(model + "/refs/main");
+  CHECK_THAT(error_of(model), Contains(snapshots + "/34"));
 }
 
 TEST_CASE("config.json: --init_weights says where weights come from instead") {

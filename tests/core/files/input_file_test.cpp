@@ -26,6 +26,17 @@ std::string error_of(const std::string& path, std::string_view advice = {}) {
   }
 }
 
+TEST_CASE("a pointer of Git LFS is refused with what fetches the file") {
+  const TempDir dir;
+  const std::string path = dir.write(
+      "config.json", "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 27\n");
+  CHECK_THROWS_WITH(read_input_file(path, "the list", 1000),
+                    path +
+                        " is a pointer of Git LFS, not the file that it stands for: `git lfs "
+                        "pull` in its folder fetches that");
+  CHECK(read_input_file(dir.write("text", "version https"), "the list", 1000) == "version https");
+}
+
 TEST_CASE("what is no regular file is refused by its type, and nothing waits for a pipe") {
   const TempDir dir;
   const std::string none = dir / "none", pipe = dir / "pipe", link = dir / "link";

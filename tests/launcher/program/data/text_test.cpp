@@ -286,6 +286,11 @@ TEST_CASE("generate takes and writes text where the run has a tokenizer, and ids
   const std::string ended = folder.generated("--tokens 6 --prompt_ids " + ids);
   CHECK(ended == folder.generated("--tokens " + std::to_string(end) + " --prompt_ids " + ids));
   CHECK(ended != text);
+  // Without a tokenizer, too.
+  fs::rename(folder.root / "out/tokenizer.json", folder.root / "kept");
+  const std::string ended_ids = folder.generated("--tokens 6 --prompt_ids " + ids);
+  CHECK(ended_ids != all);
+  CHECK(ended_ids == folder.generated("--tokens " + std::to_string(end) + " --prompt_ids " + ids));
   folder.write("out/tokenizer.json", "{}");
   refuses("--tokens 1 --prompt the", "out/tokenizer.json");
 }
@@ -297,12 +302,12 @@ TEST_CASE("token ids are continued without a tokenizer that cannot be read") {
   fs::remove(tokenizer);
   const std::string ids = folder.generated("--tokens 4 --prompt_ids 1,5,6");
   REQUIRE(ids.starts_with("1,5,6,"));
-  json sentencepiece = llama_tokenizer();
-  sentencepiece["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
-  folder.write("out/tokenizer.json", sentencepiece.dump());
+  json other = llama_tokenizer();
+  other["model"]["type"] = "Unigram";
+  folder.write("out/tokenizer.json", other.dump());
   CHECK(folder.generated("--tokens 4 --prompt_ids 1,5,6") == ids);
   CHECK(has(folder.read("err"),
-            "warning: out/tokenizer.json: normalizer: this is a SentencePiece BPE"));
+            "warning: out/tokenizer.json: model.type: this is a Unigram tokenizer"));
   const std::string refused =
       folder.said(std::string(kProgram) + " generate --run out --tokens 1 --prompt the", 1);
   CHECK(has(only_error(refused), "make a token file (.bin) with transformers"));
