@@ -39,7 +39,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 // The version of a record. It is raised where the same text and tokenizer make other ids than before.
-constexpr int kCacheVersion = 3;
+constexpr int kCacheVersion = 4;
 constexpr int64_t kLargestRecord = int64_t{1} << 20;
 constexpr size_t kLongestName = 200;  // of a file in the cache, without what is put behind it
 

@@ -10,120 +10,175 @@
 namespace dstrain {
 namespace {
 
-constexpr size_t kMostNames = 100;  // of ignored members that are kept
-constexpr std::array<std::string_view, 6> kMembers = {"text",       "messages", "prompt",
-                                                      "completion", "chosen",   "rejected"};
-
 using jinja::Dict;
 using jinja::Value;
 
-// Returns the message with its reasoning as "reasoning_content" and "thinking", as apply_chat_template hands it to
-// templates: data has it under one of three names, and a template reads one of them.
-Dict with_reasoning(Dict message) {
-  const Value* reasoning = nullptr;
-  for (const char* const name : {"reasoning_content", "thinking", "reasoning"})
-    if (!reasoning) reasoning = message.find(name);
-  if (!reasoning) return message;
-  Dict named;
-  named.add("thinking", *reasoning);
-  for (const auto& [name, member] : message.members()) named.add(name, member);
-  named.add("reasoning_content", *reasoning);
-  return named;
-}
+constexpr size_t kMostNames = 100;  // of ignored members that are kept
+// The members that hold data. "tools" is one beside messages.
+constexpr std::array<std::string_view, 11> kMembers = {
+    "text",  "messages",      "prompt",      "completion", "chosen", "rejected",
+    "tools", "conversations", "instruction", "input",      "output"};
+
+// The texts in which Alpaca's data were published and trained.
+constexpr std::string_view kAlpacaTask =
+    "Below is an instruction that describes a task{}. Write a response that appropriately "
+    "completes the request.\n\n### Instruction:\n{}\n\n{}### Response:";
+constexpr std::string_view kAlpacaContext = ", paired with an input that provides further context";
+
+// A kind of line: the members that make it, all of which it has.
+struct Shape {
+  std::string_view first, second;  // second: empty where one is enough
+  std::string named() const {
+    return second.empty() ? fmt::format("\"{}\"", first)
+                          : fmt::format("\"{}\" with \"{}\"", first, second);
+  }
+};
+constexpr std::array<Shape, 6> kShapes = {{{"text", ""},
+                                           {"messages", ""},
+                                           {"prompt", "completion"},
+                                           {"conversations", ""},
+                                           {"instruction", "output"},
+                                           {"chosen", "rejected"}}};
 
 class LineReader {
  public:
-  LineReader(const Dict& line, const std::function<std::string()>& place)
-      : line_(line), place_(place) {}
+  explicit LineReader(const Dict& line) : line_(line) {}
 
-  ChatLine read() const {
+  ChatLine read() {
+    const Shape shape = shape_of();
     ChatLine read;
-    const bool prompt = has("prompt") || has("completion"),
-               preference = has("chosen") || has("rejected");
-    const int kinds = has("text") + has("messages") + preference + (prompt && !preference);
-    if (kinds == 0)
-      fail(
-          "the line has no \"text\", \"messages\", \"prompt\" with \"completion\", or \"chosen\" "
-          "with \"rejected\"");
-    if (kinds > 1 || (preference && has("completion")))
-      fail(
-          "the line has several of \"text\", \"messages\", \"prompt\" with \"completion\", and "
-          "\"chosen\" with "
-          "\"rejected\": expected one");
-    if (has("text")) {
+    take(shape.first);
+    if (!shape.second.empty()) take(shape.second);
+    if (shape.first == "text")
       read.text = text_at("text");
-    } else if (has("messages")) {
-      read.kind = ChatLineKind::messages;
-      read.messages = messages_at("messages");
-    } else if (preference) {
-      read.kind = ChatLineKind::preference;
-      read.chosen = answer_at("chosen");
-      read.rejected = answer_at("rejected");
-      if (has("prompt")) read.messages = answer_at("prompt");
-    } else {
-      read.kind = ChatLineKind::prompt;
-      read.text = text_at("prompt");
-      read.completion = text_at("completion");
-    }
+    else if (shape.first == "messages")
+      add_to(read, "messages", MessageNames::roles);
+    else if (shape.first == "conversations")
+      add_to(read, "conversations", MessageNames::speakers);
+    else if (shape.first == "chosen")
+      preference(read);
+    else if (shape.first == "prompt")
+      completion(read);
+    else
+      instruction(read);
+    if (read.kind == ChatLineKind::messages) tools(read);
     return read;
   }
 
- private:
-  [[noreturn]] void fail(std::string_view message) const { fail_user("{}: {}", place_(), message); }
-  bool has(std::string_view name) const { return line_.find(name) != nullptr; }
+  // Returns whether read() has made something of a member.
+  bool has_taken(std::string_view name) const {
+    return std::ranges::find(taken_, name) != taken_.end();
+  }
 
-  const Value& at(std::string_view name) const {
-    const Value* value = line_.find(name);
-    if (!value) fail(fmt::format("the line has no \"{}\"", name));
-    return *value;
+ private:
+  bool has(std::string_view name) const { return line_.find(name) != nullptr; }
+  void take(std::string_view name) { taken_.push_back(name); }
+
+  // Returns the one kind whose members the line has.
+  Shape shape_of() const {
+    std::vector<Shape> found;
+    for (const Shape& shape : kShapes)
+      if (has(shape.first) && (shape.second.empty() || has(shape.second))) found.push_back(shape);
+    if (found.empty()) fail_shapeless();
+    const bool odd = found[0].first == "chosen" && has("completion");
+    if (found.size() == 1 && !odd) return found[0];
+    fail_user("the line has several of what a line is made of, {} and {}: expected one",
+              found[0].named(), odd ? "\"completion\"" : found[1].named());
+  }
+
+  [[noreturn]] void fail_shapeless() const {
+    for (const Shape& shape : kShapes)
+      for (const auto& [there, missing] :
+           {std::pair(shape.first, shape.second), std::pair(shape.second, shape.first)})
+        if (!there.empty() && has(there))
+          fail_user("the line has \"{}\" and no \"{}\"", there, missing);
+    std::string all;
+    for (const Shape& shape : kShapes)
+      all += (all.empty() ? "" : &shape == &kShapes.back() ? " or " : ", ") + shape.named();
+    fail_user("the line has none of {}", all);
   }
 
   std::string text_at(std::string_view name) const {
-    const Value& value = at(name);
-    if (!value.is_text())
-      fail(fmt::format("\"{}\": expected a string, found {}", name, json_type(value)));
+    const Value& value = *line_.find(name);
+    if (!value.is_text()) fail_user("\"{}\": expected a string, found {}", name, json_type(value));
     return *value.text();
   }
 
+  void add_to(ChatLine& read, std::string_view name, MessageNames names) const {
+    read.kind = ChatLineKind::messages;
+    add_messages(*line_.find(name), name, names, read.messages);
+  }
+
+  void preference(ChatLine& read) {
+    read.kind = ChatLineKind::preference;
+    read.chosen = answer_at("chosen");
+    read.rejected = answer_at("rejected");
+    if (!has("prompt")) return;
+    take("prompt");
+    answer_at("prompt");
+  }
+
+  // Returns a text, or checked messages.
   Value answer_at(std::string_view name) const {
-    return at(name).is_text() ? at(name) : messages_at(name);
+    if (line_.find(name)->is_text()) return *line_.find(name);
+    MessageList list;
+    add_messages(*line_.find(name), name, MessageNames::roles, list);
+    return list.messages;
   }
 
-  Value messages_at(std::string_view name) const {
-    const jinja::List* list = at(name).list();
-    if (!list)
-      fail(fmt::format("\"{}\": expected an array of messages, found {}", name,
-                       json_type(at(name))));
-    if (list->items.empty()) fail(fmt::format("\"{}\": the array is empty", name));
-    std::vector<Value> messages;
-    for (size_t i = 0; i < list->items.size(); ++i)
-      messages.push_back(message(list->items[i], name, i));
-    return jinja::list_of(std::move(messages));
-  }
-
-  // Returns a checked message, without members that are null, and with its reasoning under each name that templates read.
-  Value message(const Value& value, std::string_view list, size_t number) const {
-    const Dict* given = value.dict();
-    if (!given)
-      fail(fmt::format("{}[{}]: expected an object with \"role\" and \"content\", found {}", list,
-                       number, json_type(value)));
-    Dict kept;
-    for (const auto& [name, member] : given->members())
-      if (!member.is_none()) kept.add(name, member);
-    for (const char* const name : {"role", "content"}) {
-      const Value* member = kept.find(name);
-      // A message that calls tools may have no text.
-      if (!member && name == std::string_view("content") && kept.find("tool_calls")) continue;
-      if (!member) fail(fmt::format("{}[{}]: the message has no \"{}\"", list, number, name));
-      if (!member->is_text())
-        fail(fmt::format("{}[{}]: \"{}\": expected a string, found {}", list, number, name,
-                         json_type(*member)));
+  void completion(ChatLine& read) const {
+    const bool lists = line_.find("prompt")->list() != nullptr;
+    if (lists != (line_.find("completion")->list() != nullptr))
+      fail_user(
+          "\"prompt\" is {} and \"completion\" {}: expected two strings, or two arrays of messages",
+          json_type(*line_.find("prompt")), json_type(*line_.find("completion")));
+    if (lists) {
+      add_to(read, "prompt", MessageNames::roles);
+      read.prompt_messages = read.messages.size();
+      add_to(read, "completion", MessageNames::roles);
+      return;
     }
-    return std::make_shared<const Dict>(with_reasoning(std::move(kept)));
+    read.kind = ChatLineKind::prompt;
+    read.text = text_at("prompt");
+    read.completion = text_at("completion");
+  }
+
+  void instruction(ChatLine& read) {
+    read.kind = ChatLineKind::prompt;
+    std::string input;
+    if (has("input")) {
+      take("input");
+      if (!line_.find("input")->is_none()) input = text_at("input");
+    }
+    const std::string part = input.empty() ? "" : "### Input:\n" + input + "\n\n";
+    read.text = fmt::format(fmt::runtime(kAlpacaTask), input.empty() ? "" : kAlpacaContext,
+                            text_at("instruction"), part);
+    read.completion = text_at("output");
+  }
+
+  // Datasets have tools as a list of objects, or as its JSON in a string.
+  void tools(ChatLine& read) {
+    if (!has("tools")) return;
+    take("tools");
+    const Value& given = *line_.find("tools");
+    read.tools = given;
+    if (const std::string* const text = given.text()) try {
+        constexpr std::array<std::string_view, 1> kExact = {""};  // members of the array
+
+        read.tools = text->empty() ? Value(jinja::None{}) : jinja::parse_json(*text, kExact);
+      } catch (const UserError& e) {
+        fail_user("\"tools\": the string {}", e.what());
+      }
+    if (!read.tools.list() && !read.tools.is_none())
+      fail_user("\"tools\": expected an array of objects, found {}", json_type(given));
+    if (const jinja::List* const list = read.tools.list())
+      for (size_t i = 0; i < list->items.size(); ++i)
+        if (!list->items[i].dict())
+          fail_user("tools[{}]: expected an object, found {}", i, json_type(list->items[i]));
   }
 
   const Dict& line_;
-  const std::function<std::string()>& place_;
+  std::vector<std::string_view> taken_;
 };
 
 }  // namespace
@@ -132,24 +187,25 @@ bool is_blank_line(std::string_view line) {
   return line.find_first_not_of(" \t\r") == line.npos;
 }
 
+void count_ignored(const std::string& name, std::map<std::string, int64_t>& ignored) {
+  if (ignored.size() < kMostNames || ignored.contains(name)) ++ignored[name];
+}
+
 ChatLine read_chat_line(std::string_view line, const std::function<std::string()>& place,
-                        std::map<std::string, int64_t>& ignored) {
-  Value value;
-  try {
-    value = jinja::parse_json(without_byte_order_mark(line), kMembers);
-  } catch (const UserError& e) {
-    throw UserError(fmt::format("{}: {}", place(), e.what()));
-  }
-  const Dict* object = value.dict();
+                        std::map<std::string, int64_t>& ignored) try {
+  const Value value = jinja::parse_json(without_byte_order_mark(line), kMembers);
+  const Dict* const object = value.dict();
   if (!object)
-    fail_user("{}: expected an object such as {{\"text\": \"...\"}}, found {}", place(),
-              json_type(value));
-  ChatLine read = LineReader(*object, place).read();
+    fail_user(
+        "expected an object such as {{\"text\": \"...\"}} or {{\"messages\": [...]}}, found {}",
+        json_type(value));
+  LineReader reader(*object);
+  ChatLine read = reader.read();
   for (const auto& [name, member] : object->members())
-    if (std::ranges::find(kMembers, name) == kMembers.end() &&
-        (ignored.size() < kMostNames || ignored.contains(name)))
-      ++ignored[name];
+    if (!reader.has_taken(name)) count_ignored(name, ignored);
   return read;
+} catch (const UserError& e) {
+  throw UserError(fmt::format("{}: {}", place(), e.what()));
 }
 
 }  // namespace dstrain

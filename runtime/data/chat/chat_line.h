@@ -6,22 +6,28 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/data/chat/jinja/value.h"
+#include "runtime/data/chat/message_list.h"
 
 namespace dstrain {
 
 enum class ChatLineKind { text, messages, prompt, preference };
 
-// An object with exactly one of these: "text"; "messages"; "prompt" and "completion"; "chosen" and "rejected", with a
-// "prompt" or without.
+// An object with exactly one of these: "text"; "messages"; "conversations", which become messages; "prompt" and
+// "completion", two texts or two lists of messages; "instruction" and "output", which become a prompt and a completion by
+// Alpaca's prompts, with an "input" or without; "chosen" and "rejected", with a "prompt" or without.
 struct ChatLine {
   ChatLineKind kind = ChatLineKind::text;
   std::string text;  // or the prompt
   std::string completion;
-  // A list of messages, dicts with "role" and "content" that have no members that are null; the reasoning of one is there as
-  // "reasoning_content" and as "thinking". Of a preference two lists, or two texts.
-  jinja::Value messages, chosen, rejected;
+  MessageList messages;  // of a prompt and a completion of messages: both
+  size_t prompt_messages =
+      0;  // how many of them, from the first on, are the prompt; 0: there is no completion
+  jinja::Value
+      tools;  // what the template gets as `tools`: a list or none; undefined: the line has none
+  jinja::Value chosen, rejected;  // two lists of messages, or two texts
 };
 
 bool is_blank_line(std::string_view line);
@@ -30,5 +36,8 @@ bool is_blank_line(std::string_view line);
 // the line is none of these.
 ChatLine read_chat_line(std::string_view line, const std::function<std::string()>& place,
                         std::map<std::string, int64_t>& ignored);
+
+// Counts a member that is not used. At most 100 names are kept.
+void count_ignored(const std::string& name, std::map<std::string, int64_t>& ignored);
 
 }  // namespace dstrain

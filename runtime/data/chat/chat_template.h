@@ -2,7 +2,9 @@
 // Unchanging: threads share it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -24,15 +26,18 @@ class ChatTemplate {
 
   // Returns a meter for a conversation. strftime_now() has the time of this call.
   jinja::Meter meter(const jinja::Limits& limits = {}) const;
-  // Renders a list of messages. Throws UserError, "SOURCE: line 3: ...".
+  // Renders a list of messages, with a list of tools or none. Throws UserError, "SOURCE: line 3: ...".
   jinja::RenderedText render(const jinja::Value& messages, bool add_generation_prompt,
-                             jinja::Meter& meter) const;
+                             jinja::Meter& meter, const jinja::Value& tools = jinja::None{}) const;
+  // Returns whether a name stands in it, as that of a variable, an attribute or an item.
+  bool names(std::string_view name) const { return names_.contains(name); }
 
  private:
   std::string source_;
   jinja::Variables tokens_;
   jinja::Body body_;
   bool marks_assistant_;
+  std::set<std::string, std::less<>> names_;
 };
 
 // Returns dstrain's own template of this name (chatml, llama3, qwen); empty if there is none.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,24 +38,36 @@ class ConversationEncoder {
 
   // Appends a line's tokens. Messages are rendered by the template and encoded as a whole, without what the
   // post-processor adds. Their assistant's tokens are those that {% generation %} marks, or, without marks, those that
-  // each answer adds to the rendered messages before it and the prompt for it, up to the token that ends the turn; a
-  // token counts if any of its bytes do. Throws UserError, without the line's place, if the template refuses the
-  // messages, if it has no marks and renders some messages differently where others follow, and for a line that is not
-  // for `loss_on` or has a preference.
-  void encode(const ChatLine& line, EncodedConversation& result);
+  // each answer adds to the rendered messages before it and the prompt for it, up to the token that ends the turn
+  // (AnswerRanges); a token counts if any of its bytes do. Answers whose weight is 0 do not count, and neither do those of a
+  // prompt. Members of messages, and tools, that the template does not read are counted in `ignored`. Throws UserError,
+  // without the line's place, if the template refuses the messages, if the assistant's tokens cannot be told from others,
+  // and for a line that is not for `loss_on`, has weights that it cannot give, or is a preference.
+  void encode(const ChatLine& line, EncodedConversation& result,
+              std::map<std::string, int64_t>& ignored);
   TextEncoder& texts() { return encoder_; }
 
  private:
   void encode_text(const ChatLine& line, EncodedConversation& result);
-  void encode_messages(const ChatLine& line, EncodedConversation& result);
-  // Returns the assistant's parts of the rendered messages, by rendering the beginnings of the conversation.
-  std::vector<jinja::TextRange> answers(const jinja::Value& messages, std::string_view rendered,
-                                        jinja::Meter& meter);
-  void leave_out_space(size_t first, size_t last, EncodedConversation& result) const;
+  void encode_messages(const ChatLine& line, EncodedConversation& result,
+                       std::map<std::string, int64_t>& ignored);
+  // Returns of each message whether its text is to count, or, where the loss is on all tokens, whether it is not to.
+  std::vector<bool> picked(const ChatLine& line) const;
+  // Gives the tokens of ranges `value` in `counts`; `spans` are those of the last tokens.
+  void mark(const std::vector<jinja::TextRange>& ranges, const std::vector<TokenSpan>& spans,
+            uint8_t value, EncodedConversation& result) const;
+  // Counts what the template does not read; `rendered`: the text that it makes of the line.
+  void count_unread(const ChatLine& line, const std::string& rendered,
+                    std::map<std::string, int64_t>& ignored);
+  bool reads(const ChatLine& line, size_t message, const std::string& name,
+             const std::string& rendered) const;
+  // Returns the end of the tokens from `first` to `last` without those of white space behind a turn's end.
+  size_t end_of_turn(size_t first, size_t last, const EncodedConversation& result) const;
 
   const Tokenizer& tokenizer_;
   ChatEncoding encoding_;
   TextEncoder encoder_;
+  std::map<std::string, bool> read_;  // of members of messages, whether the template reads them
 };
 
 }  // namespace dstrain

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <string_view>
 
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
 #include "runtime/data/chat/chat_line.h"
+#include "runtime/data/documents/json_records.h"
 #include "runtime/data/file/data_file.h"
 #include "runtime/data/file/file_kind.h"
 
@@ -18,6 +20,7 @@ namespace {
 constexpr size_t kRangeBytes = size_t{256}
                                << 10;  // a thread's unit of work, where it can be cut there
 constexpr size_t kRangesEach = 8;      // of a thread at a time
+constexpr size_t kSpaceBytes = 4096;   // in which an array in a file FILE.json begins
 
 // A part of a file's text that is encoded by itself.
 struct Range {
@@ -37,17 +40,17 @@ class FileEncoder {
   FileEncoder(const Tokenizer& tokenizer, const DataFile& file, const LineOptions& options)
       : tokenizer_(tokenizer),
         file_(file),
-        lines_(has_json_lines(file.path())),
         options_(options),
         text_(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())),
         begin_(static_cast<size_t>(text_begin(file))),
         threads_(static_cast<size_t>(thread_count())) {
     for (size_t i = 0; i < threads_; ++i)
       encoders_.push_back(std::make_unique<ConversationEncoder>(tokenizer, options.chat));
+    if (has_json_lines(file.path())) records_.emplace(text_, begin_, file.path());
   }
 
   void run(DocumentCounts& counts, const TakePart& take) {
-    size_t at = begin_;
+    size_t at = records_ ? records_->begin() : begin_;
     while (at < text_.size()) {
       std::vector<Range> ranges;
       while (at < text_.size() && ranges.size() < threads_ * kRangesEach) {
@@ -60,7 +63,7 @@ class FileEncoder {
         if (results[i].error) std::rethrow_exception(results[i].error);
         name_skipped(results[i], counts);
         add(results[i].counts, counts);
-        if (!lines_ && ranges[i].begin == begin_) {
+        if (!records_ && ranges[i].begin == begin_) {
           results[i].part.starts.push_back(0);
           ++counts.documents;
         }
@@ -76,8 +79,8 @@ class FileEncoder {
   // Returns the end of the range that begins at `at`.
   size_t end_of_range(size_t at) const {
     size_t end = at + kRangeBytes;
+    if (records_) return records_->end_of_part(at, end);
     if (end >= text_.size()) return text_.size();
-    if (lines_) return std::min(text_.find('\n', end - 1), text_.size() - 1) + 1;
     if (!tokenizer_.may_cut()) return text_.size();
     const std::string_view left =
         text_.substr(at);  // a document's text before a cut plays no part behind it
@@ -101,8 +104,11 @@ class FileEncoder {
   }
 
   void encode(const Range& range, ConversationEncoder& encoder, RangeResult& result) const {
+    if (records_)
+      return records_->each(range.begin, range.end, [&](std::string_view record, size_t offset) {
+        encode_record(record, offset, encoder, result);
+      });
     const std::string_view text = text_.substr(range.begin, range.end - range.begin);
-    if (lines_) return encode_lines(text, range.begin, encoder, result);
     unicode::Invalid invalid;
     encoder.texts().encode(text, result.part.ids, invalid);
     result.counts.text_bytes += std::ssize(text);
@@ -113,39 +119,23 @@ class FileEncoder {
                                                 range.begin + static_cast<size_t>(invalid.first));
   }
 
-  void encode_lines(std::string_view text, size_t offset, ConversationEncoder& encoder,
-                    RangeResult& result) const {
-    for (size_t at = 0, next = 0; at < text.size(); at = next) {
-      const size_t newline = std::min(text.find('\n', at), text.size());
-      next = newline + 1;
-      const std::string_view line = text.substr(at, newline - at);
-      if (is_blank_line(line)) continue;
-      encode_line(line, offset + at, encoder, result);
-    }
-  }
-
-  // Returns "FILE:LINE" of an offset, for which it reads the text before: only for what is shown.
-  std::string place_of(size_t offset) const {
-    return fmt::format("{}:{}", file_.path(),
-                       1 + std::ranges::count(text_.substr(0, offset), '\n'));
-  }
-
   void name_skipped(RangeResult& result, const DocumentCounts& before) const {
     std::string& first = result.counts.first_skipped;
-    if (!first.empty() && before.first_skipped.empty()) first = place_of(result.skipped_at) + first;
+    if (!first.empty() && before.first_skipped.empty())
+      first = records_->place_of(result.skipped_at) + first;
   }
 
-  void encode_line(std::string_view line, size_t offset, ConversationEncoder& encoder,
-                   RangeResult& result) const {
+  void encode_record(std::string_view record, size_t offset, ConversationEncoder& encoder,
+                     RangeResult& result) const {
     const std::function<std::string()> place = [this, offset] {
-      return options_.skip_invalid ? std::string() : place_of(offset);
+      return options_.skip_invalid ? std::string() : records_->place_of(offset);
     };
     EncodedPart& part = result.part;
     const size_t before = part.ids.size();
     try {
-      const ChatLine read = read_chat_line(line, place, result.counts.ignored);
+      const ChatLine read = read_chat_line(record, place, result.counts.ignored);
       try {
-        encoder.encode(read, part);
+        encoder.encode(read, part, result.counts.ignored);
       } catch (const UserError& e) {
         throw UserError(fmt::format("{}: {}", place(), e.what()));
       }
@@ -186,10 +176,10 @@ class FileEncoder {
 
   const Tokenizer& tokenizer_;
   const DataFile& file_;
-  bool lines_;
   const LineOptions& options_;
   std::string_view text_;
   size_t begin_;
+  std::optional<JsonRecords> records_;  // nothing: the text is one document
   size_t threads_;
   std::vector<std::unique_ptr<ConversationEncoder>> encoders_;
 };
@@ -197,7 +187,13 @@ class FileEncoder {
 }  // namespace
 
 bool has_json_lines(const std::string& path) {
-  return path.ends_with(".jsonl") || path.ends_with(".ndjson");
+  if (path.ends_with(".jsonl") || path.ends_with(".ndjson")) return true;
+  if (!path.ends_with(".json")) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::string beginning(kSpaceBytes, '\0');
+  file.read(beginning.data(), kSpaceBytes);
+  beginning.resize(static_cast<size_t>(file.gcount()));
+  return begins_with_array(beginning);
 }
 
 void encode_file(const Tokenizer& tokenizer, const std::string& path, const LineOptions& options,

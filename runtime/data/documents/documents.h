@@ -47,11 +47,12 @@ struct DocumentCounts {
 // Takes the parts, in order. `done`: bytes of the file so far.
 using TakePart = std::function<void(const EncodedPart& part, int64_t done)>;
 
-// Returns whether the file's name says that each of its lines is a JSON object with a document.
+// Returns whether a file holds JSON with a document in each line, or in each element of an array: by its name, FILE.jsonl or
+// FILE.ndjson, and FILE.json where it begins as an array.
 bool has_json_lines(const std::string& path);
 
-// Encodes a text file as one document, without prefix, suffix and end; or one of JSON lines, a document each, as
-// ConversationEncoder does. Adds to `counts`. Throws UserError, with the line's number, for an invalid line, unless it is
+// Encodes a text file as one document, without prefix, suffix and end; or one of JSON lines, or of a JSON array, a document
+// each, as ConversationEncoder does. Adds to `counts`. Throws UserError, with the line's number, for an invalid line, unless it is
 // to be skipped, and RunError if the file is cut short meanwhile.
 void encode_file(const Tokenizer& tokenizer, const std::string& path, const LineOptions& options,
                  DocumentCounts& counts, const TakePart& take);

@@ -14,24 +14,31 @@ namespace {
 
 using namespace std::string_view_literals;
 
+constexpr std::string_view kTable = "a table in Parquet, for which Debian 12 has no library";
+constexpr std::string_view kConvertTable =
+    "make JSON lines of it: python3 -c \"import pandas; "
+    "pandas.read_parquet('{0}').to_json('{0}.jsonl', "
+    "orient='records', lines=True)\"";
+
+// {0} of an advice is the file.
 struct Beginning {
   std::string_view bytes, what, advice;
 };
 
 // A longer one stands before its own prefix.
 constexpr std::array kBeginnings = {
-    Beginning{"\xff\xfe\0\0"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"},
-    Beginning{"\0\0\xfe\xff"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8"},
-    Beginning{"\xff\xfe"sv, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"},
-    Beginning{"\xfe\xff"sv, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8"},
-    Beginning{"\x1f\x8b"sv, "compressed by gzip", "unpack it: gzip -dk"},
-    Beginning{"\x28\xb5\x2f\xfd"sv, "compressed by zstd", "unpack it: zstd -d"},
+    Beginning{"\xff\xfe\0\0"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8 {0}"},
+    Beginning{"\0\0\xfe\xff"sv, "UTF-32 text", "convert it: iconv -f UTF-32 -t UTF-8 {0}"},
+    Beginning{"\xff\xfe"sv, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8 {0}"},
+    Beginning{"\xfe\xff"sv, "UTF-16 text", "convert it: iconv -f UTF-16 -t UTF-8 {0}"},
+    Beginning{"\x1f\x8b"sv, "compressed by gzip", "unpack it: gzip -dk {0}"},
+    Beginning{"\x28\xb5\x2f\xfd"sv, "compressed by zstd", "unpack it: zstd -d {0}"},
     Beginning{"\xfd"
               "7zXZ\0"sv,
-              "compressed by xz", "unpack it: xz -dk"},
-    Beginning{"BZh9"sv, "compressed by bzip2", "unpack it: bzip2 -dk"},
-    Beginning{"PK\x03\x04"sv, "a zip archive", "unpack it: unzip"},
-    Beginning{"PAR1\x15"sv, "a table in Parquet", "write its column of text to a file of its own"},
+              "compressed by xz", "unpack it: xz -dk {0}"},
+    Beginning{"BZh9"sv, "compressed by bzip2", "unpack it: bzip2 -dk {0}"},
+    Beginning{"PK\x03\x04"sv, "a zip archive", "unpack it: unzip {0}"},
+    Beginning{"PAR1\x15"sv, kTable, kConvertTable},
 };
 
 struct Ending {
@@ -49,7 +56,7 @@ constexpr std::array kEndings = {
     Ending{".json", kJson, "take the text out of it with jq -r"},
     Ending{".csv", "a table in CSV", kTakeColumn},
     Ending{".tsv", "a table in TSV", kTakeColumn},
-    Ending{".parquet", "a table in Parquet", kTakeColumn},
+    Ending{".parquet", kTable, kConvertTable},
     Ending{".arrow", "a table in Arrow", kTakeColumn},
 };
 
@@ -57,9 +64,9 @@ std::string_view bytes_of(const DataFile& file) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.bytes())};
 }
 
-// What to do with JSON where a tokenizer reads lines of it.
+// What to do with JSON that is no array where a tokenizer reads lines of it.
 std::string lines_advice(const std::string& path) {
-  return fmt::format("JSON lines: name it {0}l; an array: jq -c '.[]' {0} > {0}l", path);
+  return fmt::format("if each of its lines is an object, name it {}l", path);
 }
 
 // Returns whether the line is a JSON object like {"text": "..."}.
@@ -74,9 +81,8 @@ int64_t text_begin(const DataFile& file) {
   const std::string_view bytes = bytes_of(file);
   for (const Beginning& b : kBeginnings)
     if (bytes.starts_with(b.bytes))
-      fail_user(
-          "the data file {} is {}: {} {}; or read it as bytes with dstrain.data.format \"byte\"",
-          file.path(), b.what, b.advice, file.path());
+      fail_user("the data file {} is {}: {}; or read it as bytes with dstrain.data.format \"byte\"",
+                file.path(), b.what, fmt::format(fmt::runtime(b.advice), file.path()));
   const std::string_view text = without_byte_order_mark(bytes);
   if (text.empty()) fail_user("the data file {} is empty but for a byte order mark", file.path());
   return std::ssize(bytes) - std::ssize(text);
@@ -89,9 +95,11 @@ std::string doubt_of_text(const DataFile& file, TextIds ids) {
   const std::string_view plain = tokenizer ? "" : kPlain;
   for (const Ending& e : kEndings)
     if (path.ends_with(e.name))
-      return fmt::format(
-          "the data file {} is {}, and training is on plain text: {}{}", path, e.what,
-          tokenizer && e.what == kJson ? lines_advice(path) : std::string(e.advice), plain);
+      return fmt::format("the data file {} is {}, and training is on plain text: {}{}", path,
+                         e.what,
+                         tokenizer && e.what == kJson ? lines_advice(path)
+                                                      : fmt::format(fmt::runtime(e.advice), path),
+                         plain);
   const std::string_view bytes = bytes_of(file);
   constexpr size_t longest = 1 << 20;
   const std::string_view first = bytes.substr(0, std::min(bytes.find('\n'), longest));

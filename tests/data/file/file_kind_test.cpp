@@ -1,4 +1,6 @@
 // Files that are not plain text.
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "tests/data/dataset_fixture.h"
@@ -46,6 +48,15 @@ TEST_CASE("a compressed file says how to unpack it") {
              Contains("compressed by gzip: unpack it: gzip -dk"));
   CHECK_THAT(error_of("t.txt", "\x28\xb5\x2f\xfd abcdefgh"sv), Contains("zstd -d"));
   CHECK_THAT(error_of("t.txt", "PK\x03\x04 abcdefgh"sv), Contains("unzip"));
+}
+
+TEST_CASE("a table in Parquet says how to make JSON lines of it") {
+  for (const char* const name : {"t.parquet", "t.txt"})
+    CHECK_THAT(error_of(name, "PAR1\x15\x04\x15\0abcdefgh"sv),
+               Contains("Debian 12 has no library") && Contains("python3 -c \"import pandas; ") &&
+                   Contains(fmt::format("{0}').to_json('", name)) &&
+                   Contains(fmt::format("{}.jsonl', orient='records', lines=True)\"", name)));
+  CHECK_THAT(error_of("t.parquet", "abcdefgh"), Contains("read_parquet"));
 }
 
 TEST_CASE("records say how to take the text out of them, and pass where they are asked for") {

@@ -99,7 +99,7 @@ TEST_CASE(
   const ChatLine line = read_chat_line(R"({"prompt": "or \u00e9</s>", "completion": "or"})",
                                        [] { return "line"; }, ignored);
   EncodedConversation all;
-  ConversationEncoder(tokenizer, ChatEncoding()).encode(line, all);
+  ConversationEncoder(tokenizer, ChatEncoding()).encode(line, all, ignored);
   CHECK(all.ids ==
         ids_of(tokenizer, {"<s>", "\u2581", "or", "\u2581", "\u00e9", "</s>", "\u2581", "or"}));
   CHECK(all.counts == std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 1, 1});

@@ -107,11 +107,12 @@ TEST_CASE(
   };
   refuses("{\"text\": ", "is not JSON");
   refuses("{\"text\": \"\xff\"}", "is not JSON");
-  refuses("[1]", "expected an object such as {\"text\": \"...\"}, found array");
+  refuses("[1]",
+          "expected an object such as {\"text\": \"...\"} or {\"messages\": [...]}, found array");
   refuses("{\"text\": 5}", "\"text\": expected a string, found number");
-  refuses("{\"txt\": \"a\"}", "the line has no \"text\"");
+  refuses("{\"txt\": \"a\"}", "the line has none of \"text\", \"messages\"");
   refuses("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-          "the line has \"messages\", and");
+          "the line has messages, and");
   refuses("{\"text\": " + std::string(100, '[') + "}", "nested more than 64 deep");
 }
 
@@ -160,10 +161,54 @@ TEST_CASE("documents: the first line left out is named where it is far behind, a
   encode_file(tokenizer, path, options, counts, take);
   CHECK(counts.skipped == 2);
   CHECK(counts.first_skipped.starts_with(
-      fmt::format("{}:{}: the line has \"messages\", and", path, number)));
-  encode_file(tokenizer, dir.write("b.jsonl", "[]\n"), options, counts, take);
+      fmt::format("{}:{}: the line has messages, and", path, number)));
+  encode_file(tokenizer, dir.write("b.jsonl", "5\n"), options, counts, take);
   CHECK(counts.skipped == 3);
   CHECK(counts.first_skipped.starts_with(path + ":"));
+}
+
+TEST_CASE("documents: the elements of an array are its lines, on any number of threads") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  std::string lines, array = "\xef\xbb\xbf [";
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string text = line("a ] } , \\ \" [ { " + std::to_string(i) + " b c d e f g h i j");
+    lines += text;
+    array += (i == 0 ? "\n" : i % 3 == 0 ? "," : ",\n\n  ") + text;
+  }
+  array += "\n]\n ";
+  const Encoded expected = encoded(tokenizer, dir.write("a.jsonl", lines), 7);
+  for (const int threads : {1, 3})
+    for (const char* const name : {"b.json", "c.jsonl"}) {
+      set_thread_count(threads);
+      const Encoded found = encoded(tokenizer, dir.write(name, array), 7);
+      CHECK(found.ids == expected.ids);
+      CHECK(found.starts == expected.starts);
+    }
+  CHECK(encoded(tokenizer, dir.write("d.json", " [ ] \n"), 7).ids.empty());
+  CHECK(has_json_lines(dir.write("e.json", "\n[1")));
+  CHECK(!has_json_lines(dir.write("f.json", "{\"text\": \"[\"}")));
+  CHECK(!has_json_lines(dir.write("g.txt", "[]")));
+}
+
+TEST_CASE("documents: a damaged array is an error with its line") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  const auto refuses = [&](const std::string& text, const std::string& error) {
+    INFO(text);
+    CHECK_THROWS_WITH(encoded(tokenizer, dir.write("a.json", text), 7),
+                      Contains("a.json:" + error));
+  };
+  const std::string one = "{\"text\": \"a\"}";
+  refuses("[\n" + one + ",\n" + one + "\n", "3: the array ends in or behind this element");
+  refuses("[" + one + ",\n\n" + one.substr(0, 8), "3: the array ends in or behind this element");
+  refuses("[" + one + ",\n]", "2: expected an element of the array, found ']'");
+  refuses("[\n,", "2: expected an element of the array, found ','");
+  refuses("[" + one + "]\n" + one, "2: text follows the array's end: expected one array");
+  refuses("[]\nx", "2: text follows the array's end");
+  refuses("[" + one + "\n" + one + "]", "1: element 1: is not JSON");
+  refuses("[" + one + ",\n 5]", "2: element 2: expected an object such as");
+  refuses("[[" + one + "]]", "1: element 1: expected an object such as");
 }
 
 TEST_CASE("documents: the token that ends them comes from the directory's files, in this order") {

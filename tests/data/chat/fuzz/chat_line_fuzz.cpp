@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const dstrain::ChatLine line = dstrain::read_chat_line(
         {reinterpret_cast<const char*>(data), size}, [] { return "line"; }, ignored);
     dstrain::EncodedConversation encoded;
-    dstrain::ConversationEncoder(tokenizer, encoding).encode(line, encoded);
+    dstrain::ConversationEncoder(tokenizer, encoding).encode(line, encoded, ignored);
     if (encoded.ids.size() != encoded.counts.size()) std::abort();
   } catch (const dstrain::UserError&) {
   }

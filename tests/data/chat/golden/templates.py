@@ -239,10 +239,49 @@ STRICT = r"""{%- if messages[0].role not in ['system', 'user'] %}{{ raise_except
 {% endfor %}
 {%- if add_generation_prompt %}<turn model>{% endif %}"""
 
+# The last answer begins with an empty thought, older ones have none.
+LAST_TURN = r"""{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% generation %}{% if loop.last %}{{ '<think>\n\n</think>\n\n' }}{% endif %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}{% else %}{{ m.content + '<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+
+# The prompt begins a thought that answers have only as an empty one: what the prompt has is not the assistant's.
+PROMPT_THOUGHT = r"""{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{{ '<think>' }}{% generation %}{{ '</think>' + m.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}{% else %}{{ m.content + '<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}"""
+
+# The first message is looked at, so nothing is rendered of no messages.
+FIRST_MESSAGE = r"""{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% generation %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{{ '\n' }}{% else %}{{ m.content + '<|im_end|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"""
+
+# Thoughts are cut off everywhere, the prompt begins one, and what follows a tool has no header.
+CUT_THOUGHTS = r"""
+{{- bos_token }}
+{%- set ns = namespace(rules='', is_tool=false) %}
+{%- for m in messages %}{% if m.role == 'system' %}{% set ns.rules = m.content %}{% endif %}{% endfor %}
+{{- ns.rules }}
+{%- for m in messages %}
+    {%- if m.role == 'user' %}
+        {%- set ns.is_tool = false %}
+        {{- '<|user|>' + m.content }}
+    {%- elif m.role == 'assistant' and m.tool_calls %}
+        {{- '<|assistant|>' }}
+        {%- generation %}
+        {%- for call in m.tool_calls %}{{ '<call>' + call.function.name + '\n' + call.function.arguments | tojson + '</call>' }}{% endfor %}
+        {{- '<|eot_id|>' }}
+        {%- endgeneration %}
+    {%- elif m.role == 'assistant' %}
+        {%- set text = m.content.split('</think>')[-1] %}
+        {%- if not ns.is_tool %}{{ '<|assistant|>' }}{% endif %}
+        {%- generation %}{{- text + '<|eot_id|>' }}{% endgeneration %}
+        {%- set ns.is_tool = false %}
+    {%- elif m.role == 'tool' %}
+        {%- set ns.is_tool = true %}
+        {{- '<output>' + m.content + '</output>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt and not ns.is_tool %}{{ '<|assistant|><think>\n' }}{% endif %}"""
+
 ALL = {"marked_chatml": MARKED_CHATML, "headers": HEADERS, "brackets": BRACKETS, "thoughts": THOUGHTS, "plain": PLAIN,
-       "macros": MACROS, "jumps": JUMPS, "numbers": NUMBERS, "last": LAST, "strict": STRICT}
+       "macros": MACROS, "jumps": JUMPS, "numbers": NUMBERS, "last": LAST, "strict": STRICT, "last_turn": LAST_TURN,
+       "prompt_thought": PROMPT_THOUGHT, "first_message": FIRST_MESSAGE, "cut_thoughts": CUT_THOUGHTS}
 # Those whose answers are also found without marks.
-WITHOUT_MARKS = ["marked_chatml", "headers", "brackets"]
+WITHOUT_MARKS = ["marked_chatml", "headers", "brackets", "thoughts", "last_turn", "prompt_thought",
+                 "first_message", "cut_thoughts"]
 
 # Small texts, each rendered with `x`.
 SNIPPETS = [

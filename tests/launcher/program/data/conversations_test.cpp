@@ -77,6 +77,30 @@ TEST_CASE(
   CHECK_FALSE(folder.is_there(kKept + ".targets"));
 }
 
+TEST_CASE("a run takes the formats that tokenize takes, and says what of them is not read") {
+  const ChatFolder folder;
+  const std::string array =
+      "[" + completion("the quick", " brown fox jumps over the lazy dog again and again") + "," +
+      R"({"conversations": [{"from": "human", "value": "the fox?", "name": "x"},
+          {"from": "gpt", "value": "the quick brown fox jumps over", "weight": 0},
+          {"from": "human", "value": "the dog?"}, {"from": "gpt", "value": "the lazy dog jumps over"}]},
+      {"instruction": "say", "output": "the quick brown fox jumps over the lazy dog"}, )" +
+      R"({"prompt": [{"role": "user", "content": [{"type": "text", "text": "the fox?"}]}],
+          "completion": [{"role": "assistant", "content": "the quick brown fox"}]}])";
+  folder.write("chats.json", array);
+  const std::string said = folder.run("--data chats.json");
+  INFO(said);
+  CHECK(has(said, "members of lines that are not used are left out: messages[].name (1)"));
+  folder.said(std::string(kProgram) + " tokenize --model m --output own.bin --data chats.json");
+  for (const std::string end : {"", ".documents", ".targets"})
+    CHECK(folder.read("out/cache/chats.json.bin" + end) == folder.read("own.bin" + end));
+  folder.write("bad.jsonl",
+               R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})");
+  CHECK(
+      has(only_error(folder.run("--data bad.jsonl", 1)),
+          "bad.jsonl:1: messages[0]: \"weight\" is 0.5: a message counts in the loss as a whole"));
+}
+
 TEST_CASE("eval of conversations counts the tokens that count in the loss") {
   const ChatFolder folder;
   folder.chats();
@@ -149,9 +173,8 @@ TEST_CASE("what the keys of lines and a missing template mean is said before ran
   folder.write("questions.jsonl", json{{"messages", json::array({question})}}.dump());
   refuses("--data questions.jsonl", "none of the tokens of questions.jsonl counts in the loss");
   folder.write("m/tokenizer_config.json", "{\"eos_token\": \"<|end_of_text|>\"}");
-  refuses(
-      "--data chats.jsonl",
-      "chats.jsonl:1: the line has \"messages\", and the model's directory has no chat template");
+  refuses("--data chats.jsonl",
+          "chats.jsonl:1: the line has messages, and the model's directory has no chat template");
   CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors.tmp"));
 }
 

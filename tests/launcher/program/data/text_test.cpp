@@ -169,10 +169,15 @@ TEST_CASE("a text that cannot be tokenized is one error before anything is writt
   folder.write("a.csv", "a,b\n1,2\n");
   refuses("--data a.csv", "is a table in CSV");
   // To read the characters of JSON would train a model with a tokenizer on ids that mean nothing to it.
-  folder.write("a.json", "[]\n");
-  const std::string array = only_error(folder.run("--data a.json", 1));
-  CHECK(has(array, "JSON lines: name it a.jsonl; an array: jq -c '.[]' a.json > a.jsonl"));
-  CHECK_FALSE(has(array, "char"));
+  folder.write("a.json", "{}\n");
+  const std::string object = only_error(folder.run("--data a.json", 1));
+  CHECK(has(object, "if each of its lines is an object, name it a.jsonl"));
+  CHECK_FALSE(has(object, "char"));
+  folder.write("b.json", "[" + json_line("a") + ",\n5]\n");
+  CHECK(has(only_error(folder.run("--data b.json", 1)),
+            "b.json:3: element 2: expected an object such as"));
+  folder.write("a.parquet", "PAR1\x15 abc");
+  CHECK(has(only_error(folder.run("--data a.parquet", 1)), "pandas.read_parquet('a.parquet')"));
   folder.write("bad.jsonl", json_line("a") + "{\"text\": 5}\n");
   const std::string bad = folder.run("--data bad.jsonl", 1);
   CHECK(has(only_error(bad), "bad.jsonl:2: \"text\": expected a string"));

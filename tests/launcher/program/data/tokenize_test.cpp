@@ -96,7 +96,7 @@ TEST_CASE("tokenize writes which tokens of conversations count in the loss") {
   };
   const auto targets = [&] { return fs::exists(folder.root / "out.bin.targets"); };
   run("--data c.jsonl", 1,
-      "c.jsonl:1: the line has \"messages\", and the model's directory has no chat template");
+      "c.jsonl:1: the line has messages, and the model's directory has no chat template");
   CHECK(!targets());
   run("--data c.jsonl --chat_template llama3", 0, " tokens count in the loss");
   const auto ids = numbers_of<uint16_t>(folder.read("out.bin"));
@@ -164,8 +164,8 @@ TEST_CASE("tokenize warns of records in a file that is read as text") {
   };
   const std::string lines = "{\"text\": \"a\"}\n{\"text\": \"b\"}\n";
   CHECK(run("a.json", lines)
-            .find("the data file a.json is JSON, and training is on plain text: JSON lines: name "
-                  "it a.jsonl; an array: jq -c '.[]' a.json > a.jsonl; it is tokenized as text") !=
+            .find("the data file a.json is JSON, and training is on plain text: if each of its "
+                  "lines is an object, name it a.jsonl; it is tokenized as text") !=
         std::string::npos);
   CHECK(run("a.txt", lines)
             .find("begins as JSON lines, and training is on plain text: name it "
