@@ -95,7 +95,7 @@ TEST_CASE("chat template: hostile templates end with one error") {
   refuses(
       "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% "
       "endfor %}",
-      "of texts");
+      "a text is larger than 1");
   refuses(
       "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% "
       "endfor %}{{ ns.l }}",
@@ -106,7 +106,7 @@ TEST_CASE("chat template: hostile templates end with one error") {
   refuses("{% set ns = namespace() %}{% set ns.l = [ns] %}", "a list holds a namespace");
   refuses("{% set ns = namespace() %}{% set ns.l = ns %}", "namespace cannot be a member");
   refuses("{% for a in range(2000) %}" + many(1000, "a") + "{% endfor %}",
-          "the rendered text is larger than 1");
+          "a text is larger than 1");
   refuses("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested more than 400 deep");
   refuses("{{ " + many(100'000, "(") + "1" + many(100'000, ")") + " }}", "nested");
   refuses("{{ " + many(100'000, "1 + ") + "1 }}", "nested");

@@ -52,6 +52,8 @@ bool holds(Meter& meter, const Value& value);
 void refuse_generator(Meter& meter, const Value& value, std::string_view what);
 // Returns str(value), counted.
 std::string printed(Meter& meter, const Value& value);
+// Counts what a dict takes for a member of this name, without its value.
+void count_member(Meter& meter, std::string_view name);
 // Returns the text of a value that must be one; `what` names it in the message.
 const std::string& text_in(Meter& meter, const Value& value, std::string_view what);
 

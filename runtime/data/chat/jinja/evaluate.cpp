@@ -4,6 +4,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/data/chat/jinja/interpreter.h"
+#include "runtime/data/chat/jinja/text_growth.h"
 
 namespace dstrain::jinja {
 
@@ -94,9 +95,16 @@ Value Interpreter::comparison(const Expression& expression) {
 Value Interpreter::collection(const Expression& expression) {
   if (expression.kind == ExpressionKind::concat) {
     std::string text;
-    for (const auto& part : expression.parts) text += printed(meter_, evaluate(*part));
+    for (const auto& part : expression.parts) {
+      const Value value = evaluate(*part);
+      if (const std::string* const own = value.text())
+        append(meter_, text, *own);
+      else
+        append(meter_, text, printed(meter_, value));
+    }
     return text;
   }
+  meter_.items(expression.parts.size());
   std::vector<Value> items;
   for (const auto& part : expression.parts) items.push_back(evaluate(*part));
   if (expression.kind != ExpressionKind::dict)
@@ -105,9 +113,9 @@ Value Interpreter::collection(const Expression& expression) {
   for (size_t i = 0; i < items.size(); i += 2) {
     if (!items[i].is_text())
       meter_.fail_unknown(fmt::format("a dict with a name of {}", items[i].type_name()));
+    count_member(meter_, *items[i].text());
     dict.add(*items[i].text(), items[i + 1]);
   }
-  meter_.bytes(items.size() * sizeof(Value));
   if (dict.levels() > kDeepestValue)
     meter_.fail(
         fmt::format("a dict holds a namespace, or is nested more than {} deep", kDeepestValue));

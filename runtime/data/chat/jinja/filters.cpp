@@ -11,6 +11,7 @@
 #include "runtime/data/chat/jinja/json_text.h"
 #include "runtime/data/chat/jinja/letter_case.h"
 #include "runtime/data/chat/jinja/python_text.h"
+#include "runtime/data/chat/jinja/text_growth.h"
 
 namespace dstrain::jinja {
 namespace {
@@ -37,10 +38,10 @@ Value trim(FilterCall& call) {
   const ArgumentReader given = call.read({"chars"});
   const std::string text = call.text();
   if (!given.find(0) || given.find(0)->is_none())
-    return call.meter.text(std::string(stripped(text, Ends::both)));
+    return call.meter.text(stripped(text, Ends::both));
   const std::string_view characters = given.text(0);
   call.meter.step(static_cast<int64_t>(1 + characters.size() * text.size() / 32));
-  return call.meter.text(std::string(stripped(text, Ends::both, &characters)));
+  return call.meter.text(stripped(text, Ends::both, &characters));
 }
 
 Value length_of(FilterCall& call) {
@@ -106,12 +107,10 @@ Value joined_items(FilterCall& call) {
   std::string all;
   bool first = true;
   for (const Value& item : call.items()) {
-    if (!std::exchange(first, false)) {
-      call.meter.bytes(between.size());
-      all += between;
-    }
-    all +=
+    if (!std::exchange(first, false)) append(call.meter, all, between);
+    const std::string part =
         printed(call.meter, given.find(1) ? attribute_path(call.meter, item, given.text(1)) : item);
+    append(call.meter, all, part);
   }
   return all;
 }
@@ -134,6 +133,7 @@ Value otherwise(FilterCall& call) {
 
 Value listed(FilterCall& call) {
   call.read({});
+  call.meter.items(call.items().size());
   return call.meter.list(call.items());
 }
 
@@ -199,6 +199,7 @@ Value sorted_members_of(FilterCall& call) {
   call.read({});
   if (!call.subject.dict())
     call.meter.fail(fmt::format("dictsort of {}", call.subject.type_name()));
+  call.meter.items(call.subject.dict()->members().size());
   std::vector<Value> pairs = call_method(call.meter, call.subject, "items", {}).list()->items;
   const auto key = [](const Value& pair) {
     std::string name = *pair.list()->items[0].text();
@@ -234,7 +235,9 @@ Value chosen(FilterCall& call) {
     const Value value = by_attribute ? attribute_path(call.meter, item, attribute) : item;
     const bool passes =
         test.empty() ? holds(call.meter, value) : apply_test(call.meter, test, value, arguments);
-    if (passes == keeps) kept.push_back(item);
+    if (passes != keeps) continue;
+    call.meter.items(1);
+    kept.push_back(item);
   }
   return call.meter.list(std::move(kept), false, true);
 }
@@ -248,6 +251,7 @@ Value mapped(FilterCall& call) {
     for (const Value& item : call.items()) {
       Value value = attribute_path(call.meter, item, attribute);
       if (value.is_undefined() && given.find(1)) value = *given.find(1);
+      call.meter.items(1);
       results.push_back(std::move(value));
     }
     return call.meter.list(std::move(results), false, true);
@@ -256,6 +260,7 @@ Value mapped(FilterCall& call) {
   const std::string filter = text_in(call.meter, arguments.given[0], "the name of a filter");
   if (!has_filter(filter)) call.meter.fail_unknown(fmt::format("the filter '{}'", filter));
   arguments.given.erase(arguments.given.begin());
+  call.meter.items(call.items().size());
   for (const Value& item : call.items())
     results.push_back(apply_filter(call.meter, filter, item, arguments));
   return call.meter.list(std::move(results), false, true);
@@ -276,6 +281,7 @@ Value unique(FilterCall& call) {
       return equal(key, other);
     });
     if (there) continue;
+    call.meter.items(2);
     keys.push_back(key);
     kept.push_back(item);
   }
@@ -286,6 +292,7 @@ Value reversed(FilterCall& call) {
   call.read({});
   if (const std::string* text = call.subject.text())
     return slice_of(call.meter, *text, {}, {}, int64_t{-1});
+  call.meter.items(call.items().size());
   std::vector<Value> items = call.items();
   std::ranges::reverse(items);
   return call.meter.list(std::move(items));
@@ -298,16 +305,17 @@ Value indented(FilterCall& call) {
           ? given.text(0)
           : std::string(static_cast<size_t>(std::clamp<int64_t>(given.integer(0, 4), 0, 1000)),
                         ' ');
-  const std::string text = call.text() + "\n";
+  std::string text = call.text();
+  text += '\n';
+  call.meter.bytes(most_lines(text) * sizeof(std::string_view));
   std::string all;
   bool first = true;
   std::vector<std::string_view> lines = lines_of(text);
   if (given.flag(2, false)) call.meter.fail_unknown("indent with blank lines");
   for (const std::string_view line : lines) {
-    call.meter.bytes(space.size() + line.size() + 1);
-    if (!first) all += '\n';
-    if (!line.empty() && (!first || given.flag(1, false))) all += space;
-    all += line;
+    if (!first) append(call.meter, all, "\n");
+    if (!line.empty() && (!first || given.flag(1, false))) append(call.meter, all, space);
+    append(call.meter, all, line);
     first = false;
   }
   return all;

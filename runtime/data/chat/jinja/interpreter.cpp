@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/data/chat/jinja/text_growth.h"
 
 namespace dstrain::jinja {
 
@@ -12,6 +13,7 @@ Interpreter::Interpreter(Meter& meter, Variables variables) : meter_(meter) {
 }
 
 RenderedText Interpreter::run(const Body& body) {
+  meter_.begin_rendering();
   execute(body);
   return std::move(rendered_);
 }
@@ -31,7 +33,10 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
       write(statement.text);
       break;
     case StatementKind::output:
-      write(printed(meter_, evaluate(*statement.value)));
+      if (const Value value = evaluate(*statement.value); value.is_text())
+        write(*value.text());
+      else
+        write(printed(meter_, value));
       break;
     case StatementKind::choice:
       return choose(statement);
@@ -60,9 +65,7 @@ Interpreter::Flow Interpreter::execute(const Statement& statement) {
 }
 
 void Interpreter::write(std::string_view text) {
-  meter_.bytes(text.size());
-  meter_.check_output(out_->size() + text.size());
-  *out_ += text;
+  append(meter_, *out_, text);
 }
 
 Interpreter::Flow Interpreter::choose(const Statement& statement) {
@@ -79,7 +82,10 @@ Interpreter::Flow Interpreter::loop(const Statement& statement) {
     for (const Value& item : items->items) {
       scopes_.emplace_back();
       assign(statement.names, item, statement.line);
-      if (holds(meter_, evaluate(*statement.condition))) kept.push_back(item);
+      if (holds(meter_, evaluate(*statement.condition))) {
+        meter_.items(1);
+        kept.push_back(item);
+      }
       scopes_.pop_back();
     }
     items = meter_.list(std::move(kept)).shared_list();
@@ -126,6 +132,7 @@ void Interpreter::generate(const Statement& statement) {
   const size_t begin = rendered_.text.size();
   const std::string text = captured(statement.branches[0].body, {});
   write(text);
+  meter_.bytes(sizeof(TextRange));
   rendered_.generated.push_back({begin, begin + text.size()});
 }
 

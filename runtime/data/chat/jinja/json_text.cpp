@@ -7,12 +7,14 @@
 
 #include "runtime/core/error.h"
 #include "runtime/data/chat/jinja/python_text.h"
+#include "runtime/data/chat/jinja/text_growth.h"
 
 namespace dstrain::jinja {
 namespace {
 
 constexpr size_t kDeepestJson = 64;
 constexpr int64_t kMostIndent = 64;
+constexpr size_t kLongestNumber = 32;
 
 class JsonWriter {
  public:
@@ -25,7 +27,7 @@ class JsonWriter {
 
  private:
   void write(const Value& value, int64_t level) {
-    meter_.bytes(8);
+    meter_.bytes(kLongestNumber);
     if (const std::string* text = value.text())
       string(*text);
     else if (const List* list = value.list())
@@ -46,9 +48,11 @@ class JsonWriter {
                                                                     : value.type_name()));
   }
 
+  void add(const std::string& text) { append(meter_, out_, text); }
+
   void string(const std::string& text) {
-    meter_.bytes(text.size());
-    append_json_string(out_, text);
+    meter_.check_output(out_.size() + text.size());
+    append_json_string(out_, text, [this](size_t bytes) { meter_.bytes(bytes); });
   }
 
   void real(double value) {
@@ -68,7 +72,7 @@ class JsonWriter {
   void array(const std::vector<Value>& items, int64_t level) {
     out_ += '[';
     for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) out_ += style_.between;
+      if (i > 0) add(style_.between);
       new_line(level + 1);
       write(items[i], level + 1);
     }
@@ -78,15 +82,16 @@ class JsonWriter {
 
   void object(const Dict& dict, int64_t level) {
     std::vector<const Dict::Member*> members;
+    meter_.bytes(dict.members().size() * sizeof(members[0]));
     for (const Dict::Member& member : dict.members()) members.push_back(&member);
     if (style_.sort_keys)
       std::ranges::sort(members, {}, [](const Dict::Member* member) { return member->first; });
     out_ += '{';
     for (size_t i = 0; i < members.size(); ++i) {
-      if (i > 0) out_ += style_.between;
+      if (i > 0) add(style_.between);
       new_line(level + 1);
       string(members[i]->first);
-      out_ += style_.behind_name;
+      add(style_.behind_name);
       write(members[i]->second, level + 1);
     }
     if (!members.empty()) new_line(level);

@@ -2,6 +2,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/data/chat/jinja/python_text.h"
+#include "runtime/data/chat/jinja/text_growth.h"
 
 namespace dstrain::jinja {
 namespace {
@@ -23,6 +24,7 @@ char lowered(char c) {
 
 Value in_case(Meter& meter, std::string_view name, const std::string& text) {
   if (!is_ascii(text)) meter.fail_unknown(fmt::format("'{}' of a text that is not ASCII", name));
+  meter.bytes(text.size() + kTextBytes);
   std::string result = text;
   bool inside = false;  // of a word
   for (char& c : result) {
@@ -30,11 +32,12 @@ Value in_case(Meter& meter, std::string_view name, const std::string& text) {
     c = raises ? raised(c) : lowered(c);
     inside = name == "capitalize" || is_lower(c) || is_upper(c);
   }
-  return meter.text(std::move(result));
+  return result;
 }
 
 Value titled(Meter& meter, const std::string& text) {
   if (!is_ascii(text)) meter.fail_unknown("'title' of a text that is not ASCII");
+  meter.bytes(text.size() + kTextBytes);
   std::string result = text;
   bool inside = false;  // of a word
   for (char& c : result) {
@@ -42,7 +45,7 @@ Value titled(Meter& meter, const std::string& text) {
     inside = !is_space(static_cast<unsigned char>(c)) &&
              std::string_view("-({[<").find(c) == std::string_view::npos;
   }
-  return meter.text(std::move(result));
+  return result;
 }
 
 Value replaced(Meter& meter, std::string_view text, std::string_view before, std::string_view after,
@@ -52,9 +55,10 @@ Value replaced(Meter& meter, std::string_view text, std::string_view before, std
   while (most != 0) {
     const size_t found = text.find(before, at);
     if (found == text.npos) break;
-    meter.bytes(found - at + after.size() + 1);
-    result += text.substr(at, found - at);
-    result += after;
+    constexpr size_t kLongestCharacter = 4;
+    meter.bytes(kLongestCharacter);
+    append(meter, result, text.substr(at, found - at));
+    append(meter, result, after);
     at = found + before.size();
     --most;
     if (!before.empty()) continue;
@@ -64,8 +68,8 @@ Value replaced(Meter& meter, std::string_view text, std::string_view before, std
       result += text[at++];
     } while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
   }
-  meter.bytes(text.size() - at);
-  return result + std::string(text.substr(at));
+  append(meter, result, text.substr(at));
+  return result;
 }
 
 }  // namespace dstrain::jinja

@@ -9,6 +9,8 @@ namespace dstrain::jinja {
 namespace {
 
 constexpr int kMostLevels = 400;
+constexpr size_t kMostMessage =
+    2000;  // bytes of a message, which may hold a text of the template's
 
 }  // namespace
 
@@ -25,26 +27,26 @@ void Meter::bytes(size_t count) {
 
 void Meter::check_output(size_t bytes) const {
   if (static_cast<int64_t>(bytes) > most_.output)
-    fail(fmt::format("the rendered text is larger than {}",
+    fail(fmt::format("a text is larger than {}",
                      bytes_text(static_cast<double>(most_.output))));
 }
 
 Value Meter::list(std::vector<Value> items, bool tuple, bool generator) {
   step(std::ssize(items));
-  bytes(items.size() * sizeof(Value));
+  bytes(kListBytes);
   Value list = list_of(std::move(items), tuple, generator);
   if (list.depth() > kDeepestValue)
     fail(fmt::format("a list holds a namespace, or is nested more than {} deep", kDeepestValue));
   return list;
 }
 
-Value Meter::text(std::string text) {
-  bytes(text.size());
+Value Meter::text(std::string_view text) {
+  bytes(text.size() + kTextBytes);
   return text;
 }
 
 void Meter::fail(std::string_view message) const {
-  fail_user("{}: line {}: {}", source_, line_, message);
+  fail_user("{}: line {}: {}", source_, line_, message.substr(0, kMostMessage));
 }
 
 void Meter::fail_unknown(std::string_view what) const {

@@ -12,10 +12,13 @@ namespace dstrain::jinja {
 
 // The most that rendering a conversation may take.
 struct Limits {
-  int64_t steps = 100'000'000;          // evaluated parts of expressions, and statements
-  int64_t bytes = int64_t{2} << 30;     // of all texts and lists that are made
-  int64_t output = int64_t{512} << 20;  // bytes of a rendered text
+  int64_t steps = 100'000'000;         // evaluated parts of expressions, and statements
+  int64_t bytes = int64_t{128} << 20;  // of all texts and lists that one rendering makes
+  int64_t output = int64_t{64} << 20;  // bytes of a rendered text
 };
+
+// What a text and a list take in memory besides their bytes and items.
+inline constexpr size_t kTextBytes = 64, kListBytes = 128;
 
 class Meter {
  public:
@@ -28,14 +31,20 @@ class Meter {
   std::time_t now() const { return now_; }
   const std::string& source() const { return source_; }
 
-  // Each throws UserError if more is taken than may be.
+  // Begins a further rendering of the conversation, which may make as many bytes as the first.
+  void begin_rendering() { left_.bytes = most_.bytes; }
+
+  // Each throws UserError if more is taken than may be. Bytes are counted before they are made.
   void step(int64_t count = 1);
   void bytes(size_t count);
+  void items(size_t count) { bytes(count * sizeof(Value)); }                 // of a list
+  void texts(size_t count) { bytes(count * (sizeof(Value) + kTextBytes)); }  // without their bytes
   void check_output(size_t bytes) const;
 
-  // Makes a list or a text, and counts it. Throws UserError where it is too large or nested too deeply.
+  // Makes a list of items that have been counted. Throws UserError where it is nested too deeply.
   Value list(std::vector<Value> items, bool tuple = false, bool generator = false);
-  Value text(std::string text);
+  // Counts a text, and makes it.
+  Value text(std::string_view text);
 
   // Throws UserError: "SOURCE: line 3: MESSAGE".
   [[noreturn]] void fail(std::string_view message) const;

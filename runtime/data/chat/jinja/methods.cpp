@@ -8,6 +8,7 @@
 #include "runtime/data/chat/jinja/call_arguments.h"
 #include "runtime/data/chat/jinja/letter_case.h"
 #include "runtime/data/chat/jinja/python_text.h"
+#include "runtime/data/chat/jinja/text_growth.h"
 
 namespace dstrain::jinja {
 namespace {
@@ -32,17 +33,18 @@ Value strip(const MethodCall& call) {
                     : call.name == "lstrip" ? Ends::left
                                             : Ends::right;
   if (!given.find(0) || given.find(0)->is_none())
-    return call.meter.text(std::string(stripped(call.text(), ends)));
+    return call.meter.text(stripped(call.text(), ends));
   const std::string_view characters = given.text(0);
   call.meter.step(static_cast<int64_t>(1 + characters.size() * call.text().size() / 32));
-  return call.meter.text(std::string(stripped(call.text(), ends, &characters)));
+  return call.meter.text(stripped(call.text(), ends, &characters));
 }
 
-Strings split_at_space(const std::string& text, int64_t most) {
+Strings split_at_space(Meter& meter, const std::string& text, int64_t most) {
   Strings parts;
   std::string_view left = stripped(text, Ends::left);
   while (!left.empty()) {
     const size_t end = most >= 0 && std::ssize(parts) == most ? left.size() : first_space(left);
+    meter.texts(1);
     parts.emplace_back(left.substr(0, end));
     left = stripped(left.substr(end), Ends::left);
   }
@@ -56,7 +58,8 @@ Value split(const MethodCall& call) {
   if (!given.find(0) || given.find(0)->is_none()) {
     if (from_right && most >= 0) call.meter.fail_unknown("rsplit() at white space with a limit");
     call.meter.step(std::ssize(call.text()));
-    return call.meter.list(split_at_space(call.text(), most));
+    call.meter.bytes(call.text().size());
+    return call.meter.list(split_at_space(call.meter, call.text(), most));
   }
   const std::string& between = given.text(0);
   if (between.empty()) call.meter.fail("split() has an empty separator");
@@ -69,6 +72,7 @@ Value split(const MethodCall& call) {
     parts.emplace_back(from_right ? left.substr(at + between.size()) : left.substr(0, at));
     left = from_right ? left.substr(0, at) : left.substr(at + between.size());
     call.meter.step();
+    call.meter.texts(1);
   }
   parts.emplace_back(left);
   if (from_right) std::ranges::reverse(parts);
@@ -78,8 +82,12 @@ Value split(const MethodCall& call) {
 Value splitlines(const MethodCall& call) {
   call.read({});
   call.meter.bytes(call.text().size());
+  call.meter.bytes(most_lines(call.text()) * sizeof(std::string_view));
   Strings lines;
-  for (const std::string_view line : lines_of(call.text())) lines.emplace_back(line);
+  for (const std::string_view line : lines_of(call.text())) {
+    call.meter.texts(1);
+    lines.emplace_back(line);
+  }
   return call.meter.list(std::move(lines));
 }
 
@@ -142,9 +150,8 @@ Value join(const MethodCall& call) {
   bool first = true;
   for (const Value& item : items_of(call.meter, given.at(0))->items) {
     const std::string& part = text_in(call.meter, item, "an item of join()");
-    call.meter.bytes(part.size() + call.text().size());
-    if (!std::exchange(first, false)) all += call.text();
-    all += part;
+    if (!std::exchange(first, false)) append(call.meter, all, call.text());
+    append(call.meter, all, part);
   }
   return all;
 }
@@ -162,7 +169,8 @@ Value members(const MethodCall& call) {
   call.read({});
   std::vector<Value> all;
   for (const auto& [name, value] : call.self.dict()->members()) {
-    call.meter.bytes(name.size());
+    call.meter.bytes(name.size() + kListBytes);
+    call.meter.texts(3);  // a pair and its items
     if (call.name == "keys")
       all.emplace_back(name);
     else if (call.name == "values")

@@ -79,22 +79,32 @@ Value repeated(Meter& meter, const Value& value, int64_t times) {
   const std::string* text = value.text();
   const size_t each = text ? text->size() : value.list()->items.size() * sizeof(Value);
   if (each == 0) return value;
-  meter.bytes(count > kMost / each ? kMost : count * each);
+  const size_t bytes = count > kMost / each ? kMost : count * each;
+  meter.bytes(bytes);
   if (text) {
+    meter.check_output(bytes);
     std::string all;
+    all.reserve(count * each);
     for (size_t i = 0; i < count; ++i) all += *text;
     return all;
   }
   std::vector<Value> all;
+  all.reserve(count * value.list()->items.size());
   for (size_t i = 0; i < count; ++i)
     all.insert(all.end(), value.list()->items.begin(), value.list()->items.end());
   return meter.list(std::move(all), value.list()->tuple);
 }
 
 Value sum(Meter& meter, const Value& a, const Value& b) {
-  if (a.is_text() && b.is_text()) return meter.text(*a.text() + *b.text());
+  if (a.is_text() && b.is_text()) {
+    const size_t bytes = a.text()->size() + b.text()->size();
+    meter.bytes(bytes + kTextBytes);
+    meter.check_output(bytes);
+    return *a.text() + *b.text();
+  }
   const List *x = a.list(), *y = b.list();
   if (!x || !y || x->tuple != y->tuple) fail_types(meter, "+", a, b);
+  meter.items(x->items.size() + y->items.size());
   std::vector<Value> items = x->items;
   items.insert(items.end(), y->items.begin(), y->items.end());
   return meter.list(std::move(items), x->tuple);
@@ -108,11 +118,10 @@ int64_t place_of_index(int64_t index, int64_t count) {
 
 Value character(Meter& meter, const std::string& text, int64_t index) {
   meter.step(1 + std::ssize(text) / 32);
-  const std::vector<size_t> places = character_places(text);
-  const int64_t place = place_of_index(index, std::ssize(places) - 1);
+  const int64_t place = place_of_index(index, character_count(text));
   if (place < 0) return Value::undefined("a character");
-  const auto at = static_cast<size_t>(place);
-  return text.substr(places[at], places[at + 1] - places[at]);
+  const size_t at = offset_of_character(text, place);
+  return meter.text(std::string_view(text).substr(at, offset_of_character(text, place + 1) - at));
 }
 
 Value loop_attribute(Meter& meter, const Loop& loop, const std::string& name) {
@@ -209,8 +218,7 @@ Value slice_of(Meter& meter, const Value& value, const Value& begin, const Value
   const List* list = value.list();
   const std::string* text = value.text();
   if (!list && !text) meter.fail(fmt::format("a slice of {}", value.type_name()));
-  const std::vector<size_t> places = text ? character_places(*text) : std::vector<size_t>();
-  const int64_t count = text ? std::ssize(places) - 1 : std::ssize(list->items);
+  const int64_t count = text ? character_count(*text) : std::ssize(list->items);
   meter.step(1 + count / 32);
   const int64_t by = bound(step, 1);
   if (by == 0) meter.fail("a slice has the step 0");
@@ -223,17 +231,27 @@ Value slice_of(Meter& meter, const Value& value, const Value& begin, const Value
   };
   const int64_t from = place(begin, by > 0 ? lowest : highest),
                 to = place(end, by > 0 ? highest : lowest);
+  const int64_t stride = std::clamp(by, -count - 1, count + 1);
+  if (text && stride == 1) {
+    const size_t first = offset_of_character(*text, from);
+    const size_t last = offset_of_character(*text, std::max(from, to));
+    return meter.text(std::string_view(*text).substr(first, last - first));
+  }
+  if (text) meter.bytes(text->size() + static_cast<size_t>(count + 1) * sizeof(size_t));
+  const std::vector<size_t> places = text ? character_places(*text) : std::vector<size_t>();
   std::string characters;
   std::vector<Value> items;
-  const int64_t stride = std::clamp(by, -count - 1, count + 1);
   for (int64_t i = from; by > 0 ? i < to : i > to; i += stride) {
     const auto at = static_cast<size_t>(i);
-    if (text)
+    if (text) {
       characters += text->substr(places[at], places[at + 1] - places[at]);
-    else
+    } else {
+      meter.items(1);
       items.push_back(list->items[at]);
+    }
   }
-  return text ? meter.text(std::move(characters)) : meter.list(std::move(items), list->tuple);
+  if (text) return characters;
+  return meter.list(std::move(items), list->tuple);
 }
 
 }  // namespace dstrain::jinja

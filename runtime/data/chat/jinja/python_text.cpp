@@ -72,6 +72,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
            code == 0x2028 || code == 0x2029;
   };
   std::vector<std::string_view> lines;
+  lines.reserve(most_lines(text));
   for (size_t begin = 0, at = 0; at < text.size();) {
     const auto [code, bytes] = first_character(text.substr(at));
     const size_t end = at;
@@ -87,8 +88,24 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
+size_t most_lines(std::string_view text) {
+  // The last bytes of the characters that end lines.
+  return 1 + static_cast<size_t>(std::ranges::count_if(text, [](char c) {
+           return std::string_view("\n\v\f\r\x1c\x1d\x1e\x85\xa8\xa9").find(c) !=
+                  std::string_view::npos;
+         }));
+}
+
+size_t offset_of_character(std::string_view text, int64_t number) {
+  size_t at = 0;
+  for (; at < text.size(); ++at)
+    if (utf8::starts_character(static_cast<unsigned char>(text[at])) && number-- == 0) break;
+  return at;
+}
+
 std::vector<size_t> character_places(std::string_view text) {
   std::vector<size_t> places;
+  places.reserve(static_cast<size_t>(character_count(text)) + 1);
   for (size_t at = 0; at < text.size(); ++at)
     if (utf8::starts_character(static_cast<unsigned char>(text[at]))) places.push_back(at);
   places.push_back(text.size());
@@ -104,11 +121,14 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-std::string quoted_text(std::string_view text) {
+void append_quoted(std::string& out, std::string_view text, const CountBytes& count) {
+  constexpr size_t kLongest = 10;  // of a character that is written as a number
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
-  std::string out(1, quote);
+  count(2);
+  out += quote;
   while (!text.empty()) {
     const auto [code, bytes] = first_character(text);
+    count(kLongest);
     if (code == static_cast<unsigned char>(quote) || code == '\\')
       out += {'\\', static_cast<char>(code)};
     else if (code == '\n')
@@ -125,7 +145,7 @@ std::string quoted_text(std::string_view text) {
                               : fmt::format("\\U{:08x}", code);
     text.remove_prefix(static_cast<size_t>(bytes));
   }
-  return out + quote;
+  out += quote;
 }
 
 std::string real_text(double value) {
@@ -136,16 +156,20 @@ std::string real_text(double value) {
   return text;
 }
 
-void append_json_string(std::string& out, std::string_view text) {
+void append_json_string(std::string& out, std::string_view text, const CountBytes& count) {
+  constexpr size_t kLongest = 6;  // of a character that is written as a number
+  count(text.size() + 2);
   out += '"';
   for (const char c : text) {
     constexpr std::string_view kNamed = "\"\\\n\r\t\f\b", kNames = "\"\\nrtfb";
     if (const size_t at = kNamed.find(c); at != kNamed.npos)
       out += {'\\', kNames[at]};
-    else if (static_cast<unsigned char>(c) < 0x20)
+    else if (static_cast<unsigned char>(c) < 0x20) {
+      count(kLongest);
       out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    else
+    } else {
       out += c;
+    }
   }
   out += '"';
 }

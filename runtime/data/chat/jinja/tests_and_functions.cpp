@@ -85,9 +85,18 @@ Value range(Meter& meter, const CallArguments& arguments) {
   given.at(0);
   const int64_t begin = given.find(1) ? first : 0, end = given.find(1) ? second : first;
   if (step == 0) meter.fail("range() has the step 0");
+  // In 128 bits, because the difference of two bounds may have 65.
+  const __int128 distance =
+      step > 0 ? static_cast<__int128>(end) - begin : static_cast<__int128>(begin) - end;
+  const __int128 width = step > 0 ? static_cast<__int128>(step) : -static_cast<__int128>(step);
+  constexpr __int128 kMost = int64_t{1} << 40;
+  const auto count =
+      static_cast<int64_t>(std::clamp((distance + width - 1) / width, __int128{0}, kMost));
+  meter.step(count);
+  meter.items(static_cast<size_t>(count));
   std::vector<Value> numbers;
+  numbers.reserve(static_cast<size_t>(count));
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-    meter.step();
     numbers.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -102,11 +111,14 @@ Dict members_of_arguments(Meter& meter, std::string_view name, const CallArgumen
   if (!arguments.given.empty()) {
     const Dict* given = arguments.given[0].dict();
     if (!given) meter.fail_unknown(fmt::format("{}() of {}", name, arguments.given[0].type_name()));
+    meter.step(std::ssize(given->members()));
+    for (const auto& [member, value] : given->members()) count_member(meter, member);
     members = *given;
-    meter.step(std::ssize(members.members()));
-    meter.bytes(members.members().size() * sizeof(Dict::Member));
   }
-  for (const auto& [member, value] : arguments.named) members.add(member, value);
+  for (const auto& [member, value] : arguments.named) {
+    count_member(meter, member);
+    members.add(member, value);
+  }
   if (members.levels() > kDeepestValue)
     meter.fail(
         fmt::format("{}() holds a namespace, or is nested more than {} deep", name, kDeepestValue));
@@ -125,7 +137,7 @@ Value now_as_text(Meter& meter, const CallArguments& arguments) {
   localtime_r(&now, &local);
   std::string text(kMostText, '\0');
   text.resize(std::strftime(text.data(), text.size(), format.c_str(), &local));
-  return meter.text(std::move(text));
+  return meter.text(text);
 }
 
 const Test* find_test(std::string_view name) {
@@ -160,7 +172,9 @@ Value call_function(Meter& meter, std::string_view name, const CallArguments& ar
   if (name == "namespace")
     return std::make_shared<Namespace>(Namespace{members_of_arguments(meter, name, arguments)});
   const ArgumentReader given(meter, "raise_exception()", arguments, {"message"});
-  meter.fail(fmt::format("the template refuses the conversation: {}", printed(meter, given.at(0))));
+  constexpr size_t kMostReason = 2000;
+  meter.fail(fmt::format("the template refuses the conversation: {}",
+                         printed(meter, given.at(0)).substr(0, kMostReason)));
 }
 
 std::shared_ptr<const List> items_of(Meter& meter, const Value& value) {
@@ -170,10 +184,14 @@ std::shared_ptr<const List> items_of(Meter& meter, const Value& value) {
   }
   std::vector<Value> items;
   if (const Dict* dict = value.dict()) {
+    meter.items(dict->members().size());
     for (const auto& [name, member] : dict->members()) items.push_back(meter.text(name));
   } else if (const std::string* text = value.text()) {
-    meter.bytes(text->size() * sizeof(Value));
+    const auto count = static_cast<size_t>(character_count(*text));
+    meter.texts(count);
+    meter.bytes(text->size() + count * sizeof(size_t));
     const std::vector<size_t> places = character_places(*text);
+    items.reserve(count);
     for (size_t i = 0; i + 1 < places.size(); ++i)
       items.emplace_back(text->substr(places[i], places[i + 1] - places[i]));
   } else if (!value.is_undefined()) {
@@ -199,9 +217,12 @@ std::string printed(Meter& meter, const Value& value) {
   meter.step(value.weight());
   refuse_generator(meter, value, "text");
   if (value.is_missing()) meter.fail(fmt::format("there is no {}", value.undefined_name()));
-  std::string text = text_of(value);
-  meter.bytes(text.size());
-  return text;
+  return text_of(value, [&meter](size_t bytes) { meter.bytes(bytes); });
+}
+
+void count_member(Meter& meter, std::string_view name) {
+  // A large dict has a table of names, too.
+  meter.bytes(sizeof(Dict::Member) + 2 * (name.size() + kTextBytes));
 }
 
 const std::string& text_in(Meter& meter, const Value& value, std::string_view what) {

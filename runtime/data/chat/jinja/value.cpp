@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/data/chat/jinja/python_text.h"
 
@@ -17,41 +18,67 @@ const T* get_shared(const std::shared_ptr<T>* pointer) {
   return pointer ? pointer->get() : nullptr;
 }
 
-std::string joined(const std::vector<Value>& items) {
-  std::string text;
-  for (const Value& item : items) {
-    if (!text.empty()) text += ", ";
-    text += repr_of(item);
+void append_repr(std::string& out, const Value& value, const CountBytes& count);
+
+void append(std::string& out, std::string_view text, const CountBytes& count) {
+  count(text.size());
+  out += text;
+}
+
+void append_list(std::string& out, const List& list, const CountBytes& count) {
+  append(out, list.tuple ? "(" : "[", count);
+  for (size_t i = 0; i < list.items.size(); ++i) {
+    if (i > 0) append(out, ", ", count);
+    append_repr(out, list.items[i], count);
   }
-  return text;
+  append(out, !list.tuple ? "]" : list.items.size() == 1 ? ",)" : ")", count);
 }
 
-std::string list_text(const List& list) {
-  const std::string items = joined(list.items);
-  if (!list.tuple) return "[" + items + "]";
-  return "(" + items + (list.items.size() == 1 ? ",)" : ")");
-}
-
-std::string dict_text(const Dict& dict) {
-  std::string text = "{";
+void append_dict(std::string& out, const Dict& dict, const CountBytes& count) {
+  append(out, "{", count);
+  bool first = true;
   for (const auto& [name, value] : dict.members()) {
-    if (text.size() > 1) text += ", ";
-    text += quoted_text(name) + ": " + repr_of(value);
+    if (!std::exchange(first, false)) append(out, ", ", count);
+    append_quoted(out, name, count);
+    append(out, ": ", count);
+    append_repr(out, value, count);
   }
-  return text + "}";
+  append(out, "}", count);
+}
+
+void append_repr(std::string& out, const Value& value, const CountBytes& count) {
+  if (const std::string* text = value.text()) return append_quoted(out, *text, count);
+  if (const List* list = value.list()) return append_list(out, *list, count);
+  if (const Dict* dict = value.dict()) return append_dict(out, *dict, count);
+  const Function* const function = value.function();
+  append(out,
+         value.is_undefined() ? "Undefined"
+         : value.is_none()    ? "None"
+         : value.is_bool()    ? (value.truth() ? "True" : "False")
+         : value.is_int()     ? std::to_string(*value.integer())
+         : value.is_real()    ? real_text(*value.real())
+         : function           ? "<function " + function->name + ">"
+                              : "<" + value.type_name() + ">",
+         count);
+}
+
+// Returns a name for messages, of which a template may make any text.
+std::shared_ptr<const std::string> name_of_missing(std::string_view name) {
+  constexpr size_t kLongestName = 200;
+  return std::make_shared<const std::string>(name.substr(0, kLongestName));
 }
 
 }  // namespace
 
-Value Value::undefined(std::string name) {
+Value Value::undefined(std::string_view name) {
   Value value;
-  value.data_ = Undefined{std::make_shared<const std::string>(std::move(name)), true};
+  value.data_ = Undefined{name_of_missing(name), true};
   return value;
 }
 
-Value Value::missing(std::string name) {
+Value Value::missing(std::string_view name) {
   Value value;
-  value.data_ = Undefined{std::make_shared<const std::string>(std::move(name)), false};
+  value.data_ = Undefined{name_of_missing(name), false};
   return value;
 }
 
@@ -204,23 +231,20 @@ std::optional<bool> less(const Value& a, const Value& b, bool or_equal) {
   return or_equal ? x->items.size() <= y->items.size() : x->items.size() < y->items.size();
 }
 
-std::string text_of(const Value& value) {
-  if (const std::string* text = value.text()) return *text;
+std::string text_of(const Value& value, const CountBytes& count) {
   if (value.is_undefined()) return "";
-  return repr_of(value);
+  std::string out;
+  if (const std::string* text = value.text())
+    append(out, *text, count);
+  else
+    append_repr(out, value, count);
+  return out;
 }
 
-std::string repr_of(const Value& value) {
-  if (const std::string* text = value.text()) return quoted_text(*text);
-  if (value.is_undefined()) return "Undefined";
-  if (value.is_none()) return "None";
-  if (value.is_bool()) return value.truth() ? "True" : "False";
-  if (const auto number = value.integer()) return std::to_string(*number);
-  if (const auto number = value.real()) return real_text(*number);
-  if (const List* list = value.list()) return list_text(*list);
-  if (const Dict* dict = value.dict()) return dict_text(*dict);
-  if (const Function* function = value.function()) return "<function " + function->name + ">";
-  return "<" + value.type_name() + ">";
+std::string repr_of(const Value& value, const CountBytes& count) {
+  std::string out;
+  append_repr(out, value, count);
+  return out;
 }
 
 }  // namespace dstrain::jinja

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,9 +47,9 @@ class Value {
   Value(std::shared_ptr<const Loop> loop) : data_(std::move(loop)) {}
   Value(std::shared_ptr<const Function> function) : data_(std::move(function)) {}
   // Returns the undefined value of something that is not there.
-  static Value undefined(std::string name);
+  static Value undefined(std::string_view name);
   // The same, of what a template must not print, because its text would lack what is meant.
-  static Value missing(std::string name);
+  static Value missing(std::string_view name);
 
   bool is_undefined() const { return is<Undefined>(); }
   bool is_missing() const { return is_undefined() && !std::get<Undefined>(data_).printed; }
@@ -150,8 +151,10 @@ bool equal(const Value& a, const Value& b);
 // Returns whether a is less than b, or equal where `or_equal`; nothing where the two have no order.
 std::optional<bool> less(const Value& a, const Value& b, bool or_equal);
 
-// Returns str(value), and repr(value).
-std::string text_of(const Value& value);
-std::string repr_of(const Value& value);
+// Returns str(value), and repr(value). `count` is called with bytes that are about to be made.
+std::string text_of(
+    const Value& value, const std::function<void(size_t)>& count = [](size_t) {});
+std::string repr_of(
+    const Value& value, const std::function<void(size_t)>& count = [](size_t) {});
 
 }  // namespace dstrain::jinja
