@@ -110,7 +110,9 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)
     rank_words.insert(rank_words.end(), {"--set", request.sets[i]});
-  if (!several && becomes_srun) launch_by_srun(*job, options, ranks, words);
+  if (!several && becomes_srun)
+    launch_by_srun(*job, options, ranks, static_cast<int>(arguments.request.ranks.value_or(0)),
+                   words);
   std::optional<PidFile> pid_file;
   if (options.save_pid) {
     pid_file.emplace();

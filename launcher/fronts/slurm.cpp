@@ -114,10 +114,12 @@ void export_task_place(const SlurmTask& task) {
   set("OMPI_COMM_WORLD_LOCAL_RANK", task.rank_on_host);
 }
 
-std::vector<std::string> srun_words(int ranks, const std::vector<std::string>& launcher_args,
+std::vector<std::string> srun_words(int ranks, int each,
+                                    const std::vector<std::string>& launcher_args,
                                     const std::vector<std::string>& program) {
   std::vector<std::string> words = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1",
                                     fmt::format("--ntasks={}", ranks)};
+  if (each > 0) words.push_back(fmt::format("--ntasks-per-node={}", each));
   words.insert(words.end(), launcher_args.begin(), launcher_args.end());
   words.insert(words.end(), program.begin(), program.end());
   return words;

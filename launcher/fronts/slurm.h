@@ -43,8 +43,10 @@ std::vector<int> slurm_counts(const std::string& variable, const std::string& te
 // Throws UserError if srun was started without PMIx.
 void export_task_place(const SlurmTask& task);
 
-// Returns the srun command that starts `ranks` copies of `program` on the job's nodes.
-std::vector<std::string> srun_words(int ranks, const std::vector<std::string>& launcher_args,
+// Returns the srun command that starts `ranks` copies of `program` on the job's nodes: as many on each node, or, where
+// `each` is 0, as Slurm places them.
+std::vector<std::string> srun_words(int ranks, int each,
+                                    const std::vector<std::string>& launcher_args,
                                     const std::vector<std::string>& program);
 
 // Replaces this process by srun with these words. Throws UserError if there is no srun.

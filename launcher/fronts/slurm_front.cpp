@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launcher/process/program_path.h"
+#include "launcher/ranks/option_words.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -57,7 +58,7 @@ void settle_ranks(const SlurmJob& job, ConfigRequest& request) {
   }
 }
 
-void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks,
+void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks, int each,
                     const std::vector<std::string>& words) {
   if (options.save_pid || options.max_restarts > 0)
     fail_user(
@@ -67,7 +68,10 @@ void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks
         options.save_pid ? "" : " and let Slurm requeue the job");
   log::info("Slurm job {}: {} by srun on {}", job.id, counted(ranks, "rank"),
             counted(job.nodes, "node"));
-  start_by_srun(srun_words(ranks, options.launcher_args, own_command(words)));
+  // In a task, --num_gpus is the number of all ranks.
+  start_by_srun(
+      srun_words(ranks, each, options.launcher_args,
+                 own_command(without_options(words, {"--num_gpus", "--num_accelerators"}))));
 }
 
 }  // namespace dstrain

@@ -29,8 +29,9 @@ std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request);
 // task, which may use all devices of its node.
 void settle_ranks(const SlurmJob& job, ConfigRequest& request);
 
-// Replaces this process by the srun that starts `ranks` ranks with these words. Throws UserError.
+// Replaces this process by the srun that starts `ranks` ranks with these words, `each` of them on every node (--num_gpus;
+// 0: as Slurm places them). Throws UserError.
 [[noreturn]] void launch_by_srun(const SlurmJob& job, const LaunchOptions& options, int ranks,
-                                 const std::vector<std::string>& words);
+                                 int each, const std::vector<std::string>& words);
 
 }  // namespace dstrain

@@ -9,6 +9,7 @@
 
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
+#include "launcher/ranks/option_words.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
@@ -100,14 +101,7 @@ int run_with_restarts(const RestartOptions& options, const StartRanks& start, co
 std::vector<std::string> words_resuming(const std::vector<std::string>& words,
                                         const std::string& resume) {
   if (resume.empty()) return words;
-  std::vector<std::string> resuming;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string option = words[i].substr(0, words[i].find('='));
-    if (option != "--resume" && option != "--init_weights")
-      resuming.push_back(words[i]);
-    else if (option == words[i])
-      ++i;  // and its value
-  }
+  std::vector<std::string> resuming = without_options(words, {"--resume", "--init_weights"});
   resuming.push_back("--resume=" + resume);
   return resuming;
 }

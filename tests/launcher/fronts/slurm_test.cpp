@@ -103,9 +103,12 @@ TEST_CASE("tasks without PMIx are told what to do") {
 }
 
 TEST_CASE("srun gets the ranks, the user's words and the program as they are") {
-  CHECK(srun_words(4, {"--exclusive", "a b"}, {"/bin/dstrain", "--config", "c d.json"}) ==
+  CHECK(srun_words(4, 0, {"--exclusive", "a b"}, {"/bin/dstrain", "--config", "c d.json"}) ==
         std::vector<std::string>{"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--ntasks=4",
                                  "--exclusive", "a b", "/bin/dstrain", "--config", "c d.json"});
+  CHECK(srun_words(4, 2, {}, {"/bin/dstrain"}) ==
+        std::vector<std::string>{"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--ntasks=4",
+                                 "--ntasks-per-node=2", "/bin/dstrain"});
 }
 
 TEST_CASE("cores: bound by Slurm, fenced in, or the whole machine in sight") {
