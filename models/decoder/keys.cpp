@@ -160,7 +160,7 @@ void restore(Node& section) {
 
 std::vector<std::string> ignored_tensors(const ModelConfig& c) {
   std::vector<std::string> patterns{"layers.*.self_attn.rotary_emb.inv_freq"};
-  if (c.flag("tie_word_embeddings")) patterns.emplace_back("lm_head.weight");
+  if (c.flag("tie_word_embeddings")) patterns.emplace_back(kHeadTensor);
   return patterns;
 }
 
@@ -256,6 +256,7 @@ HuggingFace decoder_directories(std::string_view architecture, const DecoderFeat
   return {.fields = fields_with(own),
           .architecture = architecture,
           .prefix = "model.",
+          .table = "model.embed_tokens.weight",
           .ignored = ignored_tensors,
           .normalise = normalise,
           .restore = restore};

@@ -108,7 +108,7 @@ WeightMap gpt2_weights(const ModelConfig& c) {
 // The oldest files have the masks of attention; some have the head although it is the embedding.
 std::vector<std::string> gpt2_ignored(const ModelConfig& c) {
   std::vector<std::string> patterns{"h.*.attn.bias", "h.*.attn.masked_bias"};
-  if (c.flag("tie_word_embeddings")) patterns.emplace_back("lm_head.weight");
+  if (c.flag("tie_word_embeddings")) patterns.emplace_back(kHeadTensor);
   return patterns;
 }
 
@@ -208,6 +208,7 @@ const ModelFamily& gpt2() {
                                   .hugging_face = HuggingFace{.fields = gpt2_fields(),
                                                               .architecture = "GPT2LMHeadModel",
                                                               .prefix = kTransformer,
+                                                              .table = "transformer.wte.weight",
                                                               .ignored = gpt2_ignored}};
   return family;
 }

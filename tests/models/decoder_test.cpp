@@ -124,6 +124,17 @@ TEST_CASE("decoders: tensors have transformers' names and shapes") {
             .at("model.layers.0.self_attn.v_proj.weight") == "(6, 24)");
 }
 
+TEST_CASE("decoders: files of a model with a tied head may have its table as the head alone") {
+  const ForeignNames tied = foreign_names_of(decoder_of("qwen2", R"("num_key_value_heads": 2,
+                                                          "tie_word_embeddings": true)"));
+  REQUIRE(tied.stored_names.size() == 1);
+  CHECK(tied.stored_names[0].tensor == "model.embed_tokens.weight");
+  CHECK(tied.stored_names[0].stored == "lm_head.weight");
+  CHECK(decoder_shapes(decoder_of("qwen2", R"("num_key_value_heads": 2)"))
+            .contains("model.embed_tokens.weight"));
+  CHECK(foreign_names_of(decoder_of("llama")).stored_names.empty());
+}
+
 TEST_CASE("decoders: windows are transformers'") {
   using Windows = std::vector<int64_t>;
   const std::string one = R"("num_key_value_heads": 1)";

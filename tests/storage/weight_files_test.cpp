@@ -193,6 +193,41 @@ TEST_CASE("files of others may lack a prefix and have tensors that nothing reads
   CHECK_THROWS_WITH(check_weights(path, want), Contains("t.a (4) is missing"));
 }
 
+TEST_CASE("a table that a file has by another name alone is read by that") {
+  const TempDir dir;
+  const ForeignNames names{"t.", {"head"}, {{"t.table", "head"}}};
+  Floats a = rising(4, 1), table = rising(6, 9), read_a(4), read_table(6);
+  const StateRegister want{weight_of("t.a", read_a), weight_of("t.table", read_table)};
+  const auto write = [&](const std::vector<std::string>& tables) {
+    StateRegister tensors{weight_of("t.a", a)};
+    for (const std::string& name : tables) tensors.push_back(weight_of(name, table));
+    WeightsWriter writer(dir / "x.safetensors", tensors);
+    for (const StateEntry& entry : tensors) writer.write(entry.name, 0, entry.local);
+    writer.finish();
+  };
+  for (const std::vector<std::string>& tables :
+       {std::vector<std::string>{"head"}, {"t.table"}, {"t.table", "head"}}) {
+    write(tables);
+    read_table.assign(6, 0);
+    load_weights(dir / "x.safetensors", want, names);
+    CHECK(read_table == table);
+    CHECK(read_a == a);
+  }
+  write({"head"});
+  CHECK_THROWS_WITH(check_weights(dir / "x.safetensors", want, {"t.", {"head"}}),
+                    Contains("t.table (6) is missing"));
+}
+
+TEST_CASE("an index may list a tensor that is ignored, and that its files do not have") {
+  const TempDir dir;
+  save_two(dir);
+  change_index(dir, [](nlohmann::json& json) {
+    json["weight_map"]["tied"] = "model-00002-of-00002.safetensors";
+  });
+  CHECK_NOTHROW(WeightFiles(index_of(dir), {"", {"tied"}}));
+  CHECK_THROWS_WITH(WeightFiles(index_of(dir)), Contains("tied in model-00002-of-00002"));
+}
+
 TEST_CASE("a pointer of Git LFS, and a pickle alone, say how to get the weights") {
   const TempDir dir;
   const std::string path =

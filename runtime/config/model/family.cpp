@@ -91,6 +91,16 @@ void check_inputs(const ModelFamily& family) {
   }
 }
 
+ForeignNames foreign_names_of(const ModelConfig& model) {
+  const std::optional<HuggingFace>& hub = model.family().hugging_face;
+  if (!hub) return {};
+  ForeignNames names{.prefix = std::string(hub->prefix)};
+  if (hub->ignored) names.ignored = hub->ignored(model);
+  if (std::ranges::find(names.ignored, kHeadTensor) != names.ignored.end())
+    names.stored_names.push_back({std::string(hub->table), std::string(kHeadTensor)});
+  return names;
+}
+
 std::string model_path(std::string_view name) {
   return fmt::format("{}{}", kModelSection, name);
 }

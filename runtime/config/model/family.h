@@ -108,12 +108,7 @@ inline WeightMap weight_map_of(const ModelConfig& model) {
 }
 
 // Returns what files of others have otherwise than the map says.
-inline ForeignNames foreign_names_of(const ModelConfig& model) {
-  const std::optional<HuggingFace>& hub = model.family().hugging_face;
-  if (!hub) return {};
-  return {std::string(hub->prefix),
-          hub->ignored ? hub->ignored(model) : std::vector<std::string>{}};
-}
+ForeignNames foreign_names_of(const ModelConfig& model);
 
 // Returns "dstrain.model.depth" for "depth".
 std::string model_path(std::string_view name);

@@ -17,6 +17,9 @@ namespace dstrain {
 inline constexpr std::string_view kDtypeOfFiles = "dstrain.model.dtype",
                                   kOldDtypeOfFiles = "dstrain.model.torch_dtype";
 
+// The tensor of the head. A model whose head is its token embedding ignores it where it has both.
+inline constexpr std::string_view kHeadTensor = "lm_head.weight";
+
 struct HuggingFace {
   // Fields of config.json that are no keys of the family: each is without effect here, legal with some values alone, or
   // refused. `key` is the whole path, as if it were a key: "dstrain.model.architectures".
@@ -25,6 +28,8 @@ struct HuggingFace {
       architecture;  // of the model with its head, in a config.json that this program writes
   // Before the names of tensors; files of a model without a head lack it.
   std::string_view prefix;
+  // The tensor of the token embedding. Files of a model whose head is this table may have it as kHeadTensor alone.
+  std::string_view table;
   // Returns patterns of the names of tensors, without the prefix, that files may have and the model does not read.
   std::vector<std::string> (*ignored)(const ModelConfig&) = nullptr;
   // Brings a section with the names of config.json, of any version, into the form of the keys; null: it has one form.

@@ -26,11 +26,17 @@ struct WeightEntry {
 // A parameter without an entry is the tensor of its name.
 using WeightMap = std::vector<WeightEntry>;
 
+// A tensor that files may have by another name instead.
+struct StoredName {
+  std::string tensor, stored;
+};
+
 // What weight files of other programs may have otherwise.
 struct ForeignNames {
   std::string prefix = {};  // of names, which all tensors of a file may lack
   std::vector<std::string> ignored =
       {};  // patterns of names, without the prefix, that nothing reads
+  std::vector<StoredName> stored_names = {};  // read where a file lacks the tensor's own name
 };
 
 }  // namespace dstrain

@@ -13,7 +13,6 @@
 namespace dstrain {
 namespace {
 
-constexpr std::string_view kHead = "lm_head.weight";
 constexpr int64_t kComparedAtOnce = int64_t{1} << 20;  // elements
 
 // Returns whether two tensors of the files have the same values.
@@ -36,25 +35,27 @@ bool have_same_values(const std::string& weights, const std::string& prefix,
 
 void check_unread_head(const std::string& weights, const ModelConfig& model) {
   const ForeignNames names = foreign_names_of(model);
-  if (std::ranges::find(names.ignored, kHead) == names.ignored.end()) return;
+  if (std::ranges::find(names.ignored, kHeadTensor) == names.ignored.end()) return;
   const WeightFiles files(weights, names);
   const std::optional<TokenTable> table = model.measures().token_table;
-  if (!table || !files.find(kHead) || !files.find(table->name)) return;
+  if (!table || !files.find(kHeadTensor) || !files.find(table->name)) return;
+  // The files have the table by the head's name alone.
+  if (files.find(kHeadTensor)->tensor == files.find(table->name)->tensor) return;
   StateRegister both(2);
   both[0].name = table->name;
-  both[1].name = kHead;
+  both[1].name = kHeadTensor;
   for (StateEntry& entry : both) {
     entry.slot = "master";
     entry.global_shape = {table->rows, table->width};
   }
-  if (files.find(kHead)->tensor->shape == std::vector<int64_t>{table->rows, table->width} &&
+  if (files.find(kHeadTensor)->tensor->shape == std::vector<int64_t>{table->rows, table->width} &&
       have_same_values(weights, names.prefix, both))
     return;
   fail_user(
       "the weights in {} have a head, {}, that differs from the embedding, {}, and the model's "
       "head is its embedding (tie_word_embeddings): set tie_word_embeddings to false in its "
       "config.json, and the head is read",
-      weights, kHead, table->name);
+      weights, kHeadTensor, table->name);
 }
 
 }  // namespace dstrain

@@ -153,8 +153,9 @@ void WeightFiles::open_index() {
   for (const auto& [name, tensors] : read_index(path_)) {
     InputFile file(beside(path_, name), "a file of weights that the index lists");
     SafetensorsHeader header = read_safetensors_header(file);
+    // Some indexes list a head that is the embedding, and was not written.
     for (const std::string& tensor : tensors)
-      if (!header.find(tensor))
+      if (!header.find(tensor) && !is_ignored(tensor))
         missing.push_back(fmt::format("{} in {}", shown_name(tensor), name));
     parts_.push_back({std::move(file), std::move(header)});
   }
@@ -170,22 +171,32 @@ void WeightFiles::open_index() {
 }
 
 std::optional<WeightFiles::Found> WeightFiles::find(std::string_view name) const {
-  if (lacks_prefix_ && name.starts_with(names_.prefix)) name.remove_prefix(names_.prefix.size());
-  for (const Part& part : parts_)
-    if (const SafetensorsTensor* tensor = part.header.find(name)) return Found{&part.file, tensor};
+  const auto stored = [this](std::string_view tensor) -> std::optional<Found> {
+    for (const Part& part : parts_)
+      if (const SafetensorsTensor* found = part.header.find(tensor))
+        return Found{&part.file, found};
+    return std::nullopt;
+  };
+  const bool bare = lacks_prefix_ && name.starts_with(names_.prefix);
+  if (const auto found = stored(bare ? name.substr(names_.prefix.size()) : name)) return found;
+  for (const StoredName& other : names_.stored_names)
+    if (other.tensor == name) return stored(other.stored);
   return std::nullopt;
+}
+
+bool WeightFiles::is_ignored(const std::string& name) const {
+  const bool prefixed = !names_.prefix.empty() && name.starts_with(names_.prefix);
+  const std::string bare = prefixed ? name.substr(names_.prefix.size()) : name;
+  return std::ranges::any_of(names_.ignored, [&bare](const std::string& pattern) {
+    return ::fnmatch(pattern.c_str(), bare.c_str(), 0) == 0;
+  });
 }
 
 void WeightFiles::for_each(
     const std::function<void(const SafetensorsTensor&, const std::string&)>& f) const {
   for (const Part& part : parts_)
     for (const SafetensorsTensor& t : part.header.tensors) {
-      const bool prefixed = !names_.prefix.empty() && t.name.starts_with(names_.prefix);
-      const std::string bare = prefixed ? t.name.substr(names_.prefix.size()) : t.name;
-      const auto fits = [&bare](const std::string& pattern) {
-        return ::fnmatch(pattern.c_str(), bare.c_str(), 0) == 0;
-      };
-      if (std::ranges::any_of(names_.ignored, fits)) continue;
+      if (is_ignored(t.name)) continue;
       f(t, lacks_prefix_ ? names_.prefix + t.name : t.name);
     }
 }

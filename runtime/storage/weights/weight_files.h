@@ -63,6 +63,7 @@ class WeightFiles {
     SafetensorsHeader header;
   };
   void open_index();
+  bool is_ignored(const std::string& name) const;
 
   std::string path_;
   ForeignNames names_;
