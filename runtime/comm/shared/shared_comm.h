@@ -17,8 +17,8 @@ namespace dstrain {
 
 class SharedComm final : public OrderedComm {
  public:
-  // All of `ranks` are in `group`. A part uses `world_memory`, the memory that the world's ranks have
-  // allocated.
+  // `group` has the segments of all `ranks`. A communicator of a part of the world gets `part`, and reads tensors in
+  // `world_memory`, the memory that the ranks of the world have allocated.
   SharedComm(std::unique_ptr<Rendezvous> ranks, Peers peers, std::unique_ptr<SharedGroup> group,
              const CommOptions& options, PartOf part = {}, RegionView world_memory = {});
   ~SharedComm() override;

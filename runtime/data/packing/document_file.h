@@ -10,7 +10,8 @@ namespace dstrain {
 
 class DocumentFile {
  public:
-  // Opens that of `tokens`. Throws UserError if it is missing or is not of that file.
+  // Opens the file of documents beside `tokens`. Throws UserError if there is none, or if its documents do not end at the
+  // last token.
   explicit DocumentFile(const TokenSource& tokens);
 
   int64_t documents() const { return file_->bytes() / 8 - 1; }

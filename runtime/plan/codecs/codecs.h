@@ -46,9 +46,9 @@ bool updates_in_groups(const Job& job, StepKind kind);
 // gathers the other slices from its own group. In other steps nothing is added.
 void send_in_groups(Program& program, const Job& job, Place place, StepKind kind);
 
-// After the others, in training: measures what quantizing loses, in the last micro-batch. Each rank compares the part
-// that it owns with what comes back of it. The sums of squares of every unit, what is lost and what it is lost of, are
-// f64 in the buffers codec_error_name() of each class that there is.
+// After the other codecs, in training: measures the rounding of quantized tensors in the last micro-batch. Each rank
+// compares the part that it owns before it is packed and after it is unpacked. For every unit, two sums of squares in f64,
+// of the differences and of the values before, are in the buffers codec_error_name() of each class of tensor that is packed.
 void measure_codecs(Program& program, const Job& job, Place place);
 
 // Returns for each buffer that has parameters or gradients of a unit, gathered ones too, the axes along which ranks divide

@@ -98,8 +98,8 @@ SIMD_FN void add_codes(const uint8_t* codes, const float* scales, Int4Block& sum
   }
 }
 
-// Calls f(k, block) for `blocks` blocks from b on, a group at most, in order: `block` has the sums of the values of
-// block b + k of each part, added in order.
+// Adds blocks b to b + blocks - 1 of all parts, at most a group of blocks, and calls f(k, block) for each in order: `block`
+// has the sums over the parts, added in their order, of block b + k.
 template <class F>
 SIMD_FN void sum_group(const PackedParts& parts, int64_t b, int64_t blocks, const F& f) {
   constexpr int64_t kAtOnce = 16;  // parts whose scales are kept for all blocks of the group

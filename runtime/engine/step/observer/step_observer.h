@@ -58,7 +58,8 @@ class ObservedStep {
   // `index`: of the issue in the order of the plan.
   IssueChange before(size_t index) { return observer_.before(issue(index)); }
   void after(size_t index) { observer_.after(issue(index)); }
-  // Reports the operations that are complete once those of `counts`, by channel, are.
+  // Reports the operations that have ended, in the order in which they were posted: `counts` has, by channel, how many of
+  // its operations have ended since the step began.
   void completed(std::span<const int32_t> counts);
 
  private:
