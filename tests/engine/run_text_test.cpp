@@ -95,6 +95,10 @@ TEST_CASE("the last line of a run says how far it came, its losses and where its
         "done: step 40 of 40, 1s; loss 2.0000; validation loss 3.0000; results in runs/c");
   CHECK(last_line(job.steps, job.output, {.steps = 3, .stopped = true, .seconds = 1, .loss = 2}) ==
         "stopped after step 3 of 40, 1s; loss 2.0000; results in runs/c; --resume runs/c goes on");
+  CHECK(last_line(job.steps, job.output,
+                  {.steps = 9, .skipped = 1, .without_targets = 2, .seconds = 1, .loss = 2})
+            .find("; 1 of 9 updates skipped (overflow); 2 of 9 updates skipped (no token of the "
+                  "batch counts in the loss); loss 2.0000") != std::string::npos);
   CHECK(last_line(job.steps, job.output, {}) == "done: no step, 0s; results in runs/c");
   CHECK(last_line(job.steps, job.output,
                   {.steps = 40, .loss = -std::numeric_limits<double>::quiet_NaN()}) ==

@@ -20,7 +20,7 @@ using NamedLosses = std::vector<std::pair<std::string, double>>;
 struct StepMetrics {
   int64_t step = 0;     // from 1
   int64_t samples = 0;  // that have been seen since the first step, not in the file
-  double loss = 0;
+  double loss = 0;      // not a number: the batch has no target
   float lr = 0;
   float grad_norm = 0;
   float loss_scale = 1;
@@ -52,7 +52,8 @@ struct RunEnd {
   int64_t first_step = 0, steps = 0;  // steps done before this run, and by it
   bool stopped = false;               // a signal stopped the run
   bool saved = true;                  // there is a checkpoint of the last step
-  int64_t skipped = 0;                // of these steps, those whose update was not applied
+  int64_t skipped = 0;  // of these steps, those with an overflow, whose update was not applied
+  int64_t without_targets = 0;  // of these steps, those whose batch has no target
   double seconds = 0;
   std::optional<double> loss = {}, validation_loss = {};  // the newest
 };

@@ -41,7 +41,9 @@ std::string log_line(const StepMetrics& m) {
   for (const auto& [of, error] : m.codec_error)
     line += fmt::format("{}{}={}", of == m.codec_error.front().first ? " codec_error " : " ", of,
                         number_text(error, ".2g"));
-  if (m.skipped) line += " (overflow: update skipped)";
+  if (m.skipped)
+    line += m.tokens > 0 ? " (overflow: update skipped)"
+                         : " (no token counts in the loss: update skipped)";
   return line;
 }
 
@@ -104,6 +106,9 @@ std::string last_line(int64_t all_steps, const std::string& output, const RunEnd
   line += fmt::format(", {}", duration_text(end.seconds));
   if (end.skipped > 0)
     line += fmt::format("; {} of {} skipped (overflow)", end.skipped, counted(end.steps, "update"));
+  if (end.without_targets > 0)
+    line += fmt::format("; {} of {} skipped (no token of the batch counts in the loss)",
+                        end.without_targets, counted(end.steps, "update"));
   if (end.loss) line += fmt::format("; loss {}", loss_text(*end.loss));
   if (end.validation_loss)
     line += fmt::format("; validation loss {}", loss_text(*end.validation_loss));

@@ -92,8 +92,11 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
 
 void RunOutput::add_step(const StepMetrics& metrics) {
   directory_->require();
-  if (metrics.skipped) ++skipped_;
-  loss_ = metrics.loss;
+  if (metrics.tokens == 0)
+    ++without_targets_;
+  else if (metrics.skipped)
+    ++skipped_;
+  if (metrics.tokens > 0) loss_ = metrics.loss;
   for (const auto& sink : sinks_) sink->step(metrics);
 }
 
@@ -338,6 +341,7 @@ void RunOutput::log_end(const RunProgress& progress, int64_t first_step, double 
                    .stopped = progress.has_stopped,
                    .saved = saved_step_ == progress.state.step,
                    .skipped = skipped_,
+                   .without_targets = without_targets_,
                    .seconds = seconds,
                    .loss = loss_,
                    .validation_loss = validation_loss_};

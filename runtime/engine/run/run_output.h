@@ -104,7 +104,8 @@ class RunOutput {
   StepTraces traces_;
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
-  int64_t skipped_ = 0;                           // steps of this run whose update was not applied
+  int64_t skipped_ = 0;          // steps of this run with an overflow, whose update was not applied
+  int64_t without_targets_ = 0;  // steps of this run whose batch has no target
   std::optional<double> loss_, validation_loss_;  // on rank 0: the newest
 };
 

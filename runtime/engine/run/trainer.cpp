@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "runtime/comm/devices/device_comm.h"
 #include "runtime/config/model/family.h"
@@ -308,30 +309,32 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
   const StepState& s = state_;
   CodecErrors errors;
   const Plan& plan = plan_of(ran_);
-  const bool measured = job_.quantize != QuantizeConfig{} ||
-                        sends_factors(job_, place_, plan.kind) ||
-                        (sends_signs(job_, place_, plan.kind) && s.skip == 0);
-  if (measured && job_.steps_per_print > 0 && s.step % job_.steps_per_print == 0)
+  const bool learns = s.targets > 0;  // else nothing was computed
+  const bool codecs = job_.quantize != QuantizeConfig{} || sends_factors(job_, place_, plan.kind) ||
+                      (sends_signs(job_, place_, plan.kind) && s.skip == 0);
+  if (learns && codecs && job_.steps_per_print > 0 && s.step % job_.steps_per_print == 0)
     errors = codec_errors(plan, arenas_, *backend_.device, *ctx_.comm);
   if (!output_.has_metrics()) return;
-  output_.add_step(
-      {.step = s.step,
-       .samples = next_sample_,
-       .loss = s.loss_sum / static_cast<double>(s.targets),
-       .lr = s.lr,
-       .grad_norm = s.grad_norm,
-       .loss_scale = s.loss_scale,
-       .skipped = s.skip != 0,
-       .tokens = s.targets,
-       .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
-       .step_ms = seconds * 1e3,
-       .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
-       .comm_bytes = comm_bytes,
-       .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
-       .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
-       .codec_error = std::move(errors),
-       .losses = mean_losses(plan.program, train_[ran_]->losses(), static_cast<double>(s.targets)),
-       .phases = output_.newest_phases()});
+  output_.add_step({.step = s.step,
+                    .samples = next_sample_,
+                    .loss = learns ? s.loss_sum / static_cast<double>(s.targets)
+                                   : std::numeric_limits<double>::quiet_NaN(),
+                    .lr = s.lr,
+                    .grad_norm = s.grad_norm,
+                    .loss_scale = s.loss_scale,
+                    .skipped = s.skip != 0,
+                    .tokens = s.targets,
+                    .samples_per_second = static_cast<double>(job_.batch.train_batch) / seconds,
+                    .step_ms = seconds * 1e3,
+                    .peak_bytes = peak_bytes_[static_cast<size_t>(Space::device)],
+                    .comm_bytes = comm_bytes,
+                    .host_bytes = peak_bytes_[static_cast<size_t>(Space::host)],
+                    .disk_bytes = peak_bytes_[static_cast<size_t>(Space::disk)],
+                    .codec_error = std::move(errors),
+                    .losses = learns ? mean_losses(plan.program, train_[ran_]->losses(),
+                                                   static_cast<double>(s.targets))
+                                     : NamedLosses(),
+                    .phases = output_.newest_phases()});
 }
 
 void Trainer::validate() {

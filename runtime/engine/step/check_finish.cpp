@@ -34,6 +34,32 @@ void Executor::check_finish(const StepState& s) {
   check_loss_scale(s, job_.loss_scale);
 }
 
+// Ends a step of which all ranks know, because they have added their counts, that its batch has no target. Nothing but
+// the stop flags is exchanged.
+void Executor::end_without_targets(StepContext& context, int64_t begin_ns) {
+  StepState& s = *context.state;
+  if (context.observer)
+    fail_run(
+        "step {}: none of the tokens of the batch counts in the loss, so there is no step to look "
+        "at: give a larger batch, or data whose first samples have targets",
+        s.step);
+  const double stop = s.stop;
+  const std::span<double> all(gathered_.data(), static_cast<size_t>(mesh_.world().size()));
+  mesh_.world().gather_values({&stop, 1}, all);
+  s.stop = std::ranges::any_of(all, [](double asked) { return asked != 0; }) ? 1 : 0;
+  s.loss_sum = s.grad_square_sum = s.mean_square_sum = 0;
+  s.grad_norm = 0;
+  s.skip = 1;
+  s.scale_exhausted = 0;
+  if (context.next.dataset) feed_.read_ahead(context.next);
+  if (!context.trace) return;
+  StepTrace& trace = *context.trace;
+  trace.whole = {begin_ns, monotonic_ns()};
+  const TimeSpan nothing{trace.whole.end_ns, trace.whole.end_ns};
+  std::fill(trace.issues.begin() + static_cast<std::ptrdiff_t>(body_), trace.issues.end(), nothing);
+  std::fill(trace.waits.begin() + static_cast<std::ptrdiff_t>(body_), trace.waits.end(), nothing);
+}
+
 void Executor::report_non_finite(const StepState& s) {
   const Program& program = plan_.program;
   if (drives_) drives_->wait_for_all();  // gradients may be on their way to disk

@@ -42,7 +42,8 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       return id == kNone ? Tensor{} : arenas.tensor(plan, id);
     });
   const auto begins_step = [&](size_t i) { return rule_of(op_of(plan.order[i])).begins_step; };
-  while (body_ < plan.order.size() && begins_step(body_)) ++body_;
+  for (; body_ < plan.order.size() && begins_step(body_); ++body_)
+    counts_targets_ = counts_targets_ || op_of(plan.order[body_]) == OpKind::reduce_counts;
   for (size_t i = body_; i < plan.order.size(); ++i)
     check(!begins_step(i), "{} is not at the beginning of the step", name_of(op_of(plan.order[i])));
   posts_ = count_posted(plan);
@@ -157,6 +158,7 @@ void Executor::run(StepContext& context) {
   observed_.reset();
   if (context.observer) observed_.emplace(*context.observer, plan_, arenas_, *context.state);
   run_issues(0, body_, context);
+  if (counts_targets_ && context.state->targets == 0) return end_without_targets(context, begin);
   device_state_.upload(*context.state);
   if (!use_graph_ || timed || !warm_)
     run_issues(body_, plan_.order.size(), context);
@@ -363,11 +365,6 @@ void Executor::reduce_counts(StepContext& context) {
     total += all[r];
     if (rank >= rule.first_rank && rank < rule.first_rank + rule.group_ranks) shared += all[r];
   }
-  if (total == 0)
-    fail_run(
-        "step {}: the batch has no target to learn from: none of its tokens counts in the loss; "
-        "take a larger batch or longer samples, or let more tokens count",
-        s.step);
   s.targets = static_cast<int64_t>(total);
   s.d_loss = shared > 0 ? static_cast<float>(static_cast<double>(s.loss_scale) / shared) : 0;
 }

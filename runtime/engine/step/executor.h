@@ -58,8 +58,9 @@ class Executor {
   ~Executor();  // waits until the device no longer uses the arenas
 
   // Runs one step; it is complete on return. Steps that are timed, traced or observed synchronize
-  // after every instruction and use no graph. Throws RunError if a rank is lost, or if a gradient is not finite and the job
-  // does not skip such steps (with the name of the first such tensor).
+  // after every instruction and use no graph. A training step whose batch has no target on any rank ends after the targets
+  // are counted, as one that is skipped: no weight, moment or loss scale changes. Throws RunError if a rank is lost, or if
+  // a gradient is not finite and the job does not skip such steps (with the name of the first such tensor).
   void run(StepContext& context);
 
   // Returns the sums of the newest step over all targets, without weights, of each loss of a model that has several;
@@ -119,6 +120,7 @@ class Executor {
   void report_collectives(const StepContext& context) const;
   void finish_gradients(const Bound& bound, StepContext& context);
   void check_finish(const StepState& state);
+  void end_without_targets(StepContext& context, int64_t begin_ns);
   void post_collective(const Bound& bound, const Issue& issue);
   void post_copy(const Bound& bound, const Issue& issue, const StepContext& context);
   void post_swap(const Bound& bound, const Issue& issue, const StepContext& context);
@@ -137,8 +139,9 @@ class Executor {
       posted_;  // by channel: instructions of a step, in the order of posting
   std::vector<Bound> bound_;
   std::vector<Operand> operands_;
-  size_t body_ = 0;             // index in the order of the first issue of the body
-  std::vector<int32_t> posts_;  // operations of a step, by channel
+  size_t body_ = 0;              // index in the order of the first issue of the body
+  bool counts_targets_ = false;  // what is before the body counts targets
+  std::vector<int32_t> posts_;   // operations of a step, by channel
   std::unique_ptr<CommQueue> queue_;
   std::unique_ptr<CopyQueue> copies_;            // null: the step has none
   std::optional<DriveQueue> drives_;             // absent: the step has none

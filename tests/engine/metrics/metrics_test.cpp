@@ -126,6 +126,13 @@ TEST_CASE("the log line holds what the contract names") {
   }
 }
 
+TEST_CASE("a skipped step says whether its gradients overflowed or its batch has no target") {
+  StepMetrics m = example();
+  CHECK(log_line(m).ends_with("(overflow: update skipped)"));
+  m.tokens = 0;
+  CHECK(log_line(m).ends_with("(no token counts in the loss: update skipped)"));
+}
+
 TEST_CASE("the lines of a step's phases have DeepSpeed's names") {
   const PhaseTimes times{
       .forward = 1.234, .backward_inner = 2, .backward_allreduce = 0.5, .step = 0.25};
