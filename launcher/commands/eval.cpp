@@ -67,7 +67,11 @@ std::unique_ptr<LogitsFile> open_logits(const std::string& path, int64_t rows,
 std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedModel& model) {
   const bool text = !model.tokenizer.empty() && model.job.data.format == DataFormat::automatic &&
                     !is_token_file(DataFile(path));
-  if (!text) return open_for_model(path, model.job, model.vocabulary);
+  if (!text) {
+    auto source = open_for_model(path, model.job, model.vocabulary);
+    if (!source->remark().empty()) log::warn("{} is {}", path, source->remark());
+    return source;
+  }
   if (!has_json_lines(path)) refuse_doubtful(DataFile(path));
   const auto tokenizer = open_tokenizer(model.tokenizer);
   std::vector<std::string> warnings = tokenizer->warnings();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/fronts/elastic.h"
+#include "launcher/fronts/rank_run.h"
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/hosts/start/hosts_run.h"
 #include "launcher/hosts/start/run_questions.h"
@@ -50,6 +51,7 @@ class Starts {
       const HostInput now = read_host_input(words, placement_.ranks(), *arguments_.request.models,
                                             RunsWhere::elsewhere, CacheUse::make);
       begun_.require_unchanged(now.input);
+      if (now.input.texts.made) report_texts(now.input.texts);  // damaged token files
       return HostsRun(placement_, arguments_, now.input).start(words);
     } catch (const HostsNotReady& e) {
       if (!again) throw;

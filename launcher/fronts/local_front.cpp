@@ -62,7 +62,9 @@ class LocalStart {
   RunInput input_from(const std::string& checkpoint) const {
     ConfigRequest request = arguments_.request;
     if (!checkpoint.empty()) request.resume_from(checkpoint);
-    return read_input(request);
+    RunInput input = read_input(request);
+    if (input.texts.made) report_texts(input.texts);  // damaged token files
+    return input;
   }
 
   // `input` and `board` must outlive the run.

@@ -3,13 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,17 +17,18 @@
 #include <set>
 #include <system_error>
 
+#include "launcher/tokens/cache_record.h"
 #include "launcher/tokens/line_settings.h"
 #include "launcher/tokens/tokenize_files.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
-#include "runtime/core/files/input_file.h"
 #include "runtime/data/array_source.h"
 #include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
 #include "runtime/data/file/file_kind.h"
+#include "runtime/data/file/token_sums.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/storage/atomic_file.h"
 
@@ -36,27 +36,8 @@ namespace dstrain {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
 
-// The version of a record. It is raised where the same text and tokenizer make other ids than before.
-constexpr int kCacheVersion = 4;
-constexpr int64_t kLargestRecord = int64_t{1} << 20;
 constexpr size_t kLongestName = 200;  // of a file in the cache, without what is put behind it
-
-// A text as it is now.
-struct TextState {
-  ino_t file = 0;
-  int64_t bytes = 0, modified_ns = 0;
-  bool operator==(const TextState&) const = default;
-};
-
-TextState state_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0)
-    fail_user("cannot look at the text {}: {}", path, std::strerror(errno));
-  return {status.st_ino, status.st_size,
-          int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
-}
 
 std::string checksum_of_file_text(const std::string& path) {
   const DataFile file(path);
@@ -85,19 +66,6 @@ class FolderLock {
   int file_;
 };
 
-// What FILE.json says about the token file beside it.
-struct CacheRecord {
-  std::string path, checksum, tokenizer;  // path: of the text, absolute
-  int64_t bytes = 0, modified_ns = 0;     // of the text
-  nlohmann::json lines;                   // how its lines are encoded; null: it has none
-  int64_t file_bytes = 0, tokens = 0;     // of the token file
-  int64_t targets = 0;                    // tokens that count in the loss
-};
-
-std::string record_path(const std::string& file) {
-  return file + ".json";
-}
-
 std::string_view name_of(LossOn loss_on) {
   switch (loss_on) {
     case LossOn::assistant:
@@ -112,58 +80,10 @@ std::string_view name_of(LossOn loss_on) {
   return "usual";
 }
 
-std::string text_of(const CacheRecord& r) {
-  const ordered_json record = {{"version", kCacheVersion},
-                               {"text",
-                                {{"path", r.path},
-                                 {"bytes", r.bytes},
-                                 {"modified_ns", r.modified_ns},
-                                 {"checksum", r.checksum}}},
-                               {"tokenizer", r.tokenizer},
-                               {"lines", ordered_json(r.lines)},
-                               {"file_bytes", r.file_bytes},
-                               {"tokens", r.tokens},
-                               {"targets", r.targets}};
-  // A path may be invalid UTF-8.
-  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-// Returns the bytes of a file; nothing if it is not there.
-std::optional<int64_t> size_of_file(const std::string& path) {
-  std::error_code none;
-  const auto bytes = fs::file_size(path, none);
-  return none ? std::nullopt : std::optional(static_cast<int64_t>(bytes));
-}
-
-// Returns what is said about a token file that is there and whole; nothing if anything is in doubt.
-std::optional<CacheRecord> record_of(const std::string& file) {
-  std::error_code none;
-  if (!fs::is_regular_file(record_path(file), none)) return std::nullopt;
-  try {
-    const auto json = nlohmann::json::parse(
-        read_input_file(record_path(file), "the record of a token file", kLargestRecord));
-    const auto& text = json.at("text");
-    CacheRecord r{.path = text.at("path").get<std::string>(),
-                  .checksum = text.at("checksum").get<std::string>(),
-                  .tokenizer = json.at("tokenizer").get<std::string>(),
-                  .bytes = text.at("bytes").get<int64_t>(),
-                  .modified_ns = text.at("modified_ns").get<int64_t>(),
-                  .lines = json.at("lines"),
-                  .file_bytes = json.at("file_bytes").get<int64_t>(),
-                  .tokens = json.at("tokens").get<int64_t>(),
-                  .targets = json.at("targets").get<int64_t>()};
-    if (json.at("version").get<int>() != kCacheVersion || size_of_file(file) != r.file_bytes)
-      return std::nullopt;
-    if (!size_of_file(file + ".documents")) return std::nullopt;  // which packing reads
-    const auto targets = size_of_file(file + ".targets");
-    if (targets != (r.targets < r.tokens ? std::optional(r.tokens) : std::nullopt))
-      return std::nullopt;
-    return r;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  } catch (const UserError&) {
-    return std::nullopt;
-  }
+int64_t time_now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 class TokenCache {
@@ -226,16 +146,34 @@ class TokenCache {
     return lines;
   }
 
-  // Returns whether the token file is there and is the text's.
+  // Returns whether the token file is there, is the text's and is whole. What a rank reads of a file that another process
+  // has prepared is compared with its checksums when it is read.
   bool take(const std::string& text, const std::string& path, const std::string& file) {
-    const std::optional<CacheRecord> record = record_of(file);
+    std::optional<CacheRecord> record = record_of(file);
     if (!record || record->tokenizer != tokenizer_sum(has_json_lines(text)) ||
         record->lines != lines_of(text))
       return false;
-    const TextState now = state_of(text);
-    if (now.bytes != record->bytes) return false;
-    const bool untouched = path == record->path && now.modified_ns == record->modified_ns;
-    if (!untouched && checksum_of_file_text(text) != record->checksum) return false;
+    const int64_t looked = time_now_ns();
+    const FileState now = state_of_file(text);
+    if (now.bytes != record->text.bytes) return false;
+    const bool known = path == record->path && is_text_known(now, *record);
+    if (!known && checksum_of_file_text(text) != record->checksum) return false;
+    if (use_ == CacheUse::make) {
+      const auto files = states_of_token_file(file);
+      const bool same_files = files == record->files;
+      if (!same_files && !has_recorded_sums(file, *record)) {
+        damaged_.insert(file);
+        return false;
+      }
+      if (!known || !same_files) {  // the next start need not read them again
+        record->path = path;
+        record->text = now;
+        record->looked_ns = looked;
+        record->files = files.value();
+        before_writing_();
+        write_record(file, *record);
+      }
+    }
     tokens_ += record->tokens;
     targets_ += record->targets;
     ++taken_;
@@ -256,15 +194,21 @@ class TokenCache {
     const FolderLock lock(folder_);
     if (take(text, path, file)) return;  // another process has made it meanwhile
     const auto begin = std::chrono::steady_clock::now();
-    const TextState before = state_of(text);
+    const int64_t looked = time_now_ns();
+    const FileState before = state_of_file(text);
     CacheRecord record{.path = path,
                        .checksum = checksum_of_file_text(text),
+                       .text = before,
+                       .looked_ns = looked,
                        .tokenizer = tokenizer_sum(has_json_lines(text)),
-                       .bytes = before.bytes,
-                       .modified_ns = before.modified_ns,
-                       .lines = lines_of(text)};
+                       .lines = lines_of(text),
+                       .tokens = 0,
+                       .targets = 0,
+                       .sums = "",
+                       .files = {}};
     std::error_code none;
-    fs::remove(record_path(file), none);  // it is not that of the new file
+    // They are not those of the new file.
+    for (const std::string& of_old : {record_path(file), sums_path(file)}) fs::remove(of_old, none);
     const DocumentCounts counts =
         tokenize_files(*tokenizer_, {text}, rules_of(text).options, file, Links::replaced);
     if (counts.tokens == 0) fail_user("the text {} has no tokens", text);
@@ -273,12 +217,17 @@ class TokenCache {
           "none of the tokens of {} counts in the loss: its lines have no answer, or another "
           "dstrain.data.loss_on is meant",
           text);
-    if (state_of(text) != before)
+    if (state_of_file(text) != before && checksum_of_file_text(text) != record.checksum)
       fail_user("the text {} has changed while it was tokenized: start again", text);
-    record.file_bytes = static_cast<int64_t>(fs::file_size(file));
     record.tokens = counts.tokens;
     record.targets = counts.targets;
-    write_file(record_path(file), text_of(record));
+    seal_token_file(file, record);
+    write_record(file, record);
+    if (damaged_.erase(file) > 0)
+      warnings_.push_back(
+          fmt::format("{} and the files beside it are not as they were made (they are damaged, or "
+                      "something has written to them): they are made anew of {}",
+                      file, text));
     for (std::string& warning : warnings_of(counts)) warnings_.push_back(std::move(warning));
     tokens_ += counts.tokens;
     targets_ += counts.targets;
@@ -314,7 +263,7 @@ class TokenCache {
   std::map<bool, nlohmann::json> lines_;
   std::map<bool, std::optional<LineRules>> rules_;
   std::map<std::string, std::string> files_;  // of texts, by their absolute paths
-  std::set<std::string> names_;
+  std::set<std::string> names_, damaged_;     // damaged_: files of files_
   std::vector<std::string> warnings_;
   int64_t made_ = 0, taken_ = 0, tokens_ = 0, targets_ = 0;
   double seconds_ = 0;

@@ -109,6 +109,8 @@ struct ScheduleConfig {
 
 // The format of the data file: auto, char, byte or bin.
 enum class DataFormat { automatic, characters, bytes, tokens };
+// The ids of a token file without a header that says it: found out from the file, or given.
+enum class TokenDtype { automatic, uint16, uint32 };
 // How documents become samples: parts of the stream of all tokens; whole documents, several in a sample; or one document
 // in a sample, with padding.
 enum class Packing { none, pack, pad };
@@ -122,6 +124,7 @@ struct DataConfig {
   std::vector<std::string> paths;  // files, and patterns for files ("data/*.bin")
   std::string val_path;            // a file of its own for validation; empty: the end of the data
   DataFormat format = DataFormat::automatic;
+  TokenDtype token_dtype = TokenDtype::automatic;
   // A run, or its vocab.json, with whose vocabulary the text is read; empty: the text's own.
   std::string vocab;
   bool random_order = true;

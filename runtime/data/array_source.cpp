@@ -4,12 +4,15 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
+#include "runtime/data/file/token_sums.h"
 
 namespace dstrain {
 namespace {
@@ -17,13 +20,22 @@ namespace {
 constexpr int64_t kHeaderBytes = 256 * 4;
 constexpr std::array<int32_t, 2> kMagics = {20240520, 20240801};
 
+// What is known of a token file before it is read.
+struct TokenFileFacts {
+  std::unique_ptr<DataFile> targets;  // null: all tokens count in the loss
+  int64_t ids = 0;                    // the largest id of the file + 1; 0: unknown
+  bool bare = false;                  // no header says how wide ids are
+  std::string remark;
+};
+
 template <class Id>
 class ArraySource : public TokenSource {
  public:
   ArraySource(std::unique_ptr<DataFile> file, int64_t offset, Vocabulary vocabulary,
-              std::string_view unit, std::unique_ptr<DataFile> targets = nullptr)
+              std::string_view unit, TokenFileFacts facts = {})
       : file_(std::move(file)),
-        targets_(std::move(targets)),
+        facts_(std::move(facts)),
+        targets_(facts_.targets.get()),
         offset_(offset),
         ids_(reinterpret_cast<const Id*>(file_->data() + offset)),
         vocabulary_(std::move(vocabulary)),
@@ -43,18 +55,20 @@ class ArraySource : public TokenSource {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   void read(int64_t begin, int64_t count, int32_t* inputs, int32_t* targets) const override {
-    const Id* ids = ids_ + begin;
+    const Id* ids = checked_ids(begin, begin + count + 1);
     for (int64_t i = 0; i < count; ++i) inputs[i] = static_cast<int32_t>(ids[i]);
     for (int64_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[i + 1]);
   }
 
   void ignore(int64_t begin, int64_t count, int32_t* labels) const override {
     if (!targets_) return;
-    const unsigned char* counts = targets_->data() + begin;
+    const unsigned char* counts = targets_->checked(begin, count);
     for (int64_t i = 0; i < count; ++i)
       if (counts[i] == 0) labels[i] = -1;
   }
-  const DataFile* targets_file() const override { return targets_.get(); }
+  const DataFile* targets_file() const override { return targets_; }
+  int64_t bare_width() const override { return facts_.bare ? sizeof(Id) : 0; }
+  std::string_view remark() const override { return facts_.remark; }
 
   std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const override {
     if (vocabulary_.format != DataFormat::bytes) return std::nullopt;
@@ -63,6 +77,10 @@ class ArraySource : public TokenSource {
 
   void check_ids(int64_t begin, int64_t end, const VocabularyKey& given) override {
     if (begin >= end || vocabulary_.format == DataFormat::bytes) return;
+    if (facts_.ids > 0 && facts_.ids <= given.size) {
+      vocabulary_.size = std::max(vocabulary_.size, facts_.ids);
+      return;
+    }
     const int64_t largest = largest_id(begin, end);
     vocabulary_.size = std::max(vocabulary_.size, largest + 1);
     if (largest < given.size) return;
@@ -72,13 +90,25 @@ class ArraySource : public TokenSource {
     const int64_t position = bad - ids_;
     fail_user(
         "the data file {} has token id {} at byte {} (token {}), outside of the vocabulary: "
-        "{} is {}, and the largest id is {}; give at least {}",
+        "{} is {}, and the largest id is {}; give at least {}{}",
         file_->path(), *bad, offset_ + position * static_cast<int64_t>(sizeof(Id)), position,
-        given.key, given.size, largest, largest + 1);
+        given.key, given.size, largest, largest + 1,
+        facts_.bare ? fmt::format(", or say with dstrain.data.token_dtype that ids are not the "
+                                  "uint{} that they are read as",
+                                  8 * sizeof(Id))
+                    : "");
   }
 
  private:
+  // Returns the ids from `begin` on, after comparing those of [begin, end) with the checksums of the file.
+  const Id* checked_ids(int64_t begin, int64_t end) const {
+    constexpr auto width = static_cast<int64_t>(sizeof(Id));
+    file_->checked(offset_ + begin * width, (end - begin) * width);
+    return ids_ + begin;
+  }
+
   int64_t largest_id(int64_t begin, int64_t end) const {
+    checked_ids(begin, end);
     const int64_t parts = end - begin > 1 << 20 ? thread_count() : 1;
     std::vector<Id> largest(static_cast<size_t>(parts));
     run_parts(parts, [&](int64_t part) {
@@ -91,7 +121,9 @@ class ArraySource : public TokenSource {
     return static_cast<int64_t>(*std::max_element(largest.begin(), largest.end()));
   }
 
-  std::unique_ptr<DataFile> file_, targets_;
+  std::unique_ptr<DataFile> file_;
+  TokenFileFacts facts_;
+  const DataFile* targets_;  // null: all tokens count in the loss
   int64_t offset_;
   const Id* ids_;
   Vocabulary vocabulary_;
@@ -148,23 +180,39 @@ std::unique_ptr<TokenSource> open_bytes(std::unique_ptr<DataFile> file) {
   return std::make_unique<ArraySource<uint8_t>>(std::move(file), 0, vocabulary, "byte");
 }
 
-std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file) {
+std::unique_ptr<TokenSource> open_token_file(std::unique_ptr<DataFile> file,
+                                             const TokenWidthHints& hints) {
   const Vocabulary vocabulary{.format = DataFormat::tokens, .characters = {}, .size = 0};
-  auto targets = open_targets(*file);
-  if (!has_token_header(*file)) {
-    if (file->bytes() % 2 != 0)
-      fail_user(
-          "the data file {} has {} bytes, an odd number, and no header of llm.c: it is not a file "
-          "of uint16 tokens",
-          file->path(), file->bytes());
-    return std::make_unique<ArraySource<uint16_t>>(std::move(file), 0, vocabulary, "token",
-                                                   std::move(targets));
+  TokenFileFacts facts{.targets = open_targets(*file), .ids = 0, .bare = false, .remark = ""};
+  if (std::optional<TokenSums> sums = sums_beside(file->path())) {
+    if (sums->targets.has_value() != (facts.targets != nullptr))
+      fail_user("{} was {} when {} was made: remove the latter, so that the next run makes it anew",
+                file->path() + ".targets", sums->targets ? "there" : "not there", file->path());
+    facts.ids = sums->ids;
+    file->expect(std::move(sums->tokens));
+    if (sums->targets) facts.targets->expect(std::move(*sums->targets));
   }
-  if (checked_width(*file) == 2)
-    return std::make_unique<ArraySource<uint16_t>>(std::move(file), kHeaderBytes, vocabulary,
-                                                   "token", std::move(targets));
-  return std::make_unique<ArraySource<uint32_t>>(std::move(file), kHeaderBytes, vocabulary, "token",
-                                                 std::move(targets));
+  int64_t width = 0, offset = 0;
+  if (has_token_header(*file)) {
+    width = checked_width(*file);
+    offset = kHeaderBytes;
+    if (hints.given != TokenDtype::automatic &&
+        width != (hints.given == TokenDtype::uint16 ? 2 : 4))
+      fail_user(
+          "dstrain.data.token_dtype is \"uint{}\", and the header of the data file {} says "
+          "uint{}: leave the key out",
+          8 * (6 - width), file->path(), 8 * width);
+  } else {
+    TokenWidth found = bare_token_width(*file, hints);
+    width = found.bytes;
+    facts.bare = true;
+    facts.remark = std::move(found.remark);
+  }
+  if (width == 2)
+    return std::make_unique<ArraySource<uint16_t>>(std::move(file), offset, vocabulary, "token",
+                                                   std::move(facts));
+  return std::make_unique<ArraySource<uint32_t>>(std::move(file), offset, vocabulary, "token",
+                                                 std::move(facts));
 }
 
 }  // namespace dstrain

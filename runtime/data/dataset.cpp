@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/data/token_source.h"
 
 namespace dstrain {
 
@@ -15,6 +16,11 @@ void* samples_in(std::span<const InputTensor> inputs, InputRole role, int64_t co
         "{} samples of {} {} are read into {}, which is {} {}", count, elements, name_of(role),
         found->name, name_of(tensor.dtype), to_string(tensor.shape));
   return tensor.data;
+}
+
+std::string remark_text(const TokenSource& source) {
+  return source.remark().empty() ? ""
+                                 : fmt::format("; {} is {}", source.file().path(), source.remark());
 }
 
 }  // namespace dstrain

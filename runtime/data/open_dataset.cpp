@@ -25,13 +25,19 @@ DataFormat format_of(const DataConfig& config, const DataFile& file) {
   return tokens ? DataFormat::tokens : DataFormat::characters;
 }
 
+// Returns what a job says of the ids of token files without a header.
+TokenWidthHints hints_of(const Job& job) {
+  return {.given = job.data.token_dtype, .vocabulary = job.model.vocabulary()};
+}
+
 // Opens a file in a format that is not `automatic`. `vocabulary`, if it is not null, is that of `owner`.
-std::unique_ptr<TokenSource> open_as(DataFormat format, std::unique_ptr<DataFile> file,
+std::unique_ptr<TokenSource> open_as(DataFormat format, const TokenWidthHints& hints,
+                                     std::unique_ptr<DataFile> file,
                                      const Vocabulary* vocabulary = nullptr,
                                      std::string_view owner = {}) {
   switch (format) {
     case DataFormat::tokens:
-      return open_token_file(std::move(file));
+      return open_token_file(std::move(file), hints);
     case DataFormat::bytes:
       return open_bytes(std::move(file));
     default:
@@ -60,13 +66,14 @@ std::unique_ptr<TokenSource> open_with_vocabulary(const DataConfig& config, Data
         "out",
         format == DataFormat::bytes ? "byte" : "char", printable(config.vocab),
         format == DataFormat::bytes ? "characters" : "bytes");
-  return open_as(vocabulary.format, std::move(file), &vocabulary, "--vocab");
+  return open_as(vocabulary.format, {}, std::move(file), &vocabulary, "--vocab");
 }
 
 using Sources = std::vector<std::unique_ptr<TokenSource>>;
 
 // Opens the training files, which must have one vocabulary.
-Sources open_sources(const DataConfig& config) {
+Sources open_sources(const Job& job) {
+  const DataConfig& config = job.data;
   const std::vector<std::string> paths = data_files(config.paths);
   if (paths.empty())
     fail_user("there is no data to train on: give a file with --data or dstrain.data.path");
@@ -74,7 +81,7 @@ Sources open_sources(const DataConfig& config) {
   for (const std::string& path : paths) {
     auto file = std::make_unique<DataFile>(path);
     const DataFormat format = format_of(config, *file);
-    sources.push_back(config.vocab.empty() ? open_as(format, std::move(file))
+    sources.push_back(config.vocab.empty() ? open_as(format, hints_of(job), std::move(file))
                                            : open_with_vocabulary(config, format, std::move(file)));
     const Vocabulary &first = sources.front()->vocabulary(), &last = sources.back()->vocabulary();
     if (first.format != last.format)
@@ -90,8 +97,8 @@ Sources open_sources(const DataConfig& config) {
 }
 
 // Opens the file for validation as the training files.
-std::unique_ptr<TokenSource> open_validation(const DataConfig& config,
-                                             const TokenSource& training) {
+std::unique_ptr<TokenSource> open_validation(const Job& job, const TokenSource& training) {
+  const DataConfig& config = job.data;
   auto file = std::make_unique<DataFile>(config.val_path);
   const Vocabulary& vocabulary = training.vocabulary();
   const bool tokens = format_of(config, *file) == DataFormat::tokens;
@@ -101,16 +108,23 @@ std::unique_ptr<TokenSource> open_validation(const DataConfig& config,
         "kind",
         config.val_path, tokens ? "token ids" : "text", training.file().path(),
         kind_of(vocabulary.format));
-  return open_as(vocabulary.format, std::move(file), &vocabulary, "the training data");
+  return open_as(vocabulary.format, hints_of(job), std::move(file), &vocabulary,
+                 "the training data");
 }
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_dataset(const Job& job) {
   if (!job.model.family().reads_tokens()) return std::make_unique<GeneratedDataset>(job);
-  Sources sources = open_sources(job.data);
+  Sources sources = open_sources(job);
+  if (job.data.token_dtype != TokenDtype::automatic &&
+      sources.front()->vocabulary().format != DataFormat::tokens)
+    fail_user(
+        "dstrain.data.token_dtype is of token files, and {} holds {}: remove the key, or give "
+        "dstrain.data.format \"bin\"",
+        sources.front()->file().path(), kind_of(sources.front()->vocabulary().format));
   std::unique_ptr<TokenSource> validation;
-  if (!job.data.val_path.empty()) validation = open_validation(job.data, *sources.front());
+  if (!job.data.val_path.empty()) validation = open_validation(job, *sources.front());
   if (job.data.packing != Packing::none) {
     if (sources.front()->vocabulary().format != DataFormat::tokens)
       fail_user(
@@ -131,8 +145,9 @@ std::unique_ptr<TokenSource> open_for_model(const std::string& path, const Job& 
   if (tokens != (vocabulary.format == DataFormat::tokens))
     fail_user("--data {} holds {}, and the model was trained on {}: give a file of that kind", path,
               tokens ? "token ids" : "text", kind_of(vocabulary.format));
-  return checked_for_model(open_as(vocabulary.format, std::move(file), &vocabulary, "the run"),
-                           trained);
+  return checked_for_model(
+      open_as(vocabulary.format, hints_of(trained), std::move(file), &vocabulary, "the run"),
+      trained);
 }
 
 std::unique_ptr<TokenSource> checked_for_model(std::unique_ptr<TokenSource> source,

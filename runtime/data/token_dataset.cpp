@@ -1,7 +1,6 @@
 #include "runtime/data/token_dataset.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -26,12 +25,15 @@ SampleKey sample_key(const ModelConfig& model) {
   return {"seq_len", "dstrain.data.seq_len"};
 }
 
-// Returns the checksum of a file, with that of the file that says which of its tokens count, if there is one.
+// Returns the checksum of a file, with that of the file that says which of its tokens count, if there is one. The same
+// bytes are other tokens where they are read as uint32.
 uint64_t checksum_of_source(const TokenSource& source) {
-  const auto of = [](const DataFile& file) { return file.checksum(); };
-  if (!source.targets_file()) return of(source.file());
-  const std::array<uint64_t, 2> both = {of(source.file()), of(*source.targets_file())};
-  return checksum_of(both.data(), sizeof(both));
+  std::vector<uint64_t> parts = {source.file().checksum()};
+  if (source.targets_file()) parts.push_back(source.targets_file()->checksum());
+  if (source.bare_width() == 4) parts.push_back(4);
+  return parts.size() == 1
+             ? parts.front()
+             : checksum_of(parts.data(), static_cast<int64_t>(parts.size() * sizeof(uint64_t)));
 }
 
 // Calls visit with the files of a source.
@@ -60,6 +62,7 @@ TokenDataset::TokenDataset(const Job& job, std::vector<std::unique_ptr<TokenSour
     features_.emplace(job.seed, job.model.elements_of(InputRole::features));
   check_parts(job);
   check_vocabulary(job);
+  count_targets();
   for (const auto& file : files_) file->file().check_whole();
 }
 
@@ -117,6 +120,33 @@ void TokenDataset::check_parts(const Job& job) const {
         validation_->file().path(), counted(validation_->tokens(), unit), needs, path);
   if (job.eval_interval > 0)
     complain("validation", parts_[1], ", a larger val_fraction, or eval_interval 0");
+}
+
+void TokenDataset::count_targets() {
+  bool known = false;
+  for (const Piece& piece : parts_[0].pieces) {
+    const DataFile* const file = piece.source->targets_file();
+    if (!file || piece.samples == 0) continue;
+    known = true;
+    const unsigned char* const counts = file->checked(piece.begin + 1, piece.samples * block_);
+    std::vector<int64_t> without(static_cast<size_t>(thread_count()));
+    run_parts(std::ssize(without), [&](int64_t part) {
+      const int64_t parts = std::ssize(without);
+      for (int64_t i = piece.samples * part / parts; i < piece.samples * (part + 1) / parts; ++i)
+        if (std::all_of(counts + i * block_, counts + (i + 1) * block_,
+                        [](unsigned char c) { return c == 0; }))
+          ++without[static_cast<size_t>(part)];
+    });
+    for (const int64_t n : without) without_target_ += n;
+    file->check_whole();
+  }
+  if (known && without_target_ == parts_[0].samples)
+    fail_user(
+        "none of the {} of {} has a token that counts in the loss, by FILE.targets: let more "
+        "tokens count, or give other data",
+        counted(parts_[0].samples, "training sample"),
+        files_.size() == 1 ? files_.front()->file().path()
+                           : names_of_files(files(Split::train).paths));
 }
 
 void TokenDataset::check_vocabulary(const Job& job) {
@@ -231,6 +261,13 @@ std::string TokenDataset::summary() const {
   else
     text += fmt::format(", none for validation, whose part has {} and needs {}",
                         counted(validation.tokens, files_.front()->unit()), block_ + 1);
+  if (without_target_ > 0)
+    text += fmt::format(
+        "; {} of the training samples have no token that counts in the loss, and a batch of such "
+        "samples alone is a skipped step",
+        without_target_);
+  for (const auto& file : files_) text += remark_text(*file);
+  if (validation_) text += remark_text(*validation_);
   if (features_) text += fmt::format("; {} made-up features beside each", features_->elements());
   return text;
 }

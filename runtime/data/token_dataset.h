@@ -52,6 +52,8 @@ class TokenDataset : public Dataset {
   std::vector<Piece> pieces_of(int64_t begin, int64_t end) const;
   void check_parts(const Job& job) const;
   void check_vocabulary(const Job& job);
+  // Counts the training samples without a token that counts in the loss. Throws UserError if there is no other.
+  void count_targets();
   void read_tokens(const Part& from, int64_t place, int32_t* ids, int32_t* labels) const;
   // Returns "a.txt: 70 characters", or of several "3 files (a.bin, b.bin, c.bin): 70 tokens".
   std::string files_text() const;
@@ -59,6 +61,7 @@ class TokenDataset : public Dataset {
   std::vector<std::unique_ptr<TokenSource>> files_;
   std::unique_ptr<TokenSource> validation_;  // null: the end of the files
   int64_t block_, tokens_ = 0;               // tokens: of the files
+  int64_t without_target_ = 0;               // training samples
   std::optional<GeneratedFeatures> features_;
   mutable std::optional<uint64_t> fingerprint_;
   Vocabulary vocabulary_;

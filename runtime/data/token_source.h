@@ -34,6 +34,11 @@ class TokenSource {
   // The file that says which tokens count; null: none does.
   virtual const DataFile* targets_file() const { return nullptr; }
 
+  // Returns the bytes of an id in a file without a header that says it; 0: it has one, or needs none.
+  virtual int64_t bare_width() const { return 0; }
+  // Returns what was found out, or was not, about how the file is to be read; empty: there was no doubt.
+  virtual std::string_view remark() const { return {}; }
+
   // Returns the bytes of text that the tokens [begin, end) are; nothing where that is unknown.
   virtual std::optional<int64_t> bytes_of(int64_t begin, int64_t end) const = 0;
 
@@ -41,5 +46,8 @@ class TokenSource {
   // `given.size`. Enlarges the vocabulary to the largest id.
   virtual void check_ids(int64_t begin, int64_t end, const VocabularyKey& given) = 0;
 };
+
+// Returns "; FILE is " and the source's remark; empty if it has none.
+std::string remark_text(const TokenSource& source);
 
 }  // namespace dstrain

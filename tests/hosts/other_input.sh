@@ -62,6 +62,11 @@ tokenized() {
 }
 tokenized hostfile "$dstrain" --hostfile hosts
 tokenized mpirun "${by_mpirun[@]}"
+# The cache of the run before, damaged at its size, is not used.
+cp -r hostfile damaged
+printf '\001' | dd of=damaged/cache/text.txt.bin bs=1 seek=40 conv=notrunc status=none
+tokenized damaged "$dstrain" --hostfile hosts --overwrite
+[[ $(grep -c 'made anew of' damaged.log) == 1 ]] || fail 'damaged: not one line about the cache' damaged.log
 # Copies of a text are that text, whenever they were made; another one is not.
 for host in node1 node2; do
   cp text.txt "$host/own/text.txt"

@@ -125,6 +125,17 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
              : format == "byte" ? DataFormat::bytes
              : format == "bin"  ? DataFormat::tokens
                                 : DataFormat::automatic;
+  constexpr std::string_view dtype_key = "dstrain.data.token_dtype";
+  const std::string dtype = v.text(dtype_key);
+  d.token_dtype = dtype == "uint16"   ? TokenDtype::uint16
+                  : dtype == "uint32" ? TokenDtype::uint32
+                                      : TokenDtype::automatic;
+  if (d.token_dtype != TokenDtype::automatic &&
+      (d.format == DataFormat::characters || d.format == DataFormat::bytes))
+    diagnostics.error(
+        dtype_key,
+        fmt::format("is of token files, and data of format {} have no ids: remove it", format),
+        {"dstrain.data.format"});
   const int64_t ids = job.model.vocabulary();
   const std::string vocabulary_key = model_path(job.model.family().vocabulary_key());
   if (d.format == DataFormat::tokens && ids == 0 && !request.assume_vocabulary &&

@@ -18,7 +18,7 @@ struct MappingWatch::Watched {
 
 // Static, because the signal handler uses it.
 struct WatchedMappings {
-  std::array<MappingWatch::Watched, 64> list;
+  std::array<MappingWatch::Watched, 8192> list;
   std::mutex taking;
   struct sigaction before {};
 

@@ -8,7 +8,7 @@
 
 namespace dstrain {
 
-// Watches the mapping [begin, begin + bytes) while this object lives. At most 64 mappings of a process are
+// Watches the mapping [begin, begin + bytes) while this object lives. At most 8192 mappings of a process are
 // watched at a time; others end the process as without this class.
 class MappingWatch {
  public:

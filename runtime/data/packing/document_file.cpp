@@ -2,8 +2,11 @@
 
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/data/file/token_sums.h"
 
 namespace dstrain {
 
@@ -17,6 +20,10 @@ DocumentFile::DocumentFile(const TokenSource& tokens) {
         "and dstrain.data.packing \"none\" does without",
         path, of);
   file_ = std::make_unique<DataFile>(path);
+  if (std::optional<TokenSums> sums = sums_beside(of)) {
+    file_->expect(std::move(sums->documents));
+    file_->checked(0, file_->bytes());
+  }
   const auto wrong = [&](std::string_view why) {
     fail_user("{} {}: write it and {} again with `dstrain tokenize`", path, why, of);
   };

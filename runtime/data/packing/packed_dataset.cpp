@@ -17,8 +17,9 @@ namespace {
 // Returns whether one of the tokens [begin, end) counts in the loss.
 bool has_target(const TokenSource& tokens, int64_t begin, int64_t end) {
   const DataFile* file = tokens.targets_file();
-  return !file || std::any_of(file->data() + begin, file->data() + end,
-                              [](unsigned char counts) { return counts != 0; });
+  if (!file) return true;
+  const unsigned char* const counts = file->checked(begin, end - begin);
+  return std::any_of(counts, counts + (end - begin), [](unsigned char c) { return c != 0; });
 }
 
 }  // namespace
@@ -157,9 +158,11 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
 
 uint64_t PackedDataset::checksum(size_t first, size_t end) const {
   std::vector<uint64_t> of_files;
-  for (size_t s = first; s < end; ++s)
+  for (size_t s = first; s < end; ++s) {
     sources_[s].each_file(
         [&of_files](const DataFile& file) { of_files.push_back(file.checksum()); });
+    if (sources_[s].tokens->bare_width() == 4) of_files.push_back(4);
+  }
   return checksum_of(of_files.data(), static_cast<int64_t>(of_files.size() * sizeof(uint64_t)));
 }
 
@@ -211,10 +214,12 @@ std::string PackedDataset::summary() const {
     text += fmt::format(", {} without a target in the first {} tokens left out",
                         counted(counts.without_target, "document"), length_);
   const int64_t validation = parts_[1].samples.samples();
-  if (validation == 0) return text + ", none for validation";
+  std::string remarks;
+  for (const Source& source : sources_) remarks += remark_text(*source.tokens);
+  if (validation == 0) return text + ", none for validation" + remarks;
   text += fmt::format(", {} for validation", validation);
   if (own_validation_) text += fmt::format(" from {}", sources_.back().tokens->file().path());
-  return text;
+  return text + remarks;
 }
 
 }  // namespace dstrain

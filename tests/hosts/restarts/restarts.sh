@@ -4,7 +4,8 @@
 # options that act on every host: logs of ranks, bound cores, and the chosen network and ports.
 #   tests/hosts/restarts/restarts.sh DSTRAIN
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/../training.sh"
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$here/training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
 # The run has so many steps that it still trains while this script looks at its ranks after the first checkpoint.
@@ -51,6 +52,29 @@ for rank in 0 1 2 3; do
     fail "rank $rank: its logs of two starts are not on $host" <(ls ./*/own/logs)
 done
 echo 'logs, cores, network and ports are as they were asked for'
+
+# A cache of token files that is damaged while the run trains ends it before its next checkpoint, and is made anew at the
+# restart.
+mkdir model
+cp "$here/../data/tokenizer/golden/llama3.json" model/tokenizer.json
+cat >model/config.json <<'END'
+{"model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "vocab_size": 1000, "max_position_embeddings": 64}
+END
+tokens=("${options[@]}" --model model --init_weights random)
+training_reference "$dstrain" 1 "${tokens[@]}"
+hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output damaged "${tokens[@]}" --max_restarts 1 \
+  --set zero_optimization.stage=1 >damaged.log 2>&1 &
+run=$!
+hosts_wait_until 'there is a checkpoint' begun damaged
+printf '\001' | dd of=damaged/cache/text.txt.bin bs=1 seek=100 conv=notrunc status=none
+wait "$run" || fail 'the run with a damaged cache' damaged.log
+[[ $(grep -c 'made anew of' damaged.log) == 1 ]] || fail 'not one line about the cache' damaged.log
+cmp one1/cache/text.txt.bin damaged/cache/text.txt.bin || fail 'the cache stays damaged' damaged.log
+grep -q 'restart 1 of 1' damaged.log || fail 'the restart is not said' damaged.log
+same_weights 1 damaged
+steps_once damaged || fail 'steps are missing, or there twice' damaged.log
+echo 'a cache that is damaged meanwhile is made anew at the restart'
 
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output elastic "${options[@]}" --max_restarts 1 \
   --elastic >elastic.log 2>&1 &

@@ -60,6 +60,14 @@ std::vector<KeySpec> data() {
        .fallback = "\"auto\"",
        .rule = &kTextData,
        .choices = "auto|char|byte|bin"},
+      {.key = "dstrain.data.token_dtype",
+       .type = Type::choice,
+       .fallback = "\"auto\"",
+       .note = "the ids of token files without a header; auto: uint32 where every second 16-bit "
+               "word is 0, or with more than 65536 ids at most the upper half of the largest one, "
+               "else uint16",
+       .rule = &kTextData,
+       .choices = "auto|uint16|uint32"},
       {.key = "dstrain.data.vocab",
        .type = Type::string,
        .note =

@@ -129,7 +129,13 @@ TEST_CASE("a token file of conversations is made again with another template or 
   CHECK(makes());
   CHECK_FALSE(makes());
   const std::string ids = folder.read(kKept), targets = folder.read(kKept + ".targets");
-  const std::string as_usual = folder.read(kKept + ".json");
+  const auto made_of = [&] {  // without the states of files, which are new ones each time
+    json record = json::parse(folder.read(kKept + ".json"));
+    record.erase("files");
+    record["text"].erase("looked_ns");
+    return record;
+  };
+  const json as_usual = made_of();
   folder.write("m/chat_template.jinja", "{{ '<|begin_of_text|>' }}" + std::string(kTemplate));
   CHECK(makes());
   CHECK(folder.read(kKept).size() > ids.size());
@@ -137,7 +143,7 @@ TEST_CASE("a token file of conversations is made again with another template or 
   fs::remove(folder.root / "m/chat_template.jinja");
   CHECK(makes());
   CHECK(folder.read(kKept) == ids);
-  CHECK(folder.read(kKept + ".json") == as_usual);
+  CHECK(made_of() == as_usual);
   CHECK(makes("--set dstrain.data.skip_invalid=true"));
   CHECK(folder.read(kKept) == ids);
   CHECK_FALSE(makes("--set dstrain.data.skip_invalid=true"));
