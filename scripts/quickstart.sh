@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # From a bare Debian 12 machine to a small GPT that has learned English, on two CPU ranks, in under
-# ten minutes: installs what is missing, builds, trains, writes some text of its own.
+# ten minutes: installs what is missing, builds, trains, writes some text of its own. Run again after an
+# interruption, it goes on with its run.
 #   scripts/quickstart.sh [--data FILE] [--steps N]
 #     --data FILE   any UTF-8 text of a megabyte or more; default: the King James Bible
-#     --steps N     optimizer steps; default: what configs/quickstart.json says
+#     --steps N     optimizer steps; default: as many as take three minutes here, at most those of
+#                   configs/quickstart.json
 set -euo pipefail
 start=$SECONDS
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 data=
-steps=()
+steps=
 while (($# > 0)); do
   case "$1" in
     --data | --steps)
@@ -18,11 +20,11 @@ while (($# > 0)); do
         echo "$1 needs a value" >&2
         exit 1
       fi
-      if [[ $1 == --data ]]; then data=$2; else steps=(--steps "$2"); fi
+      if [[ $1 == --data ]]; then data=$2; else steps=$2; fi
       shift 2
       ;;
     -h | --help)
-      sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
       exit 0
       ;;
     *)
@@ -66,9 +68,44 @@ precision=()
 if grep -qwE 'amx_bf16|avx512_bf16' /proc/cpuinfo; then
   precision=(--set bf16.enabled=true)
 fi
-say "train: configs/quickstart.json on 2 ranks${precision:+, in bf16,} into $work/run"
-command=("$dstrain" --num_gpus 2 --config configs/quickstart.json --device cpu --data "$data"
-  --output "$work/run" "${precision[@]}" "${steps[@]}")
+train=("$dstrain" --num_gpus 2 --config configs/quickstart.json --device cpu --data "$data" "${precision[@]}")
+
+# Prints how many steps take three minutes: a probe of 8 steps says how long one takes, its first ones aside.
+measured_steps() {
+  local probe=$work/probe step_ms
+  rm -rf "$probe"
+  "${train[@]}" --output "$probe" --steps 8 --set dstrain.save_last=false --set dstrain.eval_samples=2 >/dev/null
+  step_ms=$(sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$probe/metrics.jsonl" | tail -n 5 | sort -n | sed -n 3p)
+  rm -rf "$probe"
+  awk -v ms="$step_ms" -v most="$(sed -n 's/.*"steps": *\([0-9]*\).*/\1/p' configs/quickstart.json)" '
+    BEGIN {
+      steps = int(180000 / ms)
+      if (steps > most) steps = most
+      if (steps < 60) steps = 60
+      printf "%d\n", steps
+      printf "a step takes %.0f ms here: %d steps, about %.0f s\n", ms, steps, steps * ms / 1000 >"/dev/stderr"
+    }'
+}
+
+# What the run in $work/run was begun with, beside its number of steps.
+begun_with="$(realpath "$data")|${precision[*]:-fp32}"
+goes_on=(--overwrite)
+if [[ -n $(ls "$work/run/checkpoints" 2>/dev/null) && ! -e $work/run/model.safetensors && -r $work/run.txt ]] &&
+  { read -r last_steps && read -r last_begin; } <"$work/run.txt" &&
+  [[ $last_begin == "$begun_with" && ${steps:-$last_steps} == "$last_steps" ]]; then
+  steps=$last_steps
+  goes_on=(--resume "$work/run")
+  say "train: goes on with the run in $work/run, up to step $steps"
+else
+  if [[ -z $steps ]]; then
+    say "measure: how long a step takes on this machine"
+    steps=$(measured_steps)
+  fi
+  printf '%s\n%s\n' "$steps" "$begun_with" >"$work/run.txt"
+  say "train: configs/quickstart.json on 2 ranks${precision:+, in bf16,} into $work/run"
+fi
+# A run that is killed goes on from its last checkpoint.
+command=("${train[@]}" --steps "$steps" --save_interval 100 --output "$work/run" "${goes_on[@]}")
 echo "${command[*]}"
 "${command[@]}"
 

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "launcher/cli/headings.h"
-#include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/keys/table/model_registry.h"
+#include "launcher/cli/option_advice.h"
+#include "runtime/config/shell_quote.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -27,36 +28,6 @@ std::vector<std::string> split(const std::string& names) {
     begin = comma + 1;
   }
   return parts;
-}
-
-// Returns the key that an option of another program means, "--lr" or "--optimizer.params.lr"; empty: none.
-std::string key_of_option(const std::string& option, const ModelRegistry& models) {
-  const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
-  if (one_of("fp16|bf16", name)) return name + ".enabled";
-  for (const KeySpec& spec : models.keys())
-    if (spec.key == name && spec.type != Type::section) return name;
-  return std::string(key_called(models, name));
-}
-
-// Returns what to do in place of an option of DeepSpeed's or another program's; empty: nothing is known. `names` are the
-// command's own options; `models` is null for a command that reads no configuration.
-std::string advice_on(const std::string& word, const std::vector<std::string>& names,
-                      const ModelRegistry* models) {
-  const auto has = [&names](const std::string& name) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  const size_t equals = word.find('=');
-  const std::string option = word.substr(0, equals);
-  if (models == nullptr) return "";
-  if (option == "--deepspeed") return "leave it out, --config names DeepSpeed's file";
-  if (one_of("--local_rank|--local-rank", option))
-    return "leave it out, dstrain numbers its ranks itself";
-  const std::string key = key_of_option(option, *models);
-  if (key.empty()) return "";
-  const std::string own = "--" + key.substr(key.rfind('.') + 1);
-  if (own != option && has(own)) return fmt::format("did you mean {}?", own);
-  const std::string value = equals == std::string::npos ? "VALUE" : word.substr(equals + 1);
-  return fmt::format("say it with --set {}={}", key, printable(value));
 }
 
 }  // namespace
@@ -189,6 +160,12 @@ void CommandLine::remember(const std::vector<std::string>& names) {
 
 std::optional<CommandHelp> CommandLine::parse(const std::vector<std::string>& words) {
   refuse_swallowed(words);
+  if (kept_words_ != nullptr) {
+    std::vector<std::string> all{"dstrain"};
+    if (command_ != "train") all.push_back(command_);
+    all.insert(all.end(), words.begin(), words.end());
+    *kept_words_ = shell_command(all);
+  }
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 reads them from the end
   try {
     app_->parse(reversed);
@@ -200,8 +177,11 @@ std::optional<CommandHelp> CommandLine::parse(const std::vector<std::string>& wo
   } catch (const CLI::ParseError& e) {
     fail_user("{}", e.what());
   }
-  for (const std::string& word : app_->remaining()) {
-    if (operands_ == nullptr || word.starts_with('-') || word.empty()) refuse(word);
+  const std::vector<std::string> rest = app_->remaining();
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const std::string& word = rest[i];
+    if (operands_ == nullptr || word.starts_with('-') || word.empty())
+      refuse(word, {rest.begin() + static_cast<std::ptrdiff_t>(i) + 1, rest.end()});
     operands_->push_back(word);
   }
   return std::nullopt;
@@ -215,14 +195,18 @@ void CommandLine::refuse_swallowed(const std::vector<std::string>& words) const 
   }
 }
 
-void CommandLine::refuse(const std::string& word) const {
+void CommandLine::refuse(const std::string& word, std::vector<std::string> behind) const {
   const std::string shown = printable(word);
   if (!word.starts_with('-'))
     fail_user("unexpected argument '{}' (options start with --; see dstrain {} --help)", shown,
               command_);
   const std::string name = word.substr(0, word.find('='));
-  if (const std::string advice = advice_on(word, names_, models_); !advice.empty())
-    fail_user("unknown option '{}': {}", shown, advice);
+  behind.erase(std::ranges::find_if(behind, [](const auto& w) { return w.starts_with('-'); }),
+               behind.end());
+  if (models_ != nullptr)
+    if (const std::string advice = advice_on({word, std::move(behind)}, names_, *models_);
+        !advice.empty())
+      fail_user("unknown option '{}': {}", shown, advice);
   const std::string near = nearest(name, names_);
   if (near.empty()) fail_user("unknown option '{}' (see dstrain {} --help)", shown, command_);
   fail_user("unknown option '{}'; did you mean {}?", shown, near);

@@ -59,6 +59,9 @@ class CommandLine {
   // Makes errors say what key of a configuration an unknown option means. The caller keeps `models` alive.
   void advise_with(const ModelRegistry& models) { models_ = &models; }
 
+  // Makes parse() write the whole command line, as a shell reads it, into `target`.
+  void keep_words(std::string& target) { kept_words_ = &target; }
+
   // Returns what was added, as the help shows it; `usage` and `summary` are empty.
   CommandHelp help() const;
 
@@ -74,13 +77,15 @@ class CommandLine {
   ValueHelp value_of(const std::string& name, const std::string& placeholder) const;
   // Throws UserError if an option that needs a value is followed by an option.
   void refuse_swallowed(const std::vector<std::string>& words) const;
-  [[noreturn]] void refuse(const std::string& word) const;
+  // `behind`: the words behind `word` that no option has taken.
+  [[noreturn]] void refuse(const std::string& word, std::vector<std::string> behind) const;
 
   std::unique_ptr<CLI::App> app_;
   std::string command_;
   std::vector<std::string>* operands_ = nullptr;
   std::string operand_;  // their placeholder
   const ModelRegistry* models_ = nullptr;
+  std::string* kept_words_ = nullptr;
   std::vector<std::string> names_;        // of all options, to suggest one for an unknown name
   std::vector<std::string> value_names_;  // of those that need a value, short ones included
   std::set<std::string> repeatable_;      // the first names of those

@@ -25,11 +25,10 @@ void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& 
                     fail_user("{}: expected path.to.key=value, got '{}'", option, printable(value));
                   request.sets.push_back(value);
                 });
-  line.repeated("--ignore", "path.to.key", "treat one key as if the file did not have it",
-                [&request](const std::string& option, const std::string& value) {
-                  if (value.empty()) fail_user("{}: expected path.to.key, got nothing", option);
-                  request.ignored.push_back(value);
-                });
+  line.repeated("--ignore", "path.to.key",
+                "treat a key, or several (a,b), as if the file did not have it",
+                keys(request.ignored));
+  line.keep_words(request.command);
   line.group(heading::kMemory);
   line.option(kRanksOption, "N", "ranks on this machine (with CUDA: its GPUs)",
               count_or_all(request.ranks, kMostRanks));

@@ -49,6 +49,18 @@ CommandLine::Reader integer(Target& target, int64_t least, int64_t most = kAnyIn
   };
 }
 
+// Adds the keys of a list "a.b,c" to `target`.
+inline CommandLine::Reader keys(std::vector<std::string>& target) {
+  return [&target](const std::string& option, const std::string& text) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t comma = std::min(text.find(',', begin), text.size());
+      if (comma == begin) fail_user("{}: expected path.to.key, got nothing", option);
+      target.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+  };
+}
+
 // Reads a number from 1 to `most`. -1 means "not given", as in DeepSpeed.
 inline CommandLine::Reader count_or_all(std::optional<int64_t>& target, int64_t most) {
   return [&target, most](const std::string& option, const std::string& text) {

@@ -75,10 +75,8 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
               text(a.model));
   line.repeated("--ignore", "path.to.key",
-                "treat one key of DIR's config.json as if it were not there",
-                [&a](const std::string& option, const std::string& value) {
-                  text(a.ignored.emplace_back())(option, value);
-                });
+                "treat a key of DIR's config.json, or several (a,b), as if it were not there",
+                keys(a.ignored));
   line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
   line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
               integer(a.seq_len, 1));

@@ -45,10 +45,11 @@ int run_check(const CheckArguments& arguments) {
   LoadedConfig loaded = check_config(arguments.request);
   judge_name_patterns(loaded);
   const bool wrong = has_errors(loaded.verdicts);
-  const std::string model = wrong ? "" : model_line(arguments.request.path, loaded);
+  const std::string first =
+      wrong ? loaded.without_effect : model_line(arguments.request.path, loaded);
   print_result(arguments.json
                    ? check_json(loaded.verdicts)
-                   : (model.empty() ? "" : model + "\n") +
+                   : (first.empty() ? "" : first + "\n") +
                          check_text(loaded.verdicts,
                                     arguments.all ? CheckLines::all : CheckLines::notable,
                                     loaded.way_on, wrong ? "" : terms_of(arguments, loaded.job)));

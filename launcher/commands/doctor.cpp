@@ -57,6 +57,7 @@ int check_hosts(const DoctorArguments& arguments, const Placement& placement) {
     for (const HostFacts& f : result.facts)
       if (f.host == host.host) text += facts_text(f, host.ranks());
   if (!result.findings.empty()) text += "to mend:" + findings_text(result.findings) + "\n";
+  text += hosts_verdict(result.findings, placement.ranks(), placement.hosts.size()) + "\n";
   print_result(text);
   return result.good() ? 0 : 1;
 }

@@ -18,6 +18,7 @@ inline constexpr std::string_view kFreshWeights = "random";
 struct ConfigRequest {
   const ModelRegistry* models =
       nullptr;                       // required; the caller keeps them alive, also for the jobs
+  std::string command;  // the command line as it was given, for a message that adds to it; may be empty
   std::string path;                  // of the configuration file; empty: all values are defaults
   std::vector<std::string> sets;     // path.to.key=value, later ones win
   std::vector<std::string> ignored;  // path.to.key, as if the file did not have it

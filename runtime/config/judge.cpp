@@ -36,11 +36,15 @@ bool is_of_javascript(const std::string& path, const Member& m) {
 }
 
 // Returns whether no key of the section changes a result of a run: unknown ones are warnings there.
-bool changes_no_result(const std::string& key) {
-  const size_t dot = key.find('.');
-  return dot != std::string::npos &&
-         one_of("tensorboard|wandb|csv_monitor|comet|comms_logger|flops_profiler|timers|autotuning",
-                key.substr(0, dot));
+bool changes_no_result(const std::string& section) {
+  return one_of("tensorboard|wandb|csv_monitor|comet|comms_logger|flops_profiler|timers|autotuning",
+                section);
+}
+
+// Returns whether unknown keys of the section are warnings unless they may be misspelt: its own keys say how a run divides
+// and saves, and DeepSpeed ignores others.
+bool takes_any_key(const std::string& section) {
+  return one_of("checkpoint|activation_checkpointing|hybrid_engine", section);
 }
 
 // Returns the order of verdicts: a section goes by the one with the largest weight among its keys.
@@ -201,9 +205,11 @@ class Walk {
                           "belongs to {}, not to {}", fmt::join(split_words(other), ", "),
                           selected.empty() ? "this section without a type" : printable(selected))};
     } else if (judgement.message == kUnknown && ++suggestions_ <= kMostSuggestions) {
-      judgement.message += suggestion(facts_, key, m.value);
+      judgement.message += hint_on(facts_, key, m.value).text;
     }
-    if (judgement.state == State::unknown && changes_no_result(key)) {
+    const std::string section = path.substr(0, path.find('.'));
+    if (judgement.state == State::unknown &&
+        (changes_no_result(key.substr(0, key.find('.'))) || (judgement.message == kUnknown && takes_any_key(section)))) {
       judgement.state = State::no_effect;
       judgement.warns = true;
     }

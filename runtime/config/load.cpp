@@ -10,7 +10,7 @@
 #include "runtime/config/read/merge.h"
 #include "runtime/config/solve/solve.h"
 #include "runtime/config/text.h"
-#include "runtime/config/way_on.h"
+#include "runtime/config/way_on/way_on.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

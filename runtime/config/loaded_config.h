@@ -27,6 +27,9 @@ struct LoadedConfig {
   // With errors: the options with which the configuration trains, "it trains with --ignore amp", or what they leave to
   // mend; empty: none is known.
   std::string way_on;
+  // With errors: a line with the command that leaves out all keys that DeepSpeed ignores and that mean nothing here; empty:
+  // there are less than two.
+  std::string without_effect;
   // The text of config.json in the output directory; empty: the model is not one of transformers'.
   std::string config_json;
   // The file names no batch size: the micro-batch is the default, which may be made smaller to fit.

@@ -155,6 +155,15 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best;
 }
 
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto letters = [](std::string_view text) {
+    std::string kept = lower_case(text);
+    std::erase_if(kept, [](char c) { return c == '-' || c == '_' || c == ' '; });
+    return kept;
+  };
+  return letters(a) == letters(b);
+}
+
 bool one_of(std::string_view list, std::string_view word) {
   while (true) {
     const size_t bar = list.find('|');

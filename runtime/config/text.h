@@ -36,6 +36,9 @@ int edit_distance(std::string_view a, std::string_view b);
 // Returns the candidate nearest to `word`, or an empty string where none is near enough.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
+// Returns whether the texts differ in case, '-', '_' and blanks alone.
+bool same_letters(std::string_view a, std::string_view b);
+
 // Returns whether `word` is one of the words of `list` ("a|b|c").
 bool one_of(std::string_view list, std::string_view word);
 // Returns the words of `list`.

@@ -249,7 +249,7 @@ std::string TokenDataset::files_text() const {
 
 std::string TokenDataset::summary() const {
   const Part& validation = parts_[1];
-  std::string text = fmt::format("{}, vocabulary {}; {} of {}", files_text(), vocabulary_.size,
+  std::string text = fmt::format("{}, {}; {} of {}", files_text(), vocabulary_.size_text(),
                                  counted(parts_[0].samples, "training sample"), block_);
   const auto without = std::ranges::count(parts_[0].pieces, 0, &Piece::samples);
   if (without > 0) text += fmt::format(" ({} too short for one)", counted(without, "file"));

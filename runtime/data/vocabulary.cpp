@@ -91,6 +91,11 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
   return ids;
 }
 
+std::string Vocabulary::size_text() const {
+  return format == DataFormat::tokens ? fmt::format("ids up to {}", size - 1)
+                                      : fmt::format("vocabulary {}", size);
+}
+
 std::string Vocabulary::decode(int32_t id) const {
   check(id >= 0, "id {} is negative", id);
   if (format == DataFormat::tokens) return std::to_string(id);

@@ -24,6 +24,9 @@ struct Vocabulary {
   // Returns the character in UTF-8, one byte, or for `bin` the id in decimal. An id of `size` or above, which a
   // model with a larger vocabulary can produce, is U+FFFD.
   std::string decode(int32_t id) const;
+  // Returns how many ids there are, for a line about the data: "vocabulary 65"; of `bin`, whose ids may be fewer than a
+  // model's, "ids up to 1998".
+  std::string size_text() const;
 };
 
 // Returns "U+000A", or "\"x\" (U+0078)" for a visible character.

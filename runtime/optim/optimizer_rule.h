@@ -1,6 +1,6 @@
 // OptimizerRule: what the plan, the trainer and checkpoints know about an optimizer: its name, the state that it keeps
 // for each parameter, how it updates a unit, and the values of its parameters. The rules are in
-// runtime/optim/optimizers, the keys of the configuration in runtime/config/keys/optimizer.cpp.
+// runtime/optim/optimizers, the keys of the configuration in runtime/config/keys/deepspeed/optimizer.cpp.
 #pragma once
 
 #include <memory>

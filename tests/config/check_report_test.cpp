@@ -26,11 +26,11 @@ TEST_CASE("check: text can have a line for every key, JSON the members of docs/f
         "c.json:1:2: train_batch_size: honoured\n"
         "c.json:1:25: gradient_clippin: unknown key (did you mean gradient_clipping?); DeepSpeed "
         "ignores it; "
-        "`--ignore gradient_clippin` goes on without it\n"
+        "`--ignore gradient_clippin --set gradient_clipping=1` goes on\n"
         "--set: bf16: honoured\n"
         "--set: bf16.enabled: honoured\n"
         "4 verdicts: 3 honoured, 1 unknown. This file does not train as it is; it trains with "
-        "--ignore gradient_clippin\n");
+        "--ignore gradient_clippin --set gradient_clipping=1\n");
   const auto json = nlohmann::json::parse(check_json(loaded.verdicts));
   REQUIRE(json.size() == 4);
   CHECK(json[1] ==
@@ -40,7 +40,7 @@ TEST_CASE("check: text can have a line for every key, JSON the members of docs/f
                        {"state", "unknown"},
                        {"message",
                         "unknown key (did you mean gradient_clipping?); DeepSpeed ignores it; "
-                        "`--ignore gradient_clippin` goes on without it"}});
+                        "`--ignore gradient_clippin --set gradient_clipping=1` goes on"}});
   CHECK(json[3]["line"] == 0);
   CHECK(json[3]["column"] == 0);
 }

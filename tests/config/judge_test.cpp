@@ -328,8 +328,8 @@ TEST_CASE("verdicts: reduction and data types") {
        "refused: Nebula was removed from DeepSpeed (0.19.8): remove the section and use "
        "--save_interval"},
       {R"("eigenvalue": {"enabled": true})", "eigenvalue.enabled",
-       "refused: eigenvalue was removed from DeepSpeed (0.19.8) with quantize_training, which it "
-       "serves: remove it"},
+       "no_effect: eigenvalue was removed from DeepSpeed (0.19.8) with quantize_training, which "
+       "alone reads it: the run goes on without it"},
       {R"("tensor_parallel": {"vocab_parallel_ce_backend": "liger"})",
        "tensor_parallel.vocab_parallel_ce_backend", "no_effect: tensor parallelism is off"},
       {R"("tensor_parallel": {"vocab_parallel_lm_head": true})",
@@ -351,9 +351,16 @@ TEST_CASE("verdicts: reduction and data types") {
 
 TEST_CASE("verdicts: unknown keys name the nearest one, and their inside follows") {
   check_all({
-      {R"("data_parallel": {"enabled": true})", "data_parallel", "unknown: unknown key"},
-      {R"("data_parallel": {"enabled": true})", "data_parallel.enabled",
-       "unknown: inside data_parallel"},
+      {R"("data_loaders": {"enabled": true})", "data_loaders", "unknown: unknown key"},
+      {R"("data_loaders": {"enabled": true})", "data_loaders.enabled",
+       "unknown: inside data_loaders"},
+      {R"("checkpoint": {"save_latest": true})", "checkpoint.save_latest",
+       "no_effect: unknown key"},
+      {R"("checkpoint": {"tag_validaton": "Warn"})", "checkpoint.tag_validaton",
+       "unknown: unknown key (did you mean checkpoint.tag_validation?)"},
+      {R"("monitor_config": {"csv_monitor": {"enabled": true}})", "monitor_config",
+       "no_effect: DeepSpeed ignores it: tensorboard and csv_monitor are sections of the top "
+       "level"},
       {R"("fp16": {"fp16": true})", "fp16", "honoured: see fp16.fp16"},
       {R"("aio": {"block": 1})", "aio.block", "unknown: unknown key"},
       {R"("activation_checkpointing": {"comment": "x"})", "activation_checkpointing.comment",

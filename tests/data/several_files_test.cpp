@@ -45,7 +45,7 @@ TEST_CASE("samples of several files do not cross them, and are counted through a
   CHECK(data->vocabulary().size == 209);
   CHECK(data->files(Split::train).bytes == 46);
   CHECK(data->summary() ==
-        "3 files (b.bin, a.bin, c.bin): 23 tokens, vocabulary 209; 4 training samples of 4 (1 file "
+        "3 files (b.bin, a.bin, c.bin): 23 tokens, ids up to 208; 4 training samples of 4 (1 file "
         "too short for one), none for validation, whose part has 0 tokens and needs 5");
 }
 

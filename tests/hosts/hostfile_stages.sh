@@ -9,6 +9,7 @@ training_hosts "$1" 2
 
 hosts_on node1 "$dstrain" doctor --hostfile hosts --config c.json >doctor.log 2>&1 || fail doctor doctor.log
 grep -q '^node2: dstrain .* 2 ranks' doctor.log || fail 'doctor does not tell about node2' doctor.log
+tail -n 1 doctor.log | grep -q '^ready for 4 ranks on 2 hosts' || fail 'doctor gives no verdict' doctor.log
 
 for stage in 0 1 2 3; do
   training_reference "$dstrain" "$stage"

@@ -18,4 +18,7 @@ struct Finding {
 // Returns a line for each finding, indented by two blanks: host, check, text.
 std::string findings_text(const std::vector<Finding>& findings);
 
+// Returns the verdict of `dstrain doctor` on hosts, a line: whether a run of so many ranks could start on them.
+std::string hosts_verdict(const std::vector<Finding>& findings, int ranks, size_t hosts);
+
 }  // namespace dstrain

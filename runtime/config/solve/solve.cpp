@@ -218,7 +218,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
 }
 
 std::string error_text(const LoadedConfig& loaded) {
-  std::string text;
+  std::string text = loaded.without_effect;
   for (const Verdict& v : loaded.verdicts)
     if (is_error(v.state) && !v.echo)
       text += fmt::format("{}{}: {}: {}", text.empty() ? "" : "\n", v.where, v.key, v.text());

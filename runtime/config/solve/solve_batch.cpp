@@ -92,31 +92,23 @@ std::string impossible(const Triple& t) {
                      t.accumulation ? fmt::format("{} {}", kAccumulation, t.accumulation) : "");
 }
 
-// Returns the settings of given sizes with which all fit. Where the ranks can share the batch it stays as it is, and with
-// it the numbers of the run: the micro-batch and the accumulation are made smaller. `ranks` are absent if no number fits.
+// Returns the settings of the micro-batch and the accumulation with which the batch, and with it the numbers of the run,
+// stays as it is: they are made smaller. Empty where the ranks cannot share the batch. `ranks` are absent if no number
+// fits.
 std::vector<std::string> fitting_sizes(const Triple& given, std::optional<int64_t> ranks) {
   const int64_t n = ranks.value_or(1), accumulation = std::max<int64_t>(1, given.accumulation);
+  if (given.train % n != 0) return {};
   const int64_t micro =
       given.micro ? given.micro : std::max<int64_t>(1, given.train / n / accumulation);
+  const int64_t per_rank = given.train / n;
   Triple t;
-  if (given.train % n == 0) {
-    const int64_t per_rank = given.train / n;
-    t.micro = largest_divisor(per_rank, micro);
-    t.train = given.train;
-    t.accumulation = per_rank / t.micro;
-    if (!ranks) t.accumulation = largest_divisor(t.accumulation, accumulation);
-  } else {
-    t.micro = micro;
-    t.accumulation =
-        given.accumulation ? given.accumulation : std::max<int64_t>(1, given.train / micro / n);
-    if (t.micro * t.accumulation > INT64_MAX / n) return {};
-    t.train = t.micro * t.accumulation * n;
-  }
+  t.micro = largest_divisor(per_rank, micro);
+  t.accumulation = per_rank / t.micro;
+  if (!ranks) t.accumulation = largest_divisor(t.accumulation, accumulation);
   std::vector<std::string> settings;
   const auto change = [&](std::string_view key, int64_t from, int64_t to) {
     if (from != 0 && from != to) settings.push_back(fmt::format("{}={}", key, to));
   };
-  change(kTrain, given.train, t.train);
   change(kMicro, given.micro, t.micro);
   change(kAccumulation, given.accumulation, t.accumulation);
   return settings;

@@ -190,7 +190,7 @@ std::string_view shards_key(const Job& job, const Values& values) {
 }  // namespace
 
 void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts) {
-  job.gradient_clipping = values.real("gradient_clipping");
+  job.gradient_clipping = std::max(0.0, values.real("gradient_clipping"));
   job.steps_per_print = values.integer("steps_per_print");
   solve_zero(job, values, diagnostics);
   const bool at_boundary = usual_reduce(job.zero_stage) == ReduceMode::boundary;

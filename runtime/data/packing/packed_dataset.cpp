@@ -197,9 +197,9 @@ std::string PackedDataset::summary() const {
   const PackedSamples& samples = training.samples;
   const std::vector<std::string> paths = files(Split::train).paths;
   std::string text = fmt::format(
-      "{}: {}, vocabulary {}; {} in {} of {}, {:.1f} % full",
+      "{}: {}, {}; {} in {} of {}, {:.1f} % full",
       paths.size() == 1 ? paths.front() : names_of_files(paths), counted(samples.tokens(), "token"),
-      vocabulary_.size, counted(samples.documents(), "document"),
+      vocabulary_.size_text(), counted(samples.documents(), "document"),
       counted(samples.samples(), "training sample"), length_,
       100 * static_cast<double>(samples.tokens()) /
           (static_cast<double>(samples.samples()) * static_cast<double>(length_)));

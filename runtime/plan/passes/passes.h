@@ -1,9 +1,13 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute -> chunk_mlp
-//   -> issue_early -> split_backward -> offload_activations -> separate_frozen -> layout -> reduce
-//   -> codecs (codecs.h) -> update -> bring_operands -> update_buffers -> gather -> codecs (codecs.h) -> halve_sums
-//   -> join_norms -> pack -> place -> verify,
-// of which chunk_loss and chunk_mlp are those of chunks/, issue_early and halve_sums those of parallel/.
+//   model -> split_layers -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute
+//   -> chunk_mlp -> issue_early -> split_backward -> offload_activations -> separate_frozen -> separate_replicated
+//   -> layout -> power_sgd or reduce -> clear_padding -> gather_token_rows -> quantize_gradients -> update
+//   -> send_in_groups -> commit_codec_state -> bring_operands -> update_buffers -> gather -> quantize_gathers
+//   -> measure_codecs -> halve_sums -> join_norms -> pack -> begin_step -> place -> order -> verify;
+// one of validation has neither a backward pass nor an update, and use_synchronised_weights behind quantize_gathers.
+// chunk_loss and chunk_mlp are those of chunks/; split_layers, issue_early, separate_replicated and halve_sums those of
+// parallel/; power_sgd, gather_token_rows, quantize_*, send_in_groups, commit_codec_state and measure_codecs those of
+// codecs/. make_plan.cpp calls them.
 #pragma once
 
 #include <cstdint>

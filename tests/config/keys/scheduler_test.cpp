@@ -57,7 +57,8 @@ TEST_CASE("scheduler: of type auto, parameters that are auto are unset, with one
        "scheduler.params.warmup_max_lr",
        "error: belongs to WarmupLR, WarmupDecayLR, and scheduler.type is \"auto\": name the "
        "schedule"},
-      {scheduler("auto", R"("warmup": "auto")"), "scheduler.params.warmup", "unknown: unknown key"},
+      {scheduler("auto", R"("warmup": "auto")"), "scheduler.params.warmup",
+       "unknown: unknown key (say it in steps, with scheduler.params.warmup_num_steps)"},
       {R"("scheduler": {"params": {"warmup_max_lr": "auto"}})", "scheduler.params.warmup_max_lr",
        "error: belongs to WarmupLR, WarmupDecayLR, not to this section without a type"},
   });

@@ -134,7 +134,7 @@ TEST_CASE("a sample of packed documents has their places, and no target behind a
   CHECK(b.labels == Ids{12, 13, 14, 15, -1, 2, 3, -1, 32, 33, 34, -1, 22, -1, -1, -1});
   CHECK(b.documents == Ids{0, 0, 0, 0, 0, 5, 5, 5, 0, 0, 0, 0, 4, 4, 6, 6});
   CHECK(data->summary().ends_with(
-      "14 tokens, vocabulary 35; 4 documents in 2 training samples of 8, 87.5 % full, 1 document "
+      "14 tokens, ids up to 34; 4 documents in 2 training samples of 8, 87.5 % full, 1 document "
       "of less than two tokens left out, none for validation"));
 }
 
@@ -196,7 +196,7 @@ TEST_CASE("documents without a target are left out, also where a cut takes all t
   CHECK(b.ids == Ids{31, 32, 33, 34, 21, 22, 0, 0});
   CHECK(b.labels == Ids{32, 33, 34, -1, 22, -1, -1, -1});
   CHECK(data->summary().ends_with(
-      "6 tokens, vocabulary 35; 2 documents in 2 training samples of 4, 75.0 % full, 1 document of "
+      "6 tokens, ids up to 34; 2 documents in 2 training samples of 4, 75.0 % full, 1 document of "
       "less than two tokens left out, 2 documents without a target in the first 4 tokens left out, "
       "none for validation"));
   job.model.set_seq_len(5);

@@ -1,29 +1,15 @@
 #include <catch2/catch.hpp>
-#include <sstream>
 
 #include "launcher/cli/parse_arguments.h"
 #include "models/registry.h"
 #include "runtime/core/error.h"
+#include "tests/launcher/cli/parsed_line.h"
 
 namespace dstrain {
 namespace {
 
-// Splits at blanks; the arguments of these tests have none inside.
-Arguments parse(const std::string& line) {
-  std::istringstream in(line);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return parse_arguments(words, model_registry());
-}
-
-std::string error_of(const std::string& line) {
-  try {
-    parse(line);
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
+using test::parse;
 
 TEST_CASE("train is the default command and knows every option of the contract") {
   for (const std::string prefix : {"", "train "}) {
@@ -274,15 +260,15 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run r --tokens 1 --prompt", "--prompt: the value is missing"},
       {"--config c --stesp 3", "unknown option '--stesp'; did you mean --steps?"},
       {"--config c --num-gpus=3", "unknown option '--num-gpus=3'; did you mean --num_gpus?"},
-      {"--config c --lr 3", "unknown option '--lr': say it with --set optimizer.params.lr=VALUE"},
+      {"--config c --lr 3", "unknown option '--lr': say it with --set optimizer.params.lr=3"},
       {"--config c --batch_size=8",
        "unknown option '--batch_size=8': say it with --set train_batch_size=8"},
       {"--config c --zero_stage 3",
-       "unknown option '--zero_stage': say it with --set zero_optimization.stage=VALUE"},
+       "unknown option '--zero_stage': say it with --set zero_optimization.stage=3"},
       {"--config c --gradient_clipping 3",
-       "unknown option '--gradient_clipping': say it with --set gradient_clipping=VALUE"},
+       "unknown option '--gradient_clipping': say it with --set gradient_clipping=3"},
       {"--config c --max_steps 3", "unknown option '--max_steps': did you mean --steps?"},
-      {"--config c --bf16", "unknown option '--bf16': say it with --set bf16.enabled=VALUE"},
+      {"--config c --bf16", "unknown option '--bf16': say it with --set bf16.enabled=true"},
       {"--deepspeed --config c",
        "unknown option '--deepspeed': leave it out, --config names DeepSpeed's file"},
       {"--config c --local_rank=0",

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
@@ -38,6 +39,16 @@ constexpr OptimizerType kOptimizerTypes[] = {
      .stages = kTwoStages},
 };
 
+// Classes, in lower case, and the types that make them.
+constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
+    {"fusedadam|deepspeedcpuadam|cpuadam|fused_adam|cpu_adam|adamw_torch|adamw_torch_fused|"
+     "adamw_hf",
+     "AdamW"},
+    {"fusedlamb|fused_lamb", "Lamb"},
+    {"fusedlion|deepspeedcpulion|fused_lion|cpu_lion", "Lion"},
+    {"deepspeedcpuadagrad|cpu_adagrad", "Adagrad"},
+};
+
 }  // namespace
 
 const OptimizerType* optimizer_type(std::string_view name) {
@@ -46,6 +57,13 @@ const OptimizerType* optimizer_type(std::string_view name) {
   for (const OptimizerType& known : kOptimizerTypes)
     if (lower_case(std::string(known.name)) == lower) return &known;
   return nullptr;
+}
+
+std::string_view type_of_class(std::string_view name) {
+  const std::string lower = lower_case(name);
+  for (const auto& [classes, type] : kClasses)
+    if (one_of(classes, lower)) return type;
+  return {};
 }
 
 const OptimizerType& optimizer_type_of(OptimizerKind kind) {
@@ -78,6 +96,11 @@ constexpr Rule kType{
                 fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};
       if (lower == "none")
         return {State::error, "no optimizer is called \"None\": remove the section for AdamW"};
+      if (const std::string_view type = type_of_class(name); !type.empty())
+        return {State::error,
+                fmt::format("\"{}\" is the name of a class, which no type of DeepSpeed has: {} "
+                            "computes the same",
+                            printable(name), type)};
       const std::string near = nearest(name, split_words(kNames));
       return {State::error,
               fmt::format("unknown optimizer \"{}\"{}", printable(name),

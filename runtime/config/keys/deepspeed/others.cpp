@@ -203,18 +203,19 @@ std::vector<KeySpec> others() {
       warned("hybrid_engine.pin_parameters", Type::boolean, "true"),
       warned("hybrid_engine.tp_gather_partition_size", Type::integer, "8"),
       warned("hybrid_engine.enable_cuda_graph", Type::boolean, "false"),
-      off_section(
+      warned_section(
           "eigenvalue",
-          "was removed from DeepSpeed (0.19.8) with quantize_training, which it serves: remove it"),
-      against("eigenvalue.enabled", Type::boolean, "false"),
-      against("eigenvalue.verbose", Type::boolean, "false"),
-      against("eigenvalue.max_iter", Type::integer, "100"),
-      against("eigenvalue.tol", Type::real, "0.01"),
-      against("eigenvalue.stability", Type::real, "0.000001"),
-      against("eigenvalue.gas_boundary_resolution", Type::integer, "1"),
-      against("eigenvalue.layer_name", Type::string, ""),
-      against("eigenvalue.layer_num", Type::integer, "0"),
-      {.key = "eigenvalue.model_name", .type = Type::string, .rule = &rules::kRefusedIfEnabled},
+          "was removed from DeepSpeed (0.19.8) with quantize_training, which alone reads "
+          "it: the run goes on without it"),
+      warned("eigenvalue.enabled", Type::boolean, "false"),
+      warned("eigenvalue.verbose", Type::boolean, "false"),
+      warned("eigenvalue.max_iter", Type::integer, "100"),
+      warned("eigenvalue.tol", Type::real, "0.01"),
+      warned("eigenvalue.stability", Type::real, "0.000001"),
+      warned("eigenvalue.gas_boundary_resolution", Type::integer, "1"),
+      warned("eigenvalue.layer_name", Type::string, ""),
+      warned("eigenvalue.layer_num", Type::integer, "0"),
+      {.key = "eigenvalue.model_name", .type = Type::string, .rule = &rules::kWarnsIfEnabled},
       refused("quantize_training", rules::kRefusedIfOn,
               "removed from DeepSpeed (0.19.8), and training with quantized weights is not part of "
               "dstrain: "

@@ -7,12 +7,16 @@
 #include <cmath>
 
 #include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/architectures.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
 namespace {
 
 using Kind = Node::Kind;
+
+// The keys that name the family of a model.
+constexpr std::string_view kModelTypes = "dstrain.model.type|dstrain.model.model_type";
 
 std::string found(const Node& node) {
   switch (node.kind) {
@@ -135,6 +139,8 @@ std::string hint(const KeySpec& spec, const Node& node) {
     return fmt::format(": write {}{}", value->text.empty() ? json_text(*value) : value->text,
                        node.place.source == Source::set ? "" : " without quotes");
   if (!node.is(Kind::string)) return "";
+  if (one_of(kModelTypes, spec.key))
+    return hint_on_architecture(node.text, split_words(spec.choices));
   if (spec.type == Type::choice || spec.type == Type::count_or_choice) {
     const std::string near = nearest(node.text, split_words(spec.choices));
     if (!near.empty()) return fmt::format(" (did you mean \"{}\"?)", near);

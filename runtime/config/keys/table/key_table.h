@@ -33,9 +33,16 @@ const KeySpec& target_of(const Facts& facts, const KeySpec& spec);
 // Returns whether a key of this name is a comment at any place: "_comment", "//", "$schema" and the like.
 bool is_comment(std::string_view name);
 
-// Returns " (did you mean ...?)" for an unknown `key` with this value, or an empty string where no known key is near. A
-// key that would refuse the value is no help.
-std::string suggestion(const Facts& facts, std::string_view key, const Node& value);
+// What a key that does not exist may have meant.
+struct Hint {
+  std::string text{};   // for the message: " (did you mean dstrain.seed?)"; empty: nothing is near
+  std::string key{};    // the key that decides what is asked for; empty: none is known
+  std::string value{};  // what `key` says the same with, for --set; empty: no value does
+  bool idle = true;     // no number of a run depends on what is asked for
+};
+
+// Returns what an unknown `key` with this value may have meant. A key that would refuse the value is no help.
+Hint hint_on(const Facts& facts, std::string_view key, const Node& value);
 
 // Returns the key that means what other programs call `name`: "dstrain.seed" for "seed", "--seed" and "random-seed";
 // empty: none.

@@ -27,6 +27,10 @@ struct OptimizerType {
 // has it, the others in any case.
 const OptimizerType* optimizer_type(std::string_view name);
 
+// Returns the type with which DeepSpeed makes the optimizer of a class, "AdamW" for "FusedAdam" and for Hugging Face's
+// "adamw_torch"; empty: the name is no such class. Adam's classes decay decoupled unless their arguments say otherwise.
+std::string_view type_of_class(std::string_view name);
+
 // Returns the first type of a kind.
 const OptimizerType& optimizer_type_of(OptimizerKind kind);
 

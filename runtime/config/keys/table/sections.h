@@ -20,9 +20,11 @@ std::vector<KeySpec> pipeline();
 std::vector<KeySpec> tensor_parallel();
 std::vector<KeySpec> monitoring();
 std::vector<KeySpec> others();
+std::vector<KeySpec> ignored();
 std::vector<KeySpec> dstrain();
 std::vector<KeySpec> data();
 std::vector<KeySpec> fine_tuning();
+std::vector<KeySpec> peft();
 std::vector<KeySpec> saving();
 
 }  // namespace dstrain::keys

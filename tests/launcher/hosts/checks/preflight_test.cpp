@@ -85,6 +85,10 @@ TEST_CASE("another version, another build, too little memory, a wrong clock") {
   CHECK(result.findings[2].text == "1 ranks, 5 bytes");
   const std::string text = findings_text(result.findings);
   CHECK(text.find("\n  node1  version  dstrain 0.0.1 there") != std::string::npos);
+  CHECK(hosts_verdict(result.findings, 3, 2) ==
+        "not ready for 3 ranks on 2 hosts: 2 problems above must be mended first");
+  CHECK(hosts_verdict({result.findings[1]}, 1, 1) == "ready for 1 rank on 1 host, with 1 warning");
+  CHECK(hosts_verdict({}, 4, 2) == "ready for 4 ranks on 2 hosts");
 }
 
 TEST_CASE("hosts train on the device of the run, and too few GPUs are a warning") {
