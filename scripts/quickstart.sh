@@ -74,7 +74,7 @@ train=("$dstrain" --num_gpus 2 --config configs/quickstart.json --device cpu --d
 measured_steps() {
   local probe=$work/probe step_ms
   rm -rf "$probe"
-  "${train[@]}" --output "$probe" --steps 8 --set dstrain.save_last=false --set dstrain.eval_samples=2 >/dev/null
+  "${train[@]}" --output "$probe" --steps 8 --ignore scheduler --set dstrain.save_last=false --set dstrain.eval_samples=2 >/dev/null || return
   step_ms=$(sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' "$probe/metrics.jsonl" | tail -n 5 | sort -n | sed -n 3p)
   rm -rf "$probe"
   awk -v ms="$step_ms" -v most="$(sed -n 's/.*"steps": *\([0-9]*\).*/\1/p' configs/quickstart.json)" '
@@ -90,9 +90,9 @@ measured_steps() {
 # What the run in $work/run was begun with, beside its number of steps.
 begun_with="$(realpath "$data")|${precision[*]:-fp32}"
 goes_on=(--overwrite)
-if [[ -n $(ls "$work/run/checkpoints" 2>/dev/null) && ! -e $work/run/model.safetensors && -r $work/run.txt ]] &&
-  { read -r last_steps && read -r last_begin; } <"$work/run.txt" &&
-  [[ $last_begin == "$begun_with" && ${steps:-$last_steps} == "$last_steps" ]]; then
+saved=$(ls "$work/run/checkpoints" 2>/dev/null | sed -n 's/^step_//p' | sort -n | tail -n 1)
+if [[ -n $saved && -r $work/run.txt ]] && { read -r last_steps && read -r last_begin; } <"$work/run.txt" &&
+  [[ $last_begin == "$begun_with" && ${steps:-$last_steps} == "$last_steps" ]] && ((saved < last_steps)); then
   steps=$last_steps
   goes_on=(--resume "$work/run")
   say "train: goes on with the run in $work/run, up to step $steps"
@@ -105,7 +105,7 @@ else
   say "train: configs/quickstart.json on 2 ranks${precision:+, in bf16,} into $work/run"
 fi
 # A run that is killed goes on from its last checkpoint.
-command=("${train[@]}" --steps "$steps" --save_interval 100 --output "$work/run" "${goes_on[@]}")
+command=("${train[@]}" --steps "$steps" --save_interval 100 --set dstrain.keep_last=2 --output "$work/run" "${goes_on[@]}")
 echo "${command[*]}"
 "${command[@]}"
 

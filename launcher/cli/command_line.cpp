@@ -161,10 +161,8 @@ void CommandLine::remember(const std::vector<std::string>& names) {
 std::optional<CommandHelp> CommandLine::parse(const std::vector<std::string>& words) {
   refuse_swallowed(words);
   if (kept_words_ != nullptr) {
-    std::vector<std::string> all{"dstrain"};
-    if (command_ != "train") all.push_back(command_);
-    all.insert(all.end(), words.begin(), words.end());
-    *kept_words_ = shell_command(all);
+    *kept_words_ = command_ == "train" ? "dstrain" : "dstrain " + command_;
+    for (const std::string& word : words) *kept_words_ += " " + shell_quoted(word);
   }
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 reads them from the end
   try {

@@ -92,7 +92,9 @@ TEST_CASE("key table: what other programs call a key is told, and no hint leads 
   const Facts facts = find_facts(root, model_registry());
   const auto [key, value, meant] = GENERATE(table<std::string, std::string, std::string>({
       {"max_grad_norm", "1.0", " (did you mean gradient_clipping?)"},
-      {"num_epochs", "3", " (say it with the option --epochs)"},
+      {"num_epochs", "3", " (say it with the option --epochs 3)"},
+      {"output_dir", "\"out\"", " (say it with the option --output out)"},
+      {"resume_from_checkpoint", "true", " (say it with the option --resume)"},
       {"max_steps", "3", " (did you mean dstrain.steps?)"},
       {"fp8", R"({"enabled": true})", " (there is no fp8 here: use bf16.enabled)"},
       {"memory_optimization", R"({"cpu_offloading": true})", ""},

@@ -87,10 +87,13 @@ Hint on_precision(std::string_view advice, const Node& value) {
 // Returns what a name of another program means that no key takes as it is.
 Hint on_advice(const OtherName& other, const Node& value) {
   Hint hint;
-  if (!other.advice.empty())
+  const std::string words = text_for_set(value);
+  if (other.option.empty())
     hint.text = fmt::format(" ({})", other.advice);
-  else
+  else if (value.is(Node::Kind::boolean) || value.is(Node::Kind::null) || words.empty())
     hint.text = fmt::format(" (say it with the option {})", other.option);
+  else
+    hint.text = fmt::format(" (say it with the option {} {})", other.option, printable(words));
   hint.key = other.key;
   hint.idle = other.idle || value.is(Node::Kind::null);
   return hint;
