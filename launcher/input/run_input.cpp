@@ -1,13 +1,9 @@
 #include "launcher/input/run_input.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -353,13 +349,9 @@ void check_output_directory(const std::string& directory) {
           "another directory with --output",
           file);
   }
-  std::string probe = directory + "/.dstrain-XXXXXX";
-  const int file = ::mkstemp(probe.data());
-  if (file < 0)
+  if (const std::string reason = new_file_problem(directory); !reason.empty())
     fail_user("cannot write in the output directory {}: {} (--output names another one)", directory,
-              std::strerror(errno));
-  ::close(file);
-  ::unlink(probe.c_str());
+              reason);
 }
 
 }  // namespace dstrain

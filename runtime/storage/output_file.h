@@ -1,5 +1,5 @@
 // Files that a run writes under names that others can foresee, in a directory where others may write, too: no symbolic
-// link is followed and no pipe waited for.
+// link is followed, no file is written that has another name besides, and no pipe is waited for.
 #pragma once
 
 #include <string>
@@ -16,5 +16,9 @@ OutputFile open_output_file(const std::string& path, int flags);
 
 // Returns why a run could not write the file at `path`, which need not exist; empty if it could.
 std::string output_file_problem(const std::string& path);
+
+// Returns why this process could not make a file in the directory; empty if it could. Leaves nothing there, and removes
+// the empty files that processes left there which were killed while they tried.
+std::string new_file_problem(const std::string& directory);
 
 }  // namespace dstrain

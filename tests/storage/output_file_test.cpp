@@ -25,6 +25,12 @@ TEST_CASE("a link, a directory and a pipe are no output file, and are left as th
         "it is a symbolic link, and a run follows none that has the name of its file: remove the "
         "link";
   }
+  SECTION("a second name of a file") {
+    fs::create_hard_link(target, path);
+    problem =
+        "the file has 2 names (hard links), and a run would change it under all of them: remove "
+        "this one, or copy the folder with cp -r instead of cp -l";
+  }
   SECTION("a directory") {
     fs::create_directory(path);
   }
@@ -55,6 +61,29 @@ TEST_CASE("a file is made, and opened again") {
     ::close(file.descriptor);
   }
   CHECK(bytes_of_file(dir / "file") == "xx");
+}
+
+TEST_CASE("a file is emptied where that is asked for") {
+  TempDir dir;
+  const OutputFile file = open_output_file(dir.write("file", "old"), O_WRONLY | O_TRUNC);
+  REQUIRE(file.descriptor >= 0);
+  ::close(file.descriptor);
+  CHECK(bytes_of_file(dir / "file").empty());
+}
+
+TEST_CASE(
+    "trying whether files can be made leaves none, and removes those of processes that were killed "
+    "meanwhile") {
+  TempDir dir;
+  dir.write(".dstrain-aB3xyz", "");
+  const std::vector<std::string> others{
+      dir.write(".dstrain-aB3xy1", "text"), dir.write(".dstrain-long123", ""),
+      dir.write(".dstrain.lock", ""), dir.write("dstrain-aB3xyz", "")};
+  CHECK(new_file_problem(dir.path()).empty());
+  CHECK_FALSE(fs::exists(dir / ".dstrain-aB3xyz"));
+  for (const std::string& other : others) CHECK(fs::exists(other));
+  CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()) == 4);
+  CHECK(new_file_problem(dir / "none") == "No such file or directory");
 }
 
 }  // namespace

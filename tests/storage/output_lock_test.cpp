@@ -65,6 +65,15 @@ TEST_CASE("a link in the place of the lock is refused, and its target stays") {
   CHECK(bytes_of_file(target) == "precious");
 }
 
+TEST_CASE("a file with another name in the place of the lock is refused, and stays as it is") {
+  TempDir dir;
+  const std::string target = dir.write("target", "precious");
+  std::filesystem::create_hard_link(target, dir / ".dstrain.lock");
+  CHECK_THROWS_WITH(OutputLock(dir.path()),
+                    Contains(".dstrain.lock: the file has 2 names (hard links)"));
+  CHECK(bytes_of_file(target) == "precious");
+}
+
 TEST_CASE("a directory that is not there is in nobody's use") {
   const TempDir dir;
   CHECK_NOTHROW(refuse_if_locked(dir / "none"));
