@@ -174,6 +174,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     return run_world_rank(arguments, job, secret);
   }
   if (started_by_mpirun()) return run_world_rank(arguments, job, secret);
+  say_what_stop_signals_end();
   refuse_contradictions(options);
   std::optional<NodeMeeting> nodes;
   if (options.no_ssh) {

@@ -90,7 +90,13 @@ void LineChannel::read() {
 }
 
 std::optional<nlohmann::json> LineChannel::next() {
-  const size_t end = incoming_.find('\n', scanned_);
+  size_t end = incoming_.find('\n', scanned_);
+  while (keys_.receive.empty() && end != std::string::npos && end > 0 &&
+         incoming_[end - 1] == kCancelsLine) {
+    incoming_.erase(0, end + 1);
+    scanned_ = 0;
+    end = incoming_.find('\n');
+  }
   if (end == std::string::npos) {
     scanned_ = incoming_.size();
     return std::nullopt;

@@ -19,6 +19,9 @@ namespace dstrain {
 inline constexpr size_t kLongestMessage = size_t{64} << 20;
 inline constexpr size_t kLongestGreeting = 4096;
 
+// Ends a line that its writer could not finish, as another process says that writes after it. Such a line is dropped.
+inline constexpr char kCancelsLine = '\x18';
+
 // The keys of a connection's two directions, as one end has them.
 struct DirectionKeys {
   std::string send, receive;

@@ -106,6 +106,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
   const int rank = world_rank_from_environment();
   const int ranks = world_size_from_environment();
   const std::string starter = job ? "srun" : "mpirun";
+  if (rank == 0) say_what_stop_signals_end();
   log::set_rank(rank);
   std::unique_ptr<Communicator> comm;
   std::optional<WorldWatch> watch;  // must be destroyed before the communicator

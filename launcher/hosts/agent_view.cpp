@@ -68,6 +68,7 @@ void AgentView::mark_lost(const std::string& why, Loss loss) {
 
 void AgentView::update(bool) {
   if (cleaner_) cleaner_->update(false);
+  if (guard_clears_ && child_.ended()) guard_clears_ = false;
   if (over()) return;
   read_errors();
   exchange(channel_);
@@ -102,6 +103,7 @@ bool AgentView::connection_ended() {
 void AgentView::handle(const std::string& what, const json& m) {
   if (what == "ranks") {
     starter_ = starter_report_of(m.at("starter"), monotonic_ns());
+    lack_ = from_json_text(m.value("lack", ""));
   } else if (what == "output") {
     output_.push_back({m.at("rank").get<int>(),
                        m.at("error").get<bool>() ? StandardStream::error : StandardStream::output,
@@ -112,6 +114,9 @@ void AgentView::handle(const std::string& what, const json& m) {
     take_trace_signal();
   } else if (what == "fault") {
     mark_lost(from_json_text(m.at("text").get<std::string>()), Loss::host);
+  } else if (what == "killed") {
+    guard_clears_ = true;
+    mark_lost(ending_text(W_EXITCODE(0, m.at("signal").get<int>())), Loss::agent);
   } else if (what == "bye") {
     set_over();
   } else if (what == awaited_answer_) {

@@ -4,19 +4,20 @@
 //
 //   do                                   say
 //   hello {version, run, silence_ns}     hello {version, program, host, identity, time, memory, memory_source, cores,
-//                                        open_files, processes, processes_source, addresses}, then alive once a
-//                                        second
+//                                        open_files, processes, processes_source, addresses, temporary {directory,
+//                                        free, problem}}, then alive once a second
 //   input {words, directory, ranks}      input {error} or {files: [{path, hash}]}
 //   open_mpi                             open_mpi {orted, version}
 //   probe {output, write}                probe {seen} or {error}
 //   probed
 //   listen {key, port, address}          listening {port}
 //   meet {peers: [{name, port, addresses}]}   met {failed: [{name, why}]}
-//   watch {world, ranks}                 watching; then ranks {ranks, starter, stopped, kills} after every change and
-//                                        once a second, and output {rank, error, text}
+//   watch {world, ranks}                 watching; then ranks {ranks, starter, stopped, kills, lack} after every change
+//                                        and once a second, and output {rank, error, text}
 //   alive, at least once a second        fault {text}, after which the agent ends
 //                                        stop {signal, count}: the agent has received that many stop signals
 //                                        trace: the agent has received SIGUSR2
+//                                        killed {signal}: the agent was killed, as its guard says
 //   stop {signal}, trace, kill
 //   end                                  bye, when nothing of the run is left
 #pragma once
@@ -53,12 +54,15 @@ class AgentView final : public RemoteView {
 
   void update(bool closely) override;
   const StarterReport& starter() const override { return starter_; }
+  const std::string& lack() const override { return lack_; }
   void request_stop(int signal) override;
   void request_trace() override;
   void kill_all() override;
   void forward_output(const OutputSink& sink) override;
   void end() override;
-  bool ended() const override { return over() && (!cleaner_ || cleaner_->ended()); }
+  bool ended() const override {
+    return over() && !guard_clears_ && (!cleaner_ || cleaner_->ended());
+  }
 
  private:
   void handle(const std::string& what, const nlohmann::json& message) override;
@@ -74,9 +78,11 @@ class AgentView final : public RemoteView {
   Child child_;
   LineChannel channel_;
   StarterReport starter_;
-  std::string errors_;    // the last part of what the command wrote to standard error
-  bool cut_off_ = false;  // the connection ended, without a word of the agent's guard
-  nlohmann::json hello_;  // as it was sent to the agent
+  std::string lack_;
+  std::string errors_;         // the last part of what the command wrote to standard error
+  bool guard_clears_ = false;  // the guard of a killed agent clears the host, and has not ended
+  bool cut_off_ = false;       // the connection ended, without a word of the agent's guard
+  nlohmann::json hello_;       // as it was sent to the agent
   // An agent that clears the host in the place of one that was killed together with its guard.
   std::unique_ptr<AgentView> cleaner_;
   std::vector<InterfaceAddress> addresses_;  // of this machine when the agent was started

@@ -15,7 +15,7 @@ namespace dstrain {
 namespace {
 
 // Bytes that wait for the other side, from which on no more are read.
-constexpr size_t kMostWaiting = size_t{256} << 10;
+constexpr size_t kMostWaitingBytes = size_t{256} << 10;
 
 }  // namespace
 
@@ -29,8 +29,8 @@ RelayEnd::RelayEnd(Role role, Descriptor connection, DirectionKeys keys, int in,
 }
 
 void RelayEnd::step(int timeout_ms) {
-  const bool receives = !lost_ && unwritten_.size() < kMostWaiting;
-  const bool reads = begun_ && in_ >= 0 && stream_.unsent() < kMostWaiting;
+  const bool receives = !lost_ && unwritten_.size() < kMostWaitingBytes;
+  const bool reads = begun_ && in_ >= 0 && stream_.unsent() < kMostWaitingBytes;
   const bool sends = !lost_ && stream_.unsent() > 0;
   // A descriptor of which nothing is wanted is left out, because its end would be told again and again.
   std::array<pollfd, 3> waits{

@@ -23,6 +23,7 @@
 #include "launcher/placement/machine.h"
 #include "launcher/placement/ranges_text.h"
 #include "launcher/process/stop_signals.h"
+#include "launcher/process/stop_text.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -77,7 +78,7 @@ class ServedNode {
       ::poll(nullptr, 0, kServeTickMs);
       const int first = requests.stop_request(), second = signals.second();
       if (!master_) {
-        if (first != 0) return 128 + first;
+        if (first != 0) return stopped_by(first);
         if (connect()) continue;
         wait_for_node_zero();
         continue;
@@ -87,7 +88,10 @@ class ServedNode {
       if (const auto status = serve_node_zero(requests)) return *status;
       tell_trace(requests.trace_requests());
       tell_stop(second != 0 ? second : first, second != 0 ? 2 : first != 0 ? 1 : 0);
-      if (told_stops_ == 2 && monotonic_ns() - told_ns_ > kForEnd) return 128 + second;
+      if (told_stops_ == 2 && monotonic_ns() - told_ns_ > kForEnd) {
+        write_stop_line(stopped_at_once(second, "though node 0 has not ended"));
+        return 128 + second;
+      }
     }
   }
 
@@ -145,7 +149,7 @@ class ServedNode {
       handle(message);
     });
     if (ended_) return ended(*ended_);
-    if (const int signal = open ? 0 : same_signal(requests); signal != 0) return 128 + signal;
+    if (const int signal = open ? 0 : same_signal(requests); signal != 0) return stopped_by(signal);
     if (!open)
       fail_run("node 0 was lost: {}",
                channel.fault().empty() ? "the connection to it ended" : channel.fault());
@@ -167,6 +171,12 @@ class ServedNode {
     while (!has_started_ && requests.stop_request() == 0 && monotonic_ns() < end)
       ::poll(nullptr, 0, kServeTickMs);
     return has_started_ ? 0 : requests.stop_request();
+  }
+
+  // Says that nothing has run here, and returns the exit status.
+  static int stopped_by(int signal) {
+    write_stop_line(stopped_before_steps(signal));
+    return 128 + signal;
   }
 
   // Says which nodes the run waits for, whenever these have changed.

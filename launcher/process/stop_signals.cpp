@@ -7,10 +7,10 @@
 #include <array>
 #include <csignal>
 #include <mutex>
-#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "launcher/process/stop_text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -56,15 +56,19 @@ class SignalReceiver {
     std::thread([this, set] { receive(set); }).detach();
   }
 
-  void serve(const RankBoard& board, StopSignals::Note note, StopSignals::Second on_second) {
+  void serve(const RankBoard& board, StopSignals::Note note, StopSignals::Second on_second,
+             std::function<bool()> can_finish) {
     const std::lock_guard lock(mutex_);
     check(board_ == nullptr, "two StopSignals objects at a time");
     board_ = &board;
     note_ = note == StopSignals::Note::on_standard_error;
     on_second_ = on_second;
+    can_finish_ = std::move(can_finish);
     own_ = 0;
     second_ = 0;
+    at_once_ = 0;
     first_ns_ = 0;
+    has_begun_ = true;
     if (std::exchange(trace_waits_, false)) board.request_trace();
   }
 
@@ -76,6 +80,16 @@ class SignalReceiver {
   int second() {
     const std::lock_guard lock(mutex_);
     return second_;
+  }
+
+  int at_once() {
+    const std::lock_guard lock(mutex_);
+    return at_once_;
+  }
+
+  void say_what_ends() {
+    const std::lock_guard lock(mutex_);
+    says_what_ends_ = true;
   }
 
   void call_before_end(std::function<void(int)> act) {
@@ -97,8 +111,10 @@ class SignalReceiver {
     if (is_ignored(number) && (board_ == nullptr || number == SIGHUP)) return;
     if (board_ == nullptr) {
       const std::function<void(int)> before_end = before_end_;
+      const bool says = says_what_ends_ && !has_begun_;
       lock.unlock();
       if (before_end) before_end(number);
+      if (says) write_stop_line(stopped_before_steps(number));
       return apply_default_action(number);
     }
     if (count == 0) count = own_ == 0 || number != SIGHUP ? ++own_ : own_;
@@ -106,17 +122,16 @@ class SignalReceiver {
     const bool first = first_ns_ == 0;
     if (first) {
       first_ns_ = now;
+      if (can_finish_ && !can_finish_()) at_once_ = number;
       board_->request_stop(number);
     }
     if (count > 1) handle_second(number, now);
     if (!first || !note_) return;
+    const bool at_once = at_once_ != 0;
     lock.unlock();  // the terminal may be stopped, and the write below then blocks
-    // On a terminal the text begins a new line, because a live line may be there.
-    std::string_view text =
-        "\nstopping after this step, then writing the weights; again to stop at once\n";
-    if (::isatty(STDERR_FILENO) != 1) text.remove_prefix(1);
-    // If the text cannot be written there is nothing to do.
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    write_stop_line(
+        at_once ? "stopping at once, as not all ranks run yet"
+                : "stopping after this step, then writing the weights; again to stop at once");
   }
 
  private:
@@ -135,8 +150,10 @@ class SignalReceiver {
     if (number == SIGHUP) return;
     if (on_second_ == StopSignals::Second::is_remembered)
       second_ = number;
-    else if (on_second_ == StopSignals::Second::ends_process || now - first_ns_ > kSameSignalNs)
+    else if (on_second_ == StopSignals::Second::ends_process || now - first_ns_ > kSameSignalNs) {
+      if (note_) write_stop_line(stopped_at_once(number));
       ::_exit(128 + number);
+    }
   }
 
   std::mutex mutex_;
@@ -145,8 +162,11 @@ class SignalReceiver {
   bool note_ = false;
   StopSignals::Second on_second_ = StopSignals::Second::ends_process;
   std::function<void(int)> before_end_;
+  std::function<bool()> can_finish_;
+  bool says_what_ends_ = false;  // until a StopSignals object has existed
+  bool has_begun_ = false;       // there was such an object
   int own_ = 0;  // signals that this process has received; SIGHUP counts as the first only
-  int second_ = 0;
+  int second_ = 0, at_once_ = 0;
   int64_t first_ns_ = 0;
   bool trace_waits_ = false;  // a trace was asked for while there was no board
 };
@@ -188,9 +208,14 @@ void release_stop_signals() {
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-StopSignals::StopSignals(const RankBoard& board, Note note, Second second) {
+void say_what_stop_signals_end() {
+  signal_receiver().say_what_ends();
+}
+
+StopSignals::StopSignals(const RankBoard& board, Note note, Second second,
+                         std::function<bool()> can_finish) {
   signal_receiver().start();
-  signal_receiver().serve(board, note, second);
+  signal_receiver().serve(board, note, second, std::move(can_finish));
 }
 
 StopSignals::~StopSignals() {
@@ -199,6 +224,10 @@ StopSignals::~StopSignals() {
 
 int StopSignals::second() const {
   return signal_receiver().second();
+}
+
+int StopSignals::at_once() const {
+  return signal_receiver().at_once();
 }
 
 BeforeSignalEnds::BeforeSignalEnds(std::function<void(int number)> act) {

@@ -19,6 +19,10 @@ sigset_t signals_to_runs();
 // one. A process that trains must call this before any other thread exists. Further calls have no effect.
 void receive_stop_signals();
 
+// From now on a stop signal that ends this process because there was no StopSignals yet says so on standard error
+// (stop_text.h).
+void say_what_stop_signals_end();
+
 // Makes this process, and those that it starts, ignore the stop signals and SIGUSR2. Async-signal-safe.
 void ignore_stop_signals();
 
@@ -47,14 +51,18 @@ class StopSignals {
   // to its group. `is_remembered`: second() returns it.
   enum class Second { ends_process, ends_process_later, is_remembered };
 
-  // The board must outlive this object.
-  StopSignals(const RankBoard& board, Note note, Second second);
+  // `can_finish`: called once, at the first signal; returns whether the ranks can finish a step. Without it they can.
+  // The board, and what `can_finish` uses, must outlive this object.
+  StopSignals(const RankBoard& board, Note note, Second second,
+              std::function<bool()> can_finish = {});
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
 
   // Returns the second signal if it is remembered and has come, else 0.
   int second() const;
+  // Returns the first signal if it has come while the ranks could not finish a step, else 0.
+  int at_once() const;
 };
 
 // While an object of this class exists, `act` is called before a stop signal ends this process because no StopSignals

@@ -61,13 +61,16 @@ void remove_run_files(const std::string& run) {
 
 void RunDirectory::publish(const std::string& board, const std::string& output) const {
   const fs::path path = addresses_file(run_);
+  errno = 0;
   std::ofstream file(path);
   // clear_dead_runs() finds out from these processes whether the run is alive.
   const pid_t guard = ::getppid();
   file << board << '\n'
        << output << '\n'
        << ::getpid() << ' ' << guard << ' ' << process_state(guard).parent << '\n';
-  if (!file.flush()) fail_run("cannot write {}", path.string());
+  if (!file.flush())
+    fail_run("cannot write {}: {} (TMPDIR names another place)", path.string(),
+             system_reason(errno));
 }
 
 RunAddresses read_addresses(const std::string& run) {

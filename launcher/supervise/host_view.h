@@ -67,6 +67,11 @@ class HostView {
     static const StarterReport none;
     return none;
   }
+  // Returns what the host has run out of, for the end of an error: "/tmp there had 0 bytes left: ..."; "" if nothing.
+  virtual const std::string& lack() const {
+    static const std::string none;
+    return none;
+  }
   // Returns why the host counts as lost ("no word from it for 5 s"); "" as long as it answers.
   virtual const std::string& lost() const = 0;
   // Returns since when a lost host is lost.

@@ -140,6 +140,18 @@ std::string RankWatch::report(const std::string& ending) const {
     if (root_cause_vanished() && host->name() == root_cause_->host &&
         host->out_of_memory_kills() > 0)
       text += "; the kernel killed a process at that time because memory ran out";
+  return root_cause_vanished() ? text + lacks() : text;
+}
+
+bool RankWatch::any_out_of_memory() const {
+  return std::ranges::any_of(hosts_,
+                             [](const auto& host) { return host->out_of_memory_kills() > 0; });
+}
+
+std::string RankWatch::lacks() const {
+  std::string text;
+  for (const auto& host : hosts_)
+    if (!host->lack().empty()) text += fmt::format("; on {}, {}", host->name(), host->lack());
   return text;
 }
 

@@ -48,12 +48,27 @@ class RankWatch {
   bool root_cause_vanished() const {
     return root_cause_ && root_cause_->kind == RootCause::Kind::vanished;
   }
+  // Returns whether the root cause is the end of an agent. Its guard has then ended what else there is on its host.
+  bool root_cause_is_agent() const {
+    return root_cause_ && root_cause_->kind == RootCause::Kind::host_lost &&
+           root_cause_->loss == Loss::agent;
+  }
+  // Returns whether the root cause may follow from the end of mpirun, of its daemon or of its connection to a host.
+  bool root_cause_follows_starters() const {
+    using Kind = RootCause::Kind;
+    return root_cause_ &&
+           (root_cause_->kind == Kind::vanished || root_cause_->kind == Kind::starter_ended);
+  }
+  // Returns whether the kernel has killed a process of the run because memory ran out.
+  bool any_out_of_memory() const;
   std::vector<std::string> lost_hosts() const;
   // Returns the exit status that follows from the root cause.
   int exit_status() const;
   // Describes the root cause, and adds whether its host ran out of memory. `ending`: how a vanished rank ended if its
   // wait status is unknown. A root cause must have been chosen.
   std::string report(const std::string& ending) const;
+  // Returns what hosts have run out of, for the end of an error that nothing else explains; empty if nothing.
+  std::string lacks() const;
 
  private:
   std::vector<HostReport> reports() const;

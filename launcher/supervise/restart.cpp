@@ -9,6 +9,7 @@
 
 #include "launcher/process/failure.h"
 #include "launcher/process/stop_signals.h"
+#include "launcher/process/stop_text.h"
 #include "launcher/ranks/option_words.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -85,6 +86,7 @@ int run_with_restarts(const RestartOptions& options, const StartRanks& start, co
     const bool writable = !output || output->is_there();
     if (report.exit_status != 2 || stop_requested || restarts == options.most || !writable) {
       if (!report.error.empty()) print_error(report.error);
+      if (!report.stop_line.empty()) write_stop_line(report.stop_line);
       return report.exit_status;
     }
     const CheckpointInfo next = newest_since(before, options.output);
@@ -93,7 +95,10 @@ int run_with_restarts(const RestartOptions& options, const StartRanks& start, co
     log::warn("{}", report.error);
     log::warn("restart {} of {} in {:.0f} s, {}", restarts + 1, options.most, seconds,
               origin_of(checkpoint));
-    if (const int signal = pause(seconds); signal != 0) return 128 + signal;
+    if (const int signal = pause(seconds); signal != 0) {
+      write_stop_line(stopped_before_steps(signal));
+      return 128 + signal;
+    }
     seconds = std::min(2 * seconds, kLongestPause);
   }
 }

@@ -104,6 +104,7 @@ bool may_follow_from(const Candidate& failed, const Candidate& gone) {
 // starter, while a starter outlives a rank by the second in which mpirun stops the others, unless all of its ranks end.
 bool may_follow_from_starter(const Candidate& other, const Candidate& starter) {
   const int64_t lead = starter.since - other.since;
+  if (other.kind == Kind::host_lost) return lead <= 0;
   if (other.kind == Kind::vanished)
     return lead <= (other.host == starter.host ? kDisorder / 2 : kDisorder);
   if (other.kind != Kind::failed) return true;
@@ -120,8 +121,23 @@ const Candidate* starter_at_fault(const std::vector<Candidate>& own) {
   return nullptr;
 }
 
+// Returns the agent whose end is the root cause, if any. Its guard ends all processes of the run on its host, and mpirun
+// then those on the others, while no agent ends because of anything else.
+const Candidate* agent_at_fault(const std::vector<Candidate>& own) {
+  const Candidate* first = nullptr;
+  for (const Candidate& c : own)
+    if (c.kind == Kind::host_lost && c.host->loss == Loss::agent &&
+        (first == nullptr || c.since < first->since))
+      first = &c;
+  const bool leads = first != nullptr && std::ranges::all_of(own, [first](const Candidate& other) {
+                       return first->since - other.since <= kDisorder;
+                     });
+  return leads ? first : nullptr;
+}
+
 // Returns the first of the primary faults.
 const Candidate& first_fault(const std::vector<Candidate>& own) {
+  if (const Candidate* agent = agent_at_fault(own)) return *agent;
   if (const Candidate* starter = starter_at_fault(own)) return *starter;
   const Candidate* first = &earliest(own);
   for (const Candidate& c : own)

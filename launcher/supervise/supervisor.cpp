@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "launcher/placement/ranges_text.h"
 #include "launcher/process/read_pipe.h"
 #include "launcher/process/stop_signals.h"
+#include "launcher/process/stop_text.h"
 #include "launcher/ranks/rank_link.h"
 #include "launcher/supervise/board_view.h"
 #include "launcher/supervise/rank_watch.h"
@@ -39,7 +41,9 @@ constexpr int64_t kSettleSeveralHosts = 1200 * kMs;  // each host reports once a
 constexpr int64_t kEndCommand = 4000 * kMs;
 constexpr int64_t kReleaseTimeout = 6000 * kMs;
 constexpr int64_t kCommandStateInterval =
-    500 * kMs;                        // between checks of whether the command is stopped
+    500 * kMs;  // between checks of whether the command is stopped
+// By how much the processes that get one signal may show its effects out of order.
+constexpr int64_t kSameSignal = 500 * kMs;
 constexpr size_t kKeptOutput = 8192;  // newest bytes of what the command itself writes
 
 // Returns the first line that tells what is wrong. In Open MPI's messages, lines that begin with '[' name the place in
@@ -68,15 +72,12 @@ std::string indented(std::string_view text) {
   return lines;
 }
 
-std::string signal_text(int number) {
-  return fmt::format("signal {} ({})", number, strsignal(number));
-}
-
 class Watch {
  public:
   explicit Watch(SupervisedRun& run)
-      : signals_(run.board, StopSignals::Note::on_standard_error,
-                 StopSignals::Second::is_remembered),
+      : can_finish_(run.hosts.empty()),
+        signals_(run.board, StopSignals::Note::on_standard_error,
+                 StopSignals::Second::is_remembered, [this] { return can_finish_.load(); }),
         board_(run.board),
         several_hosts_(!run.hosts.empty()),
         end_(several_hosts_ ? kSettleSeveralHosts : kSettle),
@@ -156,17 +157,18 @@ class Watch {
   }
 
   void handle_signals() {
-    if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true))
+    if (several_hosts_ && board_.stop_request() != 0 && !std::exchange(stop_passed_on_, true)) {
+      stop_ns_ = monotonic_ns();
       ranks_.request_stop(board_.stop_request());
+    }
     if (const int64_t traces = board_.trace_requests();
         several_hosts_ && traces > traces_passed_on_) {
       traces_passed_on_ = traces;
       ranks_.request_trace();
     }
     if (stopped_by_ != 0) return;
-    // Ranks that do not run yet have no step to finish.
-    const bool at_once = several_hosts_ && !ranks_.all_running();
-    stopped_by_ = at_once ? board_.stop_request() : signals_.second();
+    if (!can_finish_ && ranks_.all_running()) can_finish_ = true;
+    stopped_by_ = signals_.at_once() != 0 ? signals_.at_once() : signals_.second();
     if (stopped_by_ == 0) return;
     failed_before_stop_ = end_.begun();
     ranks_.choose_root_cause();  // ranks that end from here on do so because of the signal
@@ -207,6 +209,7 @@ class Watch {
     const int64_t now = monotonic_ns();
     if (!end_.begun()) {
       const bool fault = ranks_.has_fault() || ended_ns_ != 0 || command_stopped(now);
+      if (fault && fault_ns_ == 0) fault_ns_ = now;
       if (!end_.settled(fault, ended_ns_ == 0 && ranks_.only_peer_failures(), now)) return;
       ranks_.choose_root_cause();
       end_.begin(now);
@@ -222,13 +225,33 @@ class Watch {
 
   RunReport report() {
     RunReport report = report_without_stop();
-    if (stopped_by_ != 0) report = {128 + stopped_by_, failed_before_stop_ ? report.error : ""};
-    return report;
+    if (stopped_by_ == 0 && report.exit_status == 2 && stop_reached_starters()) {
+      if (const int stopped = ranks_.stopped(); stopped != 0) return {128 + stopped, ""};
+      const int signal = board_.stop_request();
+      return {
+          128 + signal, "", {}, stopped_at_once(signal, fmt::format("which {} got, too", name_))};
+    }
+    if (stopped_by_ == 0) return report;
+    return {
+        128 + stopped_by_,
+        failed_before_stop_ ? report.error : "",
+        {},
+        signals_.at_once() != 0 ? stopped_before_steps(stopped_by_) : stopped_at_once(stopped_by_)};
+  }
+
+  // Returns whether the run failed because a stop signal also reached mpirun, its daemons or their connections, which then
+  // end the ranks at once. A rank that fails or crashes while it stops is a failure nevertheless.
+  bool stop_reached_starters() const {
+    if (!several_hosts_ || board_.stop_request() == 0 || ranks_.any_out_of_memory()) return false;
+    if (fault_ns_ != 0 && stop_ns_ - fault_ns_ > kSameSignal) return false;
+    if (said_.find(" exited on signal ") != std::string::npos || !stopped_starter_.empty())
+      return false;
+    return !ranks_.root_cause() || ranks_.root_cause_follows_starters();
   }
 
   RunReport report_without_stop() {
     const int status = *command_->ended();
-    if (WIFSIGNALED(status) && !asked_to_end_)
+    if (WIFSIGNALED(status) && !asked_to_end_ && !ranks_.root_cause_is_agent())
       return {2, fmt::format("{} was ended by {}; its ranks were stopped", name_,
                              signal_text(WTERMSIG(status)))};
     if (const std::string early = ended_unseen(); !early.empty()) return {2, early};
@@ -240,10 +263,10 @@ class Watch {
       return {stopped == 0 ? 0 : 128 + stopped, ""};
     }
     const std::string unfinished = ranks_.first_unfinished();
-    return {2, fmt::format("{} ended with exit status {} {}{}", name_, WEXITSTATUS(status),
+    return {2, fmt::format("{} ended with exit status {} {}{}{}", name_, WEXITSTATUS(status),
                            unfinished.empty() ? "after all ranks were done"
                                               : fmt::format("before {} was done", unfinished),
-                           said_text())};
+                           said_text(), ranks_.lacks())};
   }
 
   // Returns what the command wrote, for the end of an error: all of it, or one line and the file that has the rest.
@@ -273,7 +296,8 @@ class Watch {
     if (said.find(" exited on signal ") == std::string::npos || rank >= board_.ranks() ||
         ranks_.has_joined(rank))
       return "";
-    return fmt::format("{} before it had begun", said.substr(std::strlen("process ")));
+    return fmt::format("{} before it had begun{}", said.substr(std::strlen("process ")),
+                       ranks_.lacks());
   }
 
   // Returns how the rank that vanished ended, as far as the command tells. The command's status is that of the first
@@ -290,6 +314,8 @@ class Watch {
     return "ended unexpectedly";
   }
 
+  // Ranks that do not run yet have no step to finish. Read by the thread that receives signals.
+  std::atomic<bool> can_finish_;
   StopSignals signals_;
   RankBoard& board_;
   bool several_hosts_;
@@ -310,7 +336,8 @@ class Watch {
   int64_t traces_passed_on_ = 0;  // requests for traces
   int stopped_by_ = 0;            // the signal of the second request
   bool failed_before_stop_ = false;
-  int64_t ended_ns_ = 0;  // when the command ended
+  int64_t stop_ns_ = 0, fault_ns_ = 0;  // when a stop request and a fault were first seen
+  int64_t ended_ns_ = 0;                // when the command ended
 };
 
 }  // namespace

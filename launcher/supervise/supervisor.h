@@ -20,6 +20,7 @@ struct RunReport {
   int exit_status = 0;                    // 0, 1, 2, or 128 + n
   std::string error;                      // which rank failed, where and why; empty: none
   std::vector<std::string> lost_hosts{};  // hosts that stopped answering
+  std::string stop_line{};                // of a run that a stop signal ended at once (stop_text.h)
 };
 
 // The description of a run for a supervisor: the ranks to start and watch, the command that starts them, and where

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests that nothing is left on a host after a fault: a killed or stopped agent, a killed launching process. The next run
-# on the host removes what is left where all of dstrain was killed there, but nothing of a living run. The errors name a killed agent, and a launching host that has lost its network.
+# on the host removes what is left where all of dstrain was killed there, but nothing of a living run. The errors name a
+# killed agent, and a launching host that has lost its network. A stop signal to all processes leaves nothing either.
 #   tests/hosts/leftovers.sh DSTRAIN
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
@@ -67,6 +68,25 @@ wait "$run" || true
 nothing_outside() { [[ -z $(find node?/own/tmp -mindepth 1) ]] && hosts_idle node1 node2 node3; }
 hosts_wait_until 'nothing is left where the killed launching process was' nothing_outside
 echo 'a launching process outside the hostfile leaves nothing when it is killed'
+
+# The agent of a host, or of the launching host without ranks, is killed: its guard ends mpirun or its daemon there, so
+# that those on other hosts end, too.
+for host in node1 node3; do
+  hosts_on node3 "$dstrain" --hostfile hosts --config c.json --output "agent_$host" --steps 1000000 >"agent_$host.log" 2>&1 &
+  run=$!
+  hosts_wait_until 'the run has begun' grep -q '^step=1 ' "agent_$host.log"
+  kill -KILL "$(agent_on "$host")"
+  ends "agent_$host" 2 "^dstrain: error: the agent of dstrain on $host was killed by signal 9"
+  hosts_wait_until 'nothing is left of the run' nothing_left
+done
+echo 'where the command is given on a host without ranks, the agent that was killed is named, and no other host'
+
+starts everyone
+kill -TERM $(hosts_pids node1) $(hosts_pids node2)
+ends everyone 143 '^stopp(ing after|ed) '
+! grep -q 'dstrain: error' everyone.log || fail 'a signal that reaches mpirun, orted and ssh is an error' everyone.log
+hosts_wait_until 'nothing is left of the run' nothing_left
+echo 'a stop signal that reaches mpirun, its daemons and ssh, too, is what ends the run'
 
 starts living
 short_run beside

@@ -29,6 +29,20 @@ asks output 1 "$not_shared" --config c.json --output "$HOSTS_OWN/out"
 asks output_doctor 1 "$not_shared" doctor --config c.json --output "$HOSTS_OWN/out"
 [[ -z $(find node1/own node2/own -name '*.probe') && ! -e node2/own/out ]] || fail 'a probe is left' output.log
 
+mkdir node1/own/tmp node2/own/tmp
+hosts_on node2 mount -t tmpfs -o size=8m tmpfs "$HOSTS_OWN/tmp"
+hosts_on node2 sh -c 'head -c 7000000 /dev/zero >$0/taken' "$HOSTS_OWN/tmp"
+little="node2 +temporary files +$HOSTS_OWN/tmp there has 1.* left, and temporary files of 2 ranks need .*TMPDIR"
+TMPDIR=$HOSTS_OWN/tmp asks little_room 1 "$little" --config c.json --output no
+TMPDIR=$HOSTS_OWN/tmp asks little_room_doctor 1 "$little" doctor --config c.json --output no
+hosts_on node2 umount "$HOSTS_OWN/tmp"
+# There is room, but for one file only, so that the agent there fails after the checks.
+hosts_on node2 mount -t tmpfs -o nr_inodes=2 tmpfs "$HOSTS_OWN/tmp"
+TMPDIR=$HOSTS_OWN/tmp asks one_file 2 "error: node2 cannot watch its ranks: .*$HOSTS_OWN/tmp/dstrain.*: No space left on device \(TMPDIR names" \
+  --config c.json --output no
+[[ -z $(find node1/own/tmp -mindepth 1; hosts_on node2 find "$HOSTS_OWN/tmp" -mindepth 1) ]] || fail 'a folder is left' one_file.log
+hosts_on node2 umount "$HOSTS_OWN/tmp"
+
 for node in node1 node2; do cp c.json "$node/own/c.json"; done
 sed 's/"lr": 1e-3/"lr": 2e-3/' c.json >node2/own/c.json
 asks no_ssh_check 1 'node2 +input +.*c.json is not the same there' --config "$HOSTS_OWN/c.json" --output no --no_ssh_check

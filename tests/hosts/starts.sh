@@ -95,4 +95,6 @@ hosts_wait_until 'the daemon is there' is_there programs_on node2 '*' orted
 is_there launcher_on node1
 kill -INT "$victim"
 ended
-ends interrupted 130 ''
+ends interrupted 130 '^stopped by signal 2 \(Interrupt\) before the first step: this start has written no weights'
+! grep -q 'stopping after this step' interrupted.log || fail 'a step is promised that there is none of' interrupted.log
+[[ $(tail -n 1 interrupted.log) == stopped* ]] || fail 'another last line' interrupted.log

@@ -88,11 +88,13 @@ launcher_on() {
   done | sed -n 1p
 }
 
-# agent_on NODE: prints the process of the agent on a host, which is the first child of the process that ssh started.
+# agent_on NODE: prints the process of the agent on a host, which is the first child of its guard, the process that ssh or
+# the launching process started.
 agent_on() {
-  local process
+  local process parent
   for process in $(programs_on "$1" "$dstrain" host_agent); do
-    [[ $(readlink "/proc/$(parent_of "$process")/exe") != "$dstrain" ]] || echo "$process"
+    parent=$(parent_of "$process")
+    [[ $(readlink "/proc/$parent/exe") != "$dstrain" ]] || ! grep -qsz '^host_agent$' "/proc/$parent/cmdline" || echo "$process"
   done | sed -n 1p
 }
 

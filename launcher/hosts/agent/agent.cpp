@@ -23,6 +23,7 @@
 #include "launcher/hosts/agent/starter_watch.h"
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/checks/pair_check.h"
+#include "launcher/hosts/checks/temporary_room.h"
 #include "launcher/hosts/open_mpi.h"
 #include "launcher/nodes/node_address.h"
 #include "launcher/output/rank_output.h"
@@ -62,6 +63,7 @@ class Ranks {
         view_(board_, ranks, fmt::format("{}={}", kRunVariable, run)),
         reporter_(view_, std::move(before_sending)),
         starter_(run),
+        room_(run),
         pipes_(ranks.size()),
         backlogs_(ranks.size()) {
     std::vector<std::string> pipes(static_cast<size_t>(world));
@@ -76,10 +78,11 @@ class Ranks {
   void report(LineChannel& channel, bool listens) {
     starter_.update(view_.ranks());
     const StarterReport& starter = starter_.report();
-    reporter_.report(channel, listens,
-                     {fmt::format("{} {} {} {}", starter.pid, starter.gone,
-                                  starter.suspended_since != 0, starter.awaits),
-                      {{"starter", to_message(starter, monotonic_ns())}}});
+    reporter_.report(
+        channel, listens,
+        {fmt::format("{} {} {} {} {}", starter.pid, starter.gone, starter.suspended_since != 0,
+                     starter.awaits, room_.lack()),
+         {{"starter", to_message(starter, monotonic_ns())}, {"lack", to_json_text(room_.lack())}}});
   }
 
   // Reads what ranks have written, so that they never wait, and sends it if the launching process receives (`listens`).
@@ -125,6 +128,7 @@ class Ranks {
   BoardView view_;
   RankReporter reporter_;
   StarterWatch starter_;
+  RoomWatch room_;
   std::vector<RankPipes> pipes_;  // of each rank, in their order
   std::vector<RankBacklogs> backlogs_;
 };
@@ -288,7 +292,8 @@ class Agent {
                    {"open_files", limits.open_files},
                    {"processes", limits.processes.count},
                    {"processes_source", to_json_text(limits.processes.source)},
-                   {"addresses", own_addresses()}});
+                   {"addresses", own_addresses()},
+                   {"temporary", temporary_room(run_)}});
   }
 
   // Finds an answer in a thread of its own, so that the agent keeps sending meanwhile.

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "launcher/connection/line_channel.h"
 #include "launcher/process/stop_signals.h"
 #include "launcher/ranks/dead_runs.h"
 #include "runtime/core/error.h"
@@ -30,6 +32,16 @@ int wait_for_agent(pid_t agent, pid_t starter, const sigset_t& child_ended) {
     if (::getppid() != starter) ::kill(agent, SIGCONT);
   }
   return status;
+}
+
+// Tells the launching process, in the place of the agent, before anything is cleared here: what ends on other hosts
+// because of that ends later.
+void tell_of_killed_agent(int signal) {
+  const std::string text = fmt::format(
+      "{}\n{}\n", kCancelsLine, nlohmann::json{{"say", "killed"}, {"signal", signal}}.dump());
+  // If the launching process does not read, the exit status tells it later.
+  [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+  ::close(STDOUT_FILENO);
 }
 
 }  // namespace
@@ -72,10 +84,10 @@ int run_guarded(const std::function<int(GuardedRun& run)>& agent) {
     ::sigprocmask(SIG_SETMASK, &usual, nullptr);
     return agent(run);
   }
-  // Only the fork holds the connection.
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::close(fd);
+  ::close(STDIN_FILENO);
   const int status = wait_for_agent(fork, starter, child_ended);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  tell_of_killed_agent(WTERMSIG(status));
   if (const std::string name = run.name(); !name.empty()) clear_lost_run(name);
   return 128 + WTERMSIG(status);
 }

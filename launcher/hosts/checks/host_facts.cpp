@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "launcher/connection/message.h"
@@ -23,6 +24,16 @@ void from_json(const nlohmann::json& answer, HostFacts& facts) {
                               answer.at("processes_source").get<std::string>()};
   facts.addresses = answer.value("addresses", facts.addresses);
   facts.identity = answer.value("identity", "");
+  if (answer.contains("temporary")) answer.at("temporary").get_to(facts.room);
+}
+
+std::vector<ProcessLack> lacks_of(const HostFacts& facts, int64_t ranks, int64_t hosts) {
+  const int64_t threads = std::max<int64_t>(1, facts.cores / std::max<int64_t>(1, ranks));
+  std::vector<ProcessLack> found =
+      lacks(facts.limits, process_needs(ranks, threads, hosts), "there");
+  if (const std::string lack = lack_of_room(facts.room, ranks); !lack.empty())
+    found.push_back({"temporary files", lack});
+  return found;
 }
 
 std::string addresses_text(const HostFacts& facts) {

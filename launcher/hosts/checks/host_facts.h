@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/connection/network.h"
+#include "launcher/hosts/checks/temporary_room.h"
 #include "launcher/placement/process_limits.h"
 
 namespace dstrain {
@@ -23,10 +24,14 @@ struct HostFacts {
   ProcessLimits limits;
   std::vector<InterfaceAddress> addresses;
   std::string identity;  // host_identity(); empty: unknown
+  TemporaryRoom room;
 };
 // Reads an agent's first answer, in which that of another version may lack the last members. Throws an exception of
 // message_fault().
 void from_json(const nlohmann::json& answer, HostFacts& facts);
+
+// Returns what a host lacks for `ranks` ranks of a run on `hosts` hosts: files, processes, room for temporary files.
+std::vector<ProcessLack> lacks_of(const HostFacts& facts, int64_t ranks, int64_t hosts);
 
 // Returns the addresses of a host for messages: "10.77.0.1/24, 10.78.0.1/24", or "none".
 std::string addresses_text(const HostFacts& facts);

@@ -69,7 +69,8 @@ class PreflightRun {
                ? fmt::format("no answer within {} s; {}",
                              check == "ssh" ? questions_.contact_seconds : questions_.seconds,
                              advice)
-               : fmt::format("{}; {}", hosts_[host]->lost(), advice));
+           : check == "ssh" ? fmt::format("{}; {}", hosts_[host]->lost(), advice)
+                            : "it was lost: " + hosts_[host]->lost());
     return false;
   }
 
@@ -112,10 +113,9 @@ class PreflightRun {
         } catch (const UserError& e) {
           find(i, "memory", e.what());
         }
-      const auto ranks = static_cast<int64_t>(hosts_[i]->ranks().size());
-      const ProcessNeeds needs = process_needs(ranks, std::max<int64_t>(1, facts.cores / ranks),
-                                               static_cast<int64_t>(hosts_.size()));
-      for (const ProcessLack& lack : lacks(facts.limits, needs, "there"))
+      for (const ProcessLack& lack :
+           lacks_of(facts, static_cast<int64_t>(hosts_[i]->ranks().size()),
+                    static_cast<int64_t>(hosts_.size())))
         find(i, lack.what, lack.text);
       result_.facts.push_back(std::move(facts));
     }

@@ -1,5 +1,9 @@
 #include "launcher/hosts/start/agents.h"
 
+#include <poll.h>
+
+#include <algorithm>
+
 #include "launcher/cli/command_names.h"
 #include "launcher/hosts/checks/preflight.h"
 #include "launcher/placement/machine.h"
@@ -34,6 +38,20 @@ std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks
         host.host, agent_command(host.host, ssh, own_command({}).front()), host.all_ranks(),
         silence_ns));
   return agents;
+}
+
+StartedAgents::~StartedAgents() {
+  constexpr int64_t kToEnd = 6'000'000'000;  // nanoseconds
+  std::erase(agents_, nullptr);              // the supervisor has taken them
+  for (const auto& agent : agents_) agent->end();
+  const int64_t end = monotonic_ns() + kToEnd;
+  const auto all_ended = [this] {
+    return std::ranges::all_of(agents_, [](const auto& agent) { return agent->ended(); });
+  };
+  while (!all_ended() && monotonic_ns() < end) {
+    ::poll(nullptr, 0, 20);
+    for (const auto& agent : agents_) agent->update(false);
+  }
 }
 
 }  // namespace dstrain

@@ -23,6 +23,19 @@ SshOptions ssh_options(const LaunchOptions& options);
 std::vector<std::string> agent_command(const std::string& host, const SshOptions& ssh,
                                        const std::string& program);
 
+// The agents of a run that has not begun to be supervised. If it does not come to that, they end with this object, and
+// what they have made on their hosts is removed.
+class StartedAgents {
+ public:
+  explicit StartedAgents(std::vector<std::unique_ptr<AgentView>>& agents) : agents_(agents) {}
+  StartedAgents(const StartedAgents&) = delete;
+  StartedAgents& operator=(const StartedAgents&) = delete;
+  ~StartedAgents();
+
+ private:
+  std::vector<std::unique_ptr<AgentView>>& agents_;
+};
+
 // Starts an agent on every host, without waiting for an answer. Throws UserError if this process may not open enough
 // files.
 std::vector<std::unique_ptr<AgentView>> start_agents(const std::vector<HostRanks>& hosts,

@@ -84,6 +84,11 @@ std::unique_ptr<AgentView> start_local_agent(const PreflightQuestions& questions
     return json{{"do", "hello"}, {"run", questions.run}, {"silence_ns", questions.silence_ns}};
   });
   if (answers.front().is_null()) fail_run("cannot start an agent on this machine");
+  HostFacts facts;
+  answers.front().get_to(facts);
+  if (const std::string lack = lack_of_room(facts.room, 0); !lack.empty())
+    throw HostsNotReady(fmt::format("this machine ({}) is not ready: {}", host_name(), lack),
+                        {host_name()});
   return std::move(agent.front());
 }
 
@@ -132,6 +137,7 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
       start_agents(hosts, start.ssh, questions.silence_ns);
   const PreflightResult result = preflight(agents, questions);
   check_findings(result, hosts.size());
+  const StartedAgents end_on_failure(agents);
   start.threads = threads_on(hosts, result.facts);
   start.network = result.network;
 

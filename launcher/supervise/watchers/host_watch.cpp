@@ -24,6 +24,7 @@
 #include "launcher/supervise/run_ending.h"
 #include "launcher/supervise/watchers/job_suspension.h"
 #include "launcher/supervise/watchers/peer_view.h"
+#include "launcher/supervise/watchers/user_mpirun.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 
@@ -85,6 +86,7 @@ class LeaderWatcher {
   LeaderWatcher(const RankBoard& board, const WatchTask& task, WaitingRank& rank, bool alone)
       : board_(board),
         rank_(rank),
+        advice_(mpirun_advice(::getppid())),
         pending_(task.key),
         watch_(views(task, alone), {.instruction = task.timeout_s * 1000 * kMillisecond}),
         end_(peers_.empty() ? kWatchSettleOneHost : kWatchSettleSeveralHosts) {
@@ -159,10 +161,16 @@ class LeaderWatcher {
     if (!end_.settled(fault, watch_.only_peer_failures(), now)) return;
     watch_.choose_root_cause();
     if (!watch_.root_cause()) return;
-    if (!ended_by_user()) print_error(watch_.report("ended unexpectedly"));
+    if (!ended_by_user())
+      print_error(watch_.report("ended unexpectedly") + (is_host_silent() ? advice_ : ""));
     end_.begin(now);
     board_.order_end(watch_.exit_status());
     for (const auto& [host, peer] : peers_) peer->order_end(watch_.exit_status());
+  }
+
+  bool is_host_silent() const {
+    return watch_.root_cause()->kind == RootCause::Kind::host_lost &&
+           std::ranges::any_of(peers_, [](const auto& peer) { return peer.second->is_silent(); });
   }
 
   bool all_are_stopped() const {
@@ -186,6 +194,7 @@ class LeaderWatcher {
 
   const RankBoard& board_;
   WaitingRank& rank_;
+  std::string advice_;  // where a host is lost
   std::optional<TcpListener> listener_;
   PendingConnections pending_;
   BoardView* own_ = nullptr;
@@ -206,6 +215,7 @@ class MemberWatcher {
       : board_(board),
         task_(task),
         rank_(rank),
+        advice_(mpirun_advice(::getppid())),
         view_(view_of(board, task)),
         reporter_(*view_),
         connector_(task.addresses, task.port),
@@ -264,9 +274,10 @@ class MemberWatcher {
     leader_->channel.flush();
     if (ended_ || end_.begun() || all_done(view_->ranks())) return;
     if (open && silence_.ns() <= task_.silence_s * 1000 * kMillisecond) return;
-    print_error(fmt::format("{} was lost: {}", task_.names.front(),
+    print_error(fmt::format("{} was lost: {}{}", task_.names.front(),
                             open ? fmt::format("no word from it for {} s", task_.silence_s)
-                                 : "the connection to its watcher ended"));
+                                 : "the connection to its watcher ended",
+                            open ? advice_ : ""));
     order_end(2);
   }
 
@@ -285,6 +296,7 @@ class MemberWatcher {
   const RankBoard& board_;
   const WatchTask& task_;
   WaitingRank& rank_;
+  std::string advice_;  // where the leader's host is lost
   std::unique_ptr<BoardView> view_;
   RankReporter reporter_;
   TcpConnector connector_;

@@ -15,6 +15,7 @@ void PeerView::update(bool) {
 }
 
 bool PeerView::connection_ended() {
+  has_ended_ = true;
   mark_lost("the connection to its watcher ended", Loss::host);
   return true;
 }

@@ -19,6 +19,8 @@ class PeerView final : public RemoteView {
   // Uses this connection to the watcher from now on.
   void connect(std::unique_ptr<SocketChannel> connection);
   bool connected() const { return connection_ != nullptr; }
+  // Returns whether the host is lost though its connection has not ended, as where its network is cut.
+  bool is_silent() const { return !lost().empty() && !has_ended_; }
   // Orders the watcher to end its ranks with `status`.
   void order_end(int status);
 
@@ -36,6 +38,7 @@ class PeerView final : public RemoteView {
   void mark_lost(const std::string& why, Loss loss) override;
 
   std::unique_ptr<SocketChannel> connection_;
+  bool has_ended_ = false;  // the connection
 };
 
 }  // namespace dstrain

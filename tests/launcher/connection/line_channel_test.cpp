@@ -39,6 +39,13 @@ TEST_CASE("messages arrive whole and in order, however they are cut") {
         std::vector<json>{{{"do", "hello"}, {"n", 1}}, {{"do", "alive"}}, json::object()});
 }
 
+TEST_CASE("a line that its writer did not finish is dropped where another process says so") {
+  Loop loop;
+  loop.raw("{\"do\": \"al\x18\n{\"n\": 1}\n\x18\n{\"n\": 2}\n");
+  CHECK(loop.receive());
+  CHECK(loop.got == std::vector<json>{{{"n", 1}}, {{"n", 2}}});
+}
+
 TEST_CASE("messages beyond those that are asked for wait") {
   Loop loop;
   loop.raw("{\"n\": 1}\n{\"n\": 2}\n");

@@ -139,6 +139,8 @@ TEST_CASE(
   REQUIRE(wait_until([&] { return program.wrote("waits at port"); }));
   ::kill(program.pid(), SIGINT);
   CHECK(program.wait() == 128 + SIGINT);
+  CHECK(program.wrote("stopped by signal 2 (Interrupt) before the first step"));
+  CHECK_FALSE(program.wrote("stopping after this step"));
   CHECK(folder.nothing_left());
 }
 

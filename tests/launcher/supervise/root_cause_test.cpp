@@ -43,7 +43,8 @@ struct World {
     if (first == 0) return {{"", "", 0, ranks}};
     const std::span<const RankReport> all = ranks;
     const auto n = static_cast<size_t>(first);
-    return {{"node1", "", 0, all.first(n)}, {"node2", lost, lost_ns, all.subspan(n), starter}};
+    return {{"node1", agent_lost, agent_lost_ns, all.first(n), {}, Loss::agent},
+            {"node2", lost, lost_ns, all.subspan(n), starter}};
   }
   bool trouble() { return any_fault(hosts(), kTimeouts, kNow); }
   std::string report() {
@@ -55,6 +56,8 @@ struct World {
   int first = 0;
   std::string lost;
   int64_t lost_ns = 0;
+  std::string agent_lost;  // of node1
+  int64_t agent_lost_ns = 0;
   StarterReport starter;  // of node2
 };
 
@@ -285,6 +288,45 @@ TEST_CASE(
     world.starter.suspended_since = kNow - 2 * kS;
     CHECK(world.report() == "mpirun's daemon on node2 (orted, pid 77) is stopped (as by SIGSTOP)");
   }
+}
+
+TEST_CASE(
+    "an agent that was killed is named before what its guard and mpirun then end, on any host") {
+  World world(4);
+  world.first = 2;
+  world.agent_lost = "was killed by signal 9 (Killed)";
+  world.agent_lost_ns = kNow - 2 * kS;
+  world.starter.pid = 77;
+  world.starter.gone = true;
+  world.starter.alive_ns = kNow - 2 * kS + 10'000'000;
+  world.fails(2, FailureKind::run, kNow - 2 * kS - 10'000'000, "cannot read another's memory");
+  world.vanishes(3, kNow - 2 * kS - 20'000'000);
+  CHECK(world.report() == "the agent of dstrain on node1 was killed by signal 9 (Killed)");
+  SECTION("but not before a rank that ended a second earlier") {
+    world.vanishes(3, kNow - 3 * kS);
+    CHECK(world.report().starts_with("rank 3 (pid 103 on node2) was killed"));
+  }
+  SECTION("nor before a daemon that did") {
+    world = World(4);
+    world.first = 2;
+    world.agent_lost = "was killed by signal 9 (Killed)";
+    world.agent_lost_ns = kNow - kS;
+    world.starter.pid = 77;
+    world.starter.gone = true;
+    world.starter.alive_ns = kNow - 2 * kS;
+    CHECK(world.report().starts_with("mpirun's daemon on node2"));
+  }
+}
+
+TEST_CASE("a host that was lost before a daemon on another one ended is named") {
+  World world(4);
+  world.first = 2;
+  world.agent_lost = "no word from it for 5 s";
+  world.agent_lost_ns = kNow - 2 * kS;
+  world.starter.pid = 77;
+  world.starter.gone = true;
+  world.starter.alive_ns = kNow - kS;
+  CHECK(world.report().find("node1") != std::string::npos);
 }
 
 TEST_CASE("endings are told as waitpid() tells them") {

@@ -223,6 +223,79 @@ TEST_CASE("a failure is named though the user stops the run while it ends") {
   CHECK(report.error == "rank 1 (pid 101 on node2) failed before the first step: the disk is full");
 }
 
+// A host whose ranks are in one state until a stop signal, which this process gets at once, has reached it. They vanish
+// then, as mpirun got the signal too.
+class StoppedHost final : public HostView {
+ public:
+  explicit StoppedHost(RankState state, bool stops) : stops_(stops), ranks_(1) {
+    ranks_[0].pid = state == RankState::absent ? 0 : 100;
+    ranks_[0].state = state;
+    ranks_[0].moved_ns = ranks_[0].alive_ns = monotonic_ns();
+  }
+  const std::string& name() const override { return name_; }
+  void update(bool) override {
+    constexpr int first_call = 5;  // of those every 20 ms
+    if (++calls_ == first_call) ::kill(::getpid(), SIGTERM);
+  }
+  std::span<const RankReport> ranks() const override { return ranks_; }
+  const std::string& lost() const override { return lost_; }
+  int64_t lost_since() const override { return 0; }
+  void request_stop(int) override { ranks_[0].gone = ranks_[0].pid != 0; }
+  void request_trace() override {}
+  void kill_all() override { ranks_[0].gone = ranks_[0].pid != 0; }
+  int stopped() const override { return stops_ && ranks_[0].gone ? SIGTERM : 0; }
+  int64_t out_of_memory_kills() const override { return 0; }
+
+ private:
+  bool stops_;
+  int calls_ = 0;
+  std::string name_ = "node2", lost_;
+  std::vector<RankReport> ranks_;
+};
+
+RunReport report_of_stopped(RankState state, bool stops, const std::string& starter) {
+  RankBoard board = RankBoard::create(1);
+  std::vector<std::unique_ptr<HostView>> hosts;
+  hosts.push_back(std::make_unique<StoppedHost>(state, stops));
+  const Pipe output, error;
+  return Supervisor({.board = board,
+                     .hosts = std::move(hosts),
+                     .host_of_rank = {"node2"},
+                     .command = {"/bin/sh", "-c", starter},
+                     .output = output.write.get(),
+                     .error = error.write.get()})
+      .run();
+}
+
+TEST_CASE(
+    "a stop signal that comes before the ranks of all hosts run ends the start, and is told") {
+  const RunReport report = report_of_stopped(RankState::absent, false, "exec sleep 60");
+  CHECK(report.exit_status == 143);
+  CHECK(report.error.empty());
+  CHECK(report.stop_line ==
+        "stopped by signal 15 (Terminated) before the first step: this start has written no "
+        "weights and no checkpoint");
+}
+
+TEST_CASE("a stop signal that reaches mpirun, too, is no failure of a rank") {
+  const std::string ends = "sleep 0.2; exit 1";
+  RunReport report = report_of_stopped(RankState::running, false, ends);
+  CHECK(report.exit_status == 143);
+  CHECK(report.error.empty());
+  CHECK(report.stop_line.starts_with(
+      "stopped at once by signal 15 (Terminated), which mpirun got, too: "));
+  // The ranks had written their files before it ended them.
+  report = report_of_stopped(RankState::running, true, ends);
+  CHECK(report.exit_status == 143);
+  CHECK(report.stop_line.empty());
+  // A rank crashed.
+  report = report_of_stopped(RankState::running, false,
+                             "echo 'process rank 0 with PID 100 on node node2 exited on signal 11 "
+                             "(Segmentation fault)'; exit 139");
+  CHECK(report.exit_status == 2);
+  CHECK(report.stop_line.empty());
+}
+
 TEST_CASE("no process outlives a launcher that is killed") {
   const std::string starter = GENERATE(kForks, kProgram);
   Run run(starter, 3, "deaf");
