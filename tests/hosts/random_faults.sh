@@ -1,25 +1,39 @@
 #!/usr/bin/env bash
-# Causes random faults in runs on three hosts: a random signal to a random process of a run that was started in a random
-# way, or a pulled cable, at a random moment. Prints a line for each.
+# Causes random faults in runs of four ranks on three hosts: data, tensor, sequence and pipeline parallel ones, of
+# adapters, and with the optimizer on a drive. A run is started in a random way; at a random moment a process of it gets
+# a signal, or all get one, agents are killed, a cable is pulled, the command is killed as it starts, or the room for
+# temporary files is taken. Then the run is resumed where it left a checkpoint. Prints a line for each fault, and tables.
 #   tests/hosts/random_faults.sh DSTRAIN [COUNT] [SEED]
-# The same seed gives the same faults, but for the moment at which they meet the run. Fails if a run neither goes on nor
-# ends within its limit, if it ends with status 0 or an error that names nothing, or if a process, a folder in the place
-# of temporary files or a swap file is left on any host.
+# The same seed gives the same faults, but for the moment at which they meet the run. KINDS, FRONTS and LAYOUTS in the
+# environment name those to choose from. Fails unless each outcome is explained: the run goes on or ends within its
+# limit, with the status that the fault asks for, the error names the host or rank that the fault hit, no process, folder
+# for temporary files or swap file is left on any host, and the resumed run's steps are the same bits as those before
+# the fault and as those of a run on one host. ROWS in the environment names a file to which a row is appended for each
+# fault; the tables then cover all rows of the file, so that several calls count together.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/random_runs.sh"
+rows=$(realpath "${ROWS:-/dev/null}")
 count=${2:-20} seed=${3:-${DSTRAIN_SAMPLE:-$RANDOM}}
-training_hosts "$1" 3
-training_by_mpirun
-training_tmp
-hosts_file 1 1 1 >hosts
+training_hosts "$1" 3 python3
+[[ $rows != /dev/null ]] || rows=$HOSTS_DIR/rows
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
 nodes='node1 node2 node3'
 RANDOM=$seed
-for host in $nodes; do mkdir "$host/own/nvme"; done
-
-options=(--config c.json --steps 100000000 --save_interval 200 --set dstrain.keep_last=1 --set train_batch_size=12
-  --set steps_per_print=1 --set dstrain.silence_s=3)
-on_disk=(--set zero_optimization.stage=1 --set zero_optimization.offload_optimizer.device=nvme
-  --set "zero_optimization.offload_optimizer.nvme_path=$HOSTS_OWN/nvme")
+read -ra kinds <<<"${KINDS:-signal signal agents cable everyone early room}"
+read -ra fronts <<<"${FRONTS:-hostfile outside no_ssh mpirun}"
+read -ra layouts <<<"${LAYOUTS:-data tensor sequence pipeline adapter nvme}"
+for front in "${!slots_of[@]}"; do hosts_file ${slots_of[$front]} >"hosts_$front"; done
+export TMPDIR=$HOSTS_OWN/tmp
+for host in $nodes; do
+  mkdir "$host/own/nvme" "$host/own/tmp"
+  hosts_on "$host" mount -t tmpfs -o size=64m tmpfs "$TMPDIR"
+done
+options=(--save_interval 20 --set dstrain.keep_last=2 --set steps_per_print=1 --set dstrain.silence_s=3
+  --set dstrain.save_last=true)
+random_layouts
+declare -A reached=()
+hosts_on node1 "$dstrain" --config c.json --steps 0 --output init >init.log 2>&1 || fail 'initial weights' init.log
 
 one_of() { # VARIABLE WORD...: sets the variable to one of the words
   local -n chosen=$1
@@ -27,114 +41,71 @@ one_of() { # VARIABLE WORD...: sets the variable to one of the words
   local -a list=("$@")
   chosen=${list[RANDOM % ${#list[@]}]}
 }
-command_of() { tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" || true; }
-is_rank() { grep -qsz '^OMPI_COMM_WORLD_RANK=' "/proc/$1/environ"; }
 
-# victims HOST: prints the processes on the host that are what $victim names.
-victims() {
-  local process line parent
-  for process in $(hosts_pids "$1"); do
-    line=$(command_of "$process")
-    parent=$(command_of "$(ps -o ppid= -p "$process" | tr -d ' ')")
-    case $victim in
-      agent) [[ $line == "$dstrain host_agent"* && $parent == "$dstrain host_agent"* ]] ;;
-      guard) [[ $line == "$dstrain host_agent"* && $parent != "$dstrain host_agent"* ]] ;;
-      watcher) [[ $line == 'dstrain host_watch'* ]] ;;
-      rank) [[ $line == "$dstrain --config"* ]] && is_rank "$process" ;;
-      launcher | node) [[ $line == "$dstrain --config"* || $line == mpirun* ]] && ! is_rank "$process" ;;
-    esac && echo "$process"
-  done
-  return 0
+# take_room HOST BYTES: lets so many bytes be left for temporary files.
+take_room() {
+  hosts_on "$1" bash -c 'free=$(($(stat -f -c "%a * %S" "$0"))); ((free <= $1)) || head -c $((free - $1)) /dev/zero >"$0/taken"' "$TMPDIR" "$2"
 }
 
-# start: starts the run in the background. Sets $job to the command that ends with the run, and $others to those of other
-# nodes.
-start() {
-  others=()
-  case $front in
-    hostfile) hosts_on node1 "$dstrain" "${words[@]}" --hostfile hosts >log 2>&1 & ;;
-    mpirun) hosts_on node1 "${by_mpirun[@]/#4/3}" "${words[@]}" >log 2>&1 & ;;
-    no_ssh)
-      local rank
-      for rank in 1 2; do
-        hosts_on "node$((rank + 1))" "$dstrain" "${words[@]}" "${by_hand[@]}" --node_rank "$rank" >"log$rank" 2>&1 &
-        others+=("$!")
-      done
-      hosts_on node1 "$dstrain" "${words[@]}" "${by_hand[@]}" --node_rank 0 >log 2>&1 &
+# strike: lets the fault happen.
+strike() {
+  local each
+  case $kind in
+    cable) hosts_link "$host" down ;;
+    room) take_room "$host" "$room" ;;
+    everyone)
+      local all
+      mapfile -t all < <(for each in $nodes; do victims "$each"; done)
+      kill -"$signal" "${all[@]}" 2>/dev/null || true
+      ;;
+    *)
+      await 60 found || wrong="there is no $victim on $host"
+      sleep "$pause"
+      mapfile -t all < <(victims "$host")
+      process=${all[0]:-}
+      [[ -z $process ]] || kill -"$signal" "$process" 2>/dev/null || true
+      [[ $victim != both || -z $process ]] || kill -KILL "${all[@]}" 2>/dev/null || true
       ;;
   esac
-  job=$!
 }
-by_hand=(--num_gpus 1 --no_ssh --nnodes 3 --master_addr "$HOSTS_NETWORK.1")
 
-await() { # SECONDS COMMAND...: waits until the command succeeds; fails after so many seconds
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    ((SECONDS < end)) || return 1
-    sleep 0.1
-  done
-}
-# The user's own mpirun may hang where a host has no network; dstrain has ended when its processes have.
-has_ended() {
-  ! kill -0 "$1" 2>/dev/null || { [[ $front/$victim == mpirun/host ]] && grep -q '^dstrain: error: ' log && nothing_left; }
-}
-# Until hosts without ssh have met, one that has ended may come again, and the others wait for it.
-met() { [[ $front != no_ssh ]] || has_ended "$job" || (($(grep -cE '^node [12]: ' log) == 2)); }
-found() { [[ -n $(victims "$host") ]]; }
-has_begun() { has_ended "$job" || grep -q '^step=' log; }
-steps() { { cat out/metrics.jsonl 2>/dev/null || true; } | wc -l; }
-went_on() { has_ended "$job" || (($(steps) > before + 2)); }
-
-# Prints what is left of the run on the hosts.
-left() {
-  local node process line
-  for node in $nodes; do
-    for process in $(hosts_pids "$node"); do
-      line=$(command_of "$process")
-      [[ $front/$victim == mpirun/host && $line =~ ^(mpirun|orted|/usr/bin/ssh)\  ]] || echo "on $node: $process $(sed -n 's/^State:\t//p' "/proc/$process/status" 2>/dev/null) $line"
-    done
-    find "$node/own/nvme" -type f
-  done
-  find tmp -mindepth 1 -maxdepth 1 -name 'dstrain-*'
-}
-nothing_left() { [[ -z $(left) ]]; }
-
-# continue_all: continues what was stopped, and the commands that have stopped with it.
-continue_all() {
-  [[ -z $process ]] || kill -CONT "$process" 2>/dev/null || true
-  kill -CONT "$job" "${others[@]}" 2>/dev/null || true
-  local command
-  for command in "$job" "${others[@]}"; do
-    kill -CONT $(cat "/proc/$command/task/$command/children" 2>/dev/null) 2>/dev/null || true
-  done
+# explain STATUS: adds to $wrong what the fault does not explain. $error is the run's error.
+explain() {
+  local named='rank [0-3]|node[1-3]|mpirun' expected='2|143' room_named="$host +temporary files +|on $host, |$host.*$TMPDIR"
+  [[ $victim != launcher || $signal != KILL ]] || expected='2|137'
+  case $front/$kind/$victim in
+    mpirun/everyone/* | mpirun/room/* | mpirun/*/launcher) expected='[0-9]+' named= ;;
+    */everyone/*) expected=$((128 + $(kill -l "$signal"))) ;;
+    */early/*) expected=137 ;;
+    */room/*) named=$room_named expected='1|2|143' ;;
+    mpirun/*) expected='[0-9]+' ;;
+    */agent | */both | */host | */guard) named="$host|this machine lost its network" ;;
+    */rank) named="rank [0-3].*$host|$host.*rank [0-3]" ;;
+  esac
+  # A host that is lost while it is checked is not ready for a start.
+  [[ $moment != start || $error != *'not ready'* || $kind == room ]] || expected=1 named=$host
+  [[ $1 =~ ^($expected)$ && $1 != 0 ]] || wrong+="; status $1 instead of $expected"
+  (($1 > 2)) || grep -qE -- "$named" <<<"$error" || wrong+="; the error does not name '$named'"
 }
 
 # fault: starts a run and causes a fault. Sets $result to what came of it, and $wrong to what is wrong with that.
 fault() {
-  local status=0
-  words=("${options[@]}" --output out)
-  ((RANDOM % 3)) || words+=("${on_disk[@]}")
-  one_of moment start step
-  # Before the ranks run, mpirun alone waits for a host without a network.
-  [[ $front != mpirun || $victim != host ]] || moment=step
-  delay=$((RANDOM % 20))
-  wrong='' result='' process=''
+  local status=0 goes_on= victim_was all
+  words=(--config c.json ${layout_of[$layout]} "${options[@]}" --output out --steps 100000000)
+  wrong='' result='' process='' same=0
   rm -rf out log log1 log2
   touch log
+  [[ $kind/$moment != room/start ]] || strike
   start
-  await 60 met || wrong='the nodes did not meet'
-  [[ $moment == start ]] || await 60 has_begun || wrong='the run did not begin'
-  if [[ $victim != host ]]; then
-    await 60 found || wrong="there is no $victim on $host"
-    sleep "$((delay / 10)).$((delay % 10))"
-    process=$(victims "$host")
-    process=${process%%$'\n'*}
-    [[ -z $process ]] || kill -"$signal" "$process" 2>/dev/null || true
+  if [[ $kind == early ]]; then
+    sleep "$pause"
+    pause=0
   else
-    sleep "$((delay / 10)).$((delay % 10))"
-    hosts_link "$host" down
+    await 60 met || wrong='the nodes did not meet'
+    [[ $moment == start ]] || await 60 has_begun || wrong='the run did not begin'
   fi
+  [[ $kind == signal || $kind == agents || $kind == early ]] || sleep "$pause"
+  [[ $kind/$moment == room/start ]] || strike
   before=$(steps) struck=$SECONDS
   # A launching process that is suspended before it has started the ranks starts them when it is continued.
   if [[ $signal/$victim == STOP/launcher ]] && ((before == 0)); then
@@ -143,54 +114,93 @@ fault() {
     struck=$SECONDS
   fi
   # What the fault does not touch goes on, and so do ranks whose launching process is suspended.
-  if await 40 has_ended_or_goes_on && ! has_ended "$job"; then
-    result='goes on'
+  if await 60 has_ended_or_goes_on && ! has_ended "$job"; then
+    goes_on=yes result='goes on'
     continue_all
     victim_was=$victim victim=launcher
-    kill -TERM $(victims node1) 2>/dev/null || true
+    kill -TERM $(victims "$(host_of_command)") 2>/dev/null || true
     victim=$victim_was
   fi
-  await 40 has_ended "$job" || wrong+="; the run does not end"
+  await 60 has_ended "$job" || wrong+="; the run does not end"
   continue_all
   # What is left of it ends before the command is waited for, which may never end by itself.
   await 30 nothing_left || wrong+="; left: $(left)"
-  [[ $victim != host ]] || hosts_link "$host" up
+  [[ $kind != cable ]] || hosts_link "$host" up
   local node
-  for node in $nodes; do kill -KILL $(hosts_pids "$node") 2>/dev/null || true; done
+  for node in $nodes; do
+    kill -KILL $(hosts_pids "$node") 2>/dev/null || true
+    hosts_on "$node" rm -f "$TMPDIR/taken"
+  done
   wait "$job" 2>/dev/null || status=$?
+  ((${#others[@]} == 0)) || wait "${others[@]}" 2>/dev/null || true
   result+="${result:+, }status $status"
-  ((status > 0)) || wrong+='; status 0'
-  [[ $result != 'goes on, status '* || $status == 143 || $front == mpirun ]] || wrong+="; status $status after SIGTERM"
-  if ((status == 2)); then
-    error=$(grep '^dstrain: error: ' log | head -n 1 || true)
-    grep -qE 'rank [0-2]|node[1-3]|mpirun' <<<"$error" || wrong+='; the error names nothing'
-    result+=": ${error#dstrain: error: }"
+  error=$(awk '/^dstrain: error: / { on = 1; print; next } on && /^ / { print; next } { on = 0 }' log | head -n 4 | tr '\n' ' ')
+  ((status > 2)) || result+=": ${error#dstrain: error: }"
+  if [[ -n $goes_on ]]; then
+    [[ $status == 143 || $front == mpirun ]] || wrong+="; status $status after SIGTERM"
+  else
+    explain "$status"
   fi
-  wait "$job" "${others[@]}" 2>/dev/null || true
-  rm -rf tmp/*
+  resumes
+  ((same == 0)) || result+="; resumed, $same steps of the same bits"
+  for node in $nodes; do
+    kill -KILL $(hosts_pids "$node") 2>/dev/null || true
+    hosts_on "$node" find "$TMPDIR" -mindepth 1 -delete
+  done
+  echo "$kind $front $layout ${wrong:+wrong} ${goes_on:-ended} $status $same" | tr -s ' ' >>"$rows"
 }
 # A fault that ends the run does so within twelve seconds.
 has_ended_or_goes_on() { has_ended "$job" || { ((SECONDS - struck > 12)) && went_on; }; }
 
+# table COLUMN TITLE: prints how the faults came out by kind, front or layout.
+table() {
+  printf '\n| %s | faults | explained | went on | resumed | steps of the same bits | statuses |\n|---|---|---|---|---|---|---|\n' "$2"
+  awk -v column="$1" '
+    { k = $column; n[k]++; bad = $4 == "wrong"; wrong[k] += bad; on[k] += $(4 + bad) == "yes"
+      status = $(5 + bad); if (!seen[k, status]++) list[k] = list[k] (list[k] == "" ? "" : ", ") status
+      same = $(6 + bad); resumed[k] += same > 0; bits[k] += same }
+    END { for (k in n) printf "| %s | %d | %d | %d | %d | %d | %s |\n", k, n[k], n[k] - wrong[k], on[k], resumed[k], bits[k], list[k] }
+  ' "$rows" | sort
+}
+
 failed=0
 for ((i = 1; i <= count; ++i)); do
-  one_of front hostfile no_ssh mpirun
-  case $front in
-    hostfile) one_of victim launcher agent guard rank host ;;
-    no_ssh) one_of victim launcher node agent guard rank host ;;
-    mpirun) one_of victim launcher watcher rank host ;;
+  one_of kind "${kinds[@]}"
+  one_of front "${fronts[@]}"
+  one_of layout "${layouts[@]}"
+  one_of moment start step
+  one_of signal KILL STOP TERM
+  one_of room 0 1000000 5000000 20000000
+  delay=$((RANDOM % 20))
+  pause=$((delay / 10)).$((delay % 10))
+  victim=host
+  case $kind/$front in
+    signal/mpirun) one_of victim launcher watcher rank ;;
+    signal/no_ssh) one_of victim launcher node agent guard rank ;;
+    signal/*) one_of victim launcher agent guard rank ;;
+    agents/mpirun) victim=watcher signal=KILL ;;
+    agents/*) one_of victim agent both && signal=KILL ;;
+    cable/*) signal=cable ;;
+    room/*) signal=$room ;;
+    everyone/*) one_of signal INT TERM && victim=everyone ;;
+    early/*) victim=launcher signal=KILL moment=start ;;
   esac
-  case $victim in
-    launcher) host=node1 ;;
-    node) one_of host node2 node3 ;;
+  case $front/$victim in
+    */launcher) host=$(host_of_command) ;;
+    */node) one_of host node2 node3 ;;
+    outside/rank) one_of host node1 node2 ;;
     *) one_of host node1 node2 node3 ;;
   esac
-  one_of signal KILL STOP TERM
-  [[ $victim != host ]] || signal=cable
+  # Before the ranks run, mpirun alone waits for a host without a network, and ends what has not begun.
+  [[ $front != mpirun || $victim == rank || $kind == early ]] || moment=step
   fault
-  printf '%3d %-8s %-8s %-5s %-5s %-5s +%d.%d s  %s%s\n' "$i" "$front" "$victim" "$host" "$signal" "$moment" \
+  printf '%3d %-8s %-8s %-9s %-8s %-5s %-8s %-5s +%d.%d s  %s%s\n' "$i" "$kind" "$front" "$layout" "$victim" "$host" "$signal" "$moment" \
     $((delay / 10)) $((delay % 10)) "$result" "${wrong:+  WRONG: $wrong}"
   [[ -z $wrong ]] || { failed=$((failed + 1)) && tail -n 30 log log1 log2 2>/dev/null | grep -v '^step=' || true; }
 done
+table 1 fault
+table 2 'started by'
+table 3 run
+echo
 echo "$failed of $count faults came out wrong (seed $seed)"
 ((failed == 0))
