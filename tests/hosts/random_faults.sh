@@ -12,7 +12,7 @@
 # fault; the tables then cover all rows of the file, so that several calls count together.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
-source "$(dirname "${BASH_SOURCE[0]}")/random_runs.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/tools/random_runs.sh"
 rows=$(realpath "${ROWS:-/dev/null}")
 count=${2:-20} seed=${3:-${DSTRAIN_SAMPLE:-$RANDOM}}
 training_hosts "$1" 3 python3
