@@ -10,7 +10,7 @@ gpt2_command() {
       --set dstrain.model.block_size=16)
   fi
   command=("$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" --device "$device"
-    --num_gpus "$ranks" --steps "$steps" --output "$work/$name" --set dstrain.eval_interval=0
+    --num_gpus "$ranks" --steps "$steps" --output "$work/$name" --overwrite --set dstrain.eval_interval=0
     --set dstrain.eval_samples=$micro --set dstrain.save_interval=0 --set dstrain.save_last=false
     --set "train_batch_size=$((micro * ranks))" --set "train_micro_batch_size_per_gpu=$micro" --ignore scheduler
     "${words[@]}" "$@")
@@ -71,7 +71,7 @@ torch_losses() {
 out_of_memory() {
   local status=0
   "$build/bin/dstrain" --config configs/gpt2_124m.json --data "$work/tokens.bin" \
-    --device "$device" --num_gpus 1 --steps 1 --output "$work/large" \
+    --device "$device" --num_gpus 1 --steps 1 --output "$work/large" --overwrite \
     --set train_micro_batch_size_per_gpu=4096 --set train_batch_size=4096 --set dstrain.eval_interval=0 \
     >"$work/texts/out_of_memory" 2>&1 || status=$?
   cat "$work/texts/out_of_memory"

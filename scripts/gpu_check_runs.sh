@@ -61,7 +61,7 @@ train() {
     if [[ $word =~ ^[a-z_0-9A-Z]+(\.[a-z_0-9A-Z]+)*= ]]; then words+=(--set "$word"); else words+=("$word"); fi
   done
   "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
-    --data "$work/text.txt" --device "$on" --steps "$steps" --output "$work/$name" \
+    --data "$work/text.txt" --device "$on" --steps "$steps" --output "$work/$name" --overwrite \
     --set dstrain.eval_interval=0 --set dstrain.eval_samples=8 --set dstrain.save_last=false \
     --set train_batch_size=8 --set dstrain.model.n_layer=2 \
     --set "dstrain.model.n_embd=$(sized 64 32)" --set dstrain.model.n_head=1 \
@@ -135,7 +135,7 @@ PY
     if [[ $family != qwen* ]]; then data=(--data "$work/documents.bin" --set dstrain.data.packing=pack); fi
     for on in cpu "$device"; do
       "$build/bin/dstrain" --config configs/finetune.json --model "$work/$family.json" "${data[@]}" \
-        --device "$on" --num_gpus 1 --steps "$(sized 20 4)" --output "$work/${family}_$on" --set train_batch_size=8 \
+        --device "$on" --num_gpus 1 --steps "$(sized 20 4)" --output "$work/${family}_$on" --overwrite --set train_batch_size=8 \
         --set train_micro_batch_size_per_gpu=4 --set optimizer.params.lr=1e-3 --set dstrain.eval_interval=0 \
         --set dstrain.save_last=false
     done
@@ -221,7 +221,7 @@ sanitize() { # tool program words...
 }
 sanitized_training() { # tool
   sanitize "$1" "$build/bin/dstrain" --config configs/quickstart.json --model gptlite \
-    --data "$work/text.txt" --device cuda --num_gpus 1 --steps 2 --output "$work/sanitized_$1" \
+    --data "$work/text.txt" --device cuda --num_gpus 1 --steps 2 --output "$work/sanitized_$1" --overwrite \
     --set dstrain.eval_interval=0 --set dstrain.eval_samples=4 --set dstrain.save_last=false \
     --set train_batch_size=4 --set dstrain.model.n_layer=1 \
     --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=32 \

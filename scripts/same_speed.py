@@ -64,7 +64,7 @@ class Run:
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         self.log = open(folder / "log", "wb")
         self.command = subprocess.Popen([program, "--config", "c.json", "--device", "cpu", "--num_gpus", str(ranks),
-                                         "--output", "out"], cwd=folder, env=environment, stdout=self.log,
+                                         "--overwrite", "--output", "out"], cwd=folder, env=environment, stdout=self.log,
                                         stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_S
         while len(self.steps()) < WARM_STEPS:

@@ -103,7 +103,7 @@ def ours(o, hook, hosts, ranks_per_host, folder):
 
 def initial_weights(o, folder):
     words = ["--num_gpus", "1", "--device", "cpu", "--steps", "0", "--quiet"]
-    words += ["--config", str(folder / "config.json"), "--output", str(folder / "initial")]
+    words += ["--config", str(folder / "config.json"), "--overwrite", "--output", str(folder / "initial")]
     done = subprocess.run([o.program, *words], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"no initial weights:\n{done.stdout}{done.stderr}")

@@ -88,7 +88,7 @@ def train(settings, seed, options, folder):
     """Returns the training losses by step, the final validation loss, and the codec errors of each class of tensors."""
     out = folder / "out"
     command = [options.program, f"--num_gpus={RANKS}", "--launcher", "openmpi", "--device", "cpu"]
-    command += ["--config", str(folder / "c.json"), "--data", str(options.data), "--output", str(out)]
+    command += ["--config", str(folder / "c.json"), "--data", str(options.data), "--overwrite", "--output", str(out)]
     command += ["--steps", str(options.steps), "--set", "dstrain.save_last=false"]
     everything = {
         "train_micro_batch_size_per_gpu": 4,

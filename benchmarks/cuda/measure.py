@@ -227,7 +227,8 @@ class Steps:
         folder = self.o.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
         command = self.dstrain() + ["--data", str(tokens(self.o.folder, self.vocabulary)), "--steps", "1000000",
-                                    "--output", str(folder), "--set", "dstrain.save_last=false"]
+                                    "--overwrite", "--output", str(folder), "--set",
+                                    "dstrain.save_last=false"]
         command += words_of(self.settings(micro_batch))
         with open(self.o.folder / "dstrain.log", "w+") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -53,7 +53,7 @@ def run_dstrain(args, config):
                     "save_last": False, "eval_samples": 1}}))
     command = [args.program, "--device", "cpu", "--num_gpus", "1", "--config", args.folder / "c.json", "--model",
                args.folder / "model", "--init_weights", "random", "--data", args.folder / "tokens.bin", "--output",
-               args.folder / "out"]
+               args.folder / "out", "--overwrite"]
     result = subprocess.run([str(w) for w in command], capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {result.returncode}:\n{result.stdout}{result.stderr}")

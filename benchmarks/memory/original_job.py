@@ -71,7 +71,7 @@ def measure(program, stage, recompute, ranks):
         # 65 different characters, and enough of them for all samples
         text.write_text("".join(chr(48 + (i * i + i // 7) % 65) for i in range(200000)))
         command = [program, "--device", "cpu", *words(stage, recompute, ranks), "--steps", "2"]
-        command += ["--data", str(text), "--output", f"{folder}/out", "--set", "dstrain.save_last=false"]
+        command += ["--data", str(text), "--overwrite", "--output", f"{folder}/out", "--set", "dstrain.save_last=false"]
         run = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             start_new_session=True,

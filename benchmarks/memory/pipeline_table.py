@@ -58,7 +58,7 @@ def measure(program, config, stages, partition, seconds):
     with tempfile.TemporaryDirectory() as folder:
         text = pathlib.Path(folder) / "input.txt"
         text.write_text("".join(chr(48 + (i * i + i // 7) % 65) for i in range(200000)))
-        command = [program, *words(config, stages, partition), "--steps", "1000", "--output", f"{folder}/out"]
+        command = [program, *words(config, stages, partition), "--steps", "1000", "--overwrite", "--output", f"{folder}/out"]
         command += ["--set", "dstrain.save_last=false"]
         if config == "ds_config.json":
             command += ["--data", str(text)]

@@ -96,7 +96,7 @@ def train(hosts, options, settings, folder, ranks=1):
     folder that has c.json and text.txt. Returns the lines of metrics.jsonl."""
     out = folder / "out"
     command = hosts.mpirun(options.threads, ranks) + [options.program, "--config", str(folder / "c.json")]
-    command += ["--device", "cpu", "--data", str(folder / "text.txt"), "--output", str(out)]
+    command += ["--device", "cpu", "--data", str(folder / "text.txt"), "--overwrite", "--output", str(out)]
     command += ["--set", "dstrain.save_last=false"]
     for key, value in settings.items():
         command += ["--set", f"{key}={text_of(value)}"]

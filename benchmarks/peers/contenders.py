@@ -196,7 +196,7 @@ class Dstrain:
         (folder / "config.json").write_text(json.dumps(config, indent=2))
         self.log = open(folder / "log.txt", "w")
         command = [*under, program] if under else [program, "--num_gpus", str(ranks)]
-        command += ["--device", "cpu", "--config", folder / "config.json", "--output", folder / "out"]
+        command += ["--device", "cpu", "--config", folder / "config.json", "--overwrite", "--output", folder / "out"]
         self.process = subprocess.Popen(
             command, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=die_with_us,

@@ -40,7 +40,7 @@ def run(program, name, stage, ranks, options, folder):
     path.mkdir()
     (path / "config.json").write_text(json.dumps(config))
     command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
-    command += ["--config", path / "config.json", "--output", path / "out"]
+    command += ["--config", path / "config.json", "--overwrite", "--output", path / "out"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{name}, stage {stage}, {ranks} ranks:\n{done.stderr}")

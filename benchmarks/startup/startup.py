@@ -47,7 +47,7 @@ def start(program, model, ranks, folder):
     (folder / "tokens.bin").write_bytes(bytes(x for i in range(50000) for x in (i % VOCABULARY, 0)))
     (folder / "config.json").write_text(json.dumps(config))
     command = [program, "--num_gpus", str(ranks), "--device", "cpu"]
-    command += ["--config", folder / "config.json", "--output", folder / "out"]
+    command += ["--config", folder / "config.json", "--overwrite", "--output", folder / "out"]
     before = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:

@@ -41,7 +41,8 @@ def run(program, folder, model, ranks, *options):
         },
     }
     (folder / "config.json").write_text(json.dumps(config))
-    command = [program, "--num_gpus", str(ranks), "--device", "cpu", "--model", model, "--config", folder / "config.json"]
+    command = [program, "--num_gpus", str(ranks), "--device", "cpu", "--model", model, "--config", folder / "config.json",
+               "--overwrite"]
     done = subprocess.run([*command, *options], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)

@@ -64,10 +64,12 @@ struct HostsArguments {
   bool json = false;
 };
 
-// The arguments of `dstrain generate`, which continues a prompt with a trained model. Neither prompt: the standard input
-// has it.
+// The arguments of `dstrain generate`, which continues a prompt with a trained model. One of run_dir and model is given.
+// Neither prompt: the standard input has it.
 struct GenerateArguments {
-  std::string run_dir;  // or one of the run's checkpoints
+  std::string run_dir;               // or one of the run's checkpoints
+  std::string model;                 // a folder of transformers' files
+  std::vector<std::string> ignored;  // path.to.key of its config.json, as if it did not have that
   std::string device = "auto";
   std::optional<std::string> prompt;
   std::optional<std::vector<int32_t>> prompt_ids;
@@ -84,6 +86,7 @@ struct EvalArguments {
   std::string model;                 // a folder of transformers' files
   std::vector<std::string> ignored;  // path.to.key of its config.json, as if it did not have that
   std::string data;
+  std::string chat_template;  // dstrain's own by name, or a file; empty: the model's
   std::string device = "auto";
   std::string logits;              // the file for the logits of the first window; empty: none
   std::optional<int64_t> seq_len;  // tokens of a window; absent: those of the model's samples
@@ -94,6 +97,8 @@ struct EvalArguments {
 struct ExportArguments {
   std::string run;             // its output directory, or one of its checkpoints
   bool hugging_face = false;   // the whole folder of a model; else model.safetensors alone
+  bool peft = false;           // the run's adapters alone, as PEFT's files
+  bool merge = false;          // the model with the run's adapters in its weights
   std::string output;          // the folder; empty: one in the run's
   std::optional<DType> dtype;  // of the weights in files; absent: the format's
   bool overwrite = false;

@@ -158,6 +158,11 @@ void CommandLine::remember(const std::vector<std::string>& names) {
                        [](const std::string& name) { return name.starts_with("--"); });
 }
 
+std::string CommandLine::expected_of(const std::string& name) const {
+  const CLI::Option& option = *app_->get_option(name);
+  return fmt::format("expected {} {}: {}", name, option.get_type_name(), option.get_description());
+}
+
 std::optional<CommandHelp> CommandLine::parse(const std::vector<std::string>& words) {
   refuse_swallowed(words);
   if (kept_words_ != nullptr) {
@@ -170,8 +175,8 @@ std::optional<CommandHelp> CommandLine::parse(const std::vector<std::string>& wo
   } catch (const CLI::CallForHelp&) {
     return help();
   } catch (const CLI::ArgumentMismatch& e) {  // "--config: 1 required FILE missing"
-    const std::string text = e.what();
-    fail_user("{}: the value is missing", text.substr(0, text.find(':')));
+    const std::string text = e.what(), name = text.substr(0, text.find(':'));
+    fail_user("{}: the value is missing, {}", name, expected_of(name));
   } catch (const CLI::ParseError& e) {
     fail_user("{}", e.what());
   }

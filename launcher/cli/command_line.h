@@ -75,6 +75,8 @@ class CommandLine {
   void remember(const std::vector<std::string>& names);
   OptionHelp help_of(const CLI::Option& option) const;
   ValueHelp value_of(const std::string& name, const std::string& placeholder) const;
+  // Returns what a message says of the value that an option takes.
+  std::string expected_of(const std::string& name) const;
   // Throws UserError if an option that needs a value is followed by an option.
   void refuse_swallowed(const std::vector<std::string>& words) const;
   // `behind`: the words behind `word` that no option has taken.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <limits>
+#include <system_error>
 #include <vector>
 
 #include "launcher/cli/headings.h"
@@ -87,6 +89,23 @@ void add_run(CommandLine& line, ConfigRequest& request) {
               integer(request.tensor_parallel, 1));
 }
 
+namespace {
+
+// Throws UserError for what other programs take in place of a folder, unless a folder has that name.
+void check_resumed(const std::string& value) {
+  std::error_code none;
+  if (!one_of("|auto|true|false|latest", lower_case(value)) ||
+      std::filesystem::is_directory(value, none))
+    return;
+  fail_user(
+      "--resume {}: expected the folder of the run to go on with (its --output, or runs/NAME), or "
+      "one of its checkpoints (runs/NAME/checkpoints/step_N): dstrain does not look for a run. "
+      "--max_restarts N restarts one from its newest checkpoint",
+      value.empty() ? "''" : value);
+}
+
+}  // namespace
+
 void add_files(CommandLine& line, ConfigRequest& request) {
   line.group(heading::kTrained);
   line.option("--init_weights", "FILE|DIR|random",
@@ -94,16 +113,21 @@ void add_files(CommandLine& line, ConfigRequest& request) {
               text(request.init_weights));
   line.group(heading::kOutput);
   line.option("--output", "DIR",
-              "where results go (runs/<config's name>, or the run that is resumed)",
+              "where results go (runs/<config's name>-<model's>, or the run that is resumed)",
               text(request.output));
   line.option("--save_interval", "N", "steps between checkpoints; 0: none",
               integer(request.save_interval, 0));
-  line.option("--resume", "DIR", "continue the run in DIR from its newest checkpoint",
-              text(request.resume));
+  line.option("--resume", "DIR",
+              "continue the run in DIR from its newest checkpoint, as it was configured unless "
+              "--config says otherwise",
+              [&request](const std::string& option, const std::string& value) {
+                check_resumed(value);
+                text(request.resume)(option, value);
+              });
   line.flag("--resume_with_changes",
             "resume although the model, the vocabulary, the seed or the dtype is another one",
             request.resume_with_changes);
-  line.flag("--overwrite", "remove another run's checkpoints from the output directory",
+  line.flag("--overwrite", "replace the results of another run in the output directory",
             request.overwrite);
 }
 

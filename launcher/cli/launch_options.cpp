@@ -21,8 +21,10 @@ struct FrontName {
   std::string_view name;
   Front front;
 };
-constexpr std::array<FrontName, 3> kFronts{
-    {{"local", Front::local}, {"openmpi", Front::openmpi}, {"slurm", Front::slurm}}};
+constexpr std::array<FrontName, 4> kFronts{{{"none", Front::none},
+                                            {"local", Front::local},
+                                            {"openmpi", Front::openmpi},
+                                            {"slurm", Front::slurm}}};
 
 // DeepSpeed's launchers that dstrain does not have, and why.
 struct OtherLauncher {
@@ -44,7 +46,7 @@ Front front_of(const std::string& option, const std::string& value) {
     if (name == other.name)
       fail_user("{} {}: {}: use {} openmpi, or {} slurm inside an allocation", option, name,
                 other.reason, option, option);
-  fail_user("{}: expected local, openmpi or slurm, got '{}'", option, printable(value));
+  fail_user("{}: expected none, local, openmpi or slurm, got '{}'", option, printable(value));
 }
 
 // Splits a text at blanks outside quotes ('...' and "..."), as a shell does, and expands nothing.
@@ -100,7 +102,8 @@ void add_host_options(CommandLine& line, HostOptions& options) {
 
 void add_launch_options(CommandLine& line, LaunchOptions& options) {
   add_host_options(line, options.hosts);
-  line.option("--launcher", "local|openmpi|slurm", "who starts the ranks (found out)",
+  line.option("--launcher", "none|local|openmpi|slurm",
+              "who starts the ranks (found out); none: nobody, this process trains alone",
               [&options](const std::string& option, const std::string& value) {
                 options.front = front_of(option, value);
               });
@@ -177,9 +180,29 @@ void refuse_half_given_nodes(const LaunchOptions& options) {
     fail_user("--no_ssh starts ranks on several hosts: leave --launcher out");
 }
 
+// --launcher none: this process is the only rank.
+void refuse_others_of_lone_rank(const LaunchOptions& options) {
+  if (options.front != Front::none) return;
+  const HostOptions& hosts = options.hosts;
+  const std::string_view other = options.no_ssh                     ? "--no_ssh"
+                                 : options.force_multi              ? "--force_multi"
+                                 : !hosts.hostfile.empty()          ? "--hostfile"
+                                 : !hosts.include.empty()           ? "--include"
+                                 : !hosts.exclude.empty()           ? "--exclude"
+                                 : hosts.nodes                      ? "--num_nodes"
+                                 : hosts.slots_each.value_or(1) > 1 ? "--num_gpus"
+                                                                    : "";
+  if (!other.empty())
+    fail_user(
+        "--launcher none trains on one rank, in this process, and {} asks for others: leave "
+        "one of them out",
+        other);
+}
+
 }  // namespace
 
 void refuse_contradictions(const LaunchOptions& options) {
+  refuse_others_of_lone_rank(options);
   refuse_half_given_nodes(options);
   if (options.elastic && options.max_restarts == 0)
     fail_user(

@@ -12,7 +12,7 @@
 namespace dstrain {
 
 // Who starts the ranks. `automatic`: follows from the environment and the hostfile.
-enum class Front : uint8_t { automatic, local, openmpi, slurm };
+enum class Front : uint8_t { automatic, none, local, openmpi, slurm };
 
 // The options that choose hosts and slots. Empty or absent: not given.
 struct HostOptions {

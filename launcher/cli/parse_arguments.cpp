@@ -33,8 +33,8 @@ Arguments parse_train(const std::vector<std::string>& words, const ModelRegistry
                "a few steps on one rank");
   line.example("dstrain --config ds_config.json --model ./gpt2 --epochs 1",
                "fine-tune the model in a folder");
-  line.example("dstrain --config ds_config.json --resume runs/ds_config",
-               "go on from the newest checkpoint");
+  line.example("dstrain --resume runs/ds_config",
+               "go on from the newest checkpoint, as the run was configured");
   line.example("dstrain --config ds_config.json --hostfile hosts", "on the hosts of a file");
   add_config(line, request, models);
   add_run(line, request);
@@ -42,8 +42,8 @@ Arguments parse_train(const std::vector<std::string>& words, const ModelRegistry
   add_launch_options(line, a.launch);
   if (const auto help = line.parse(words)) return HelpArguments{*help};
   a.launch.hosts.slots_each = request.ranks;
-  require("train", "--config FILE", !request.path.empty());
   refuse_two_beginnings(request);
+  require("train", "--config FILE, or --resume RUN", !request.path.empty() || request.resume);
   refuse_two_lengths(request);
   return a;
 }
@@ -107,7 +107,7 @@ Arguments parse_doctor(const std::vector<std::string>& words, const ModelRegistr
   a.launch.hosts.slots_each = request.ranks;
   refuse_two_beginnings(request);
   refuse_two_lengths(request);
-  if (!request.path.empty()) a.words = words;
+  if (!request.path.empty() || request.resume) a.words = words;
   return a;
 }
 

@@ -10,6 +10,39 @@
 #include "runtime/core/error.h"
 
 namespace dstrain {
+namespace {
+
+// Adds the options that name a trained model: a run's, or one in a folder.
+void add_trained(CommandLine& line, std::string& run_dir, std::string& model,
+                 std::vector<std::string>& ignored) {
+  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
+              text(run_dir));
+  line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
+              text(model));
+  line.repeated("--ignore", "path.to.key",
+                "treat a key of DIR's config.json, or several (a,b), as if it were not there",
+                keys(ignored));
+}
+
+void add_chat_template(CommandLine& line, std::string& chat_template) {
+  line.option("--chat_template", "chatml|llama3|qwen|FILE",
+              "how messages are written; otherwise as the directory says", text(chat_template));
+}
+
+// Throws UserError unless the options name one model.
+void check_trained(const std::string& command, const std::string& run_dir, const std::string& model,
+                   const std::vector<std::string>& ignored) {
+  require(command, "--run DIR or --model DIR", !run_dir.empty() || !model.empty());
+  if (!run_dir.empty() && !model.empty())
+    fail_user("dstrain {} takes one of --run DIR and --model DIR", command);
+  if (!ignored.empty() && model.empty())
+    fail_user(
+        "dstrain {}: --ignore is for a key of config.json in the folder of --model DIR, and --run "
+        "has none",
+        command);
+}
+
+}  // namespace
 
 Arguments parse_generate(const std::vector<std::string>& words) {
   GenerateArguments a;
@@ -21,11 +54,11 @@ Arguments parse_generate(const std::vector<std::string>& words) {
                "continue a text");
   line.example("dstrain generate --run runs/ds_config --prompt To --temperature 0",
                "always by the likeliest token");
+  line.example("dstrain generate --model ./gpt2 --prompt To", "with the model in a folder");
   line.example("dstrain generate --run runs/ds_config/checkpoints/step_400",
                "from a checkpoint; the prompt is the standard input");
   line.group(heading::kRead);
-  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
-              text(a.run_dir));
+  add_trained(line, a.run_dir, a.model, a.ignored);
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
               text(a.device));
   line.option("--prompt", "TEXT", "the text to continue",
@@ -53,7 +86,7 @@ Arguments parse_generate(const std::vector<std::string>& words) {
                     number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
               });
   if (const auto help = line.parse(words)) return HelpArguments{*help};
-  require("generate", "--run DIR", !a.run_dir.empty());
+  check_trained("generate", a.run_dir, a.model, a.ignored);
   if (a.prompt && a.prompt_ids)
     fail_user("dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3");
   return a;
@@ -70,14 +103,9 @@ Arguments parse_eval(const std::vector<std::string>& words) {
                "of one whose config.json has a field that is unknown here");
   line.example("dstrain eval --run runs/ds_config --data other.txt --json", "for a program");
   line.group(heading::kMeasured);
-  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
-              text(a.run_dir));
-  line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
-              text(a.model));
-  line.repeated("--ignore", "path.to.key",
-                "treat a key of DIR's config.json, or several (a,b), as if it were not there",
-                keys(a.ignored));
+  add_trained(line, a.run_dir, a.model, a.ignored);
   line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
+  add_chat_template(line, a.chat_template);
   line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
               integer(a.seq_len, 1));
   line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
@@ -88,13 +116,7 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   line.group(heading::kPrinting);
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return HelpArguments{*help};
-  require("eval", "--run DIR or --model DIR", !a.run_dir.empty() || !a.model.empty());
-  if (!a.run_dir.empty() && !a.model.empty())
-    fail_user("dstrain eval takes one of --run DIR and --model DIR");
-  if (!a.ignored.empty() && a.model.empty())
-    fail_user(
-        "dstrain eval: --ignore is for a key of config.json in the folder of --model DIR, and "
-        "--run has none");
+  check_trained("eval", a.run_dir, a.model, a.ignored);
   require("eval", "--data FILE", !a.data.empty());
   return a;
 }
@@ -106,16 +128,19 @@ Arguments parse_export(const std::vector<std::string>& words) {
   CommandLine line("export",
                    "Writes the weights of RUN, the output directory of a run or one of its "
                    "checkpoints, in other programs' files: a whole folder that transformers open "
-                   "(hf), or model.safetensors with the names of the run's own model "
-                   "(safetensors).");
+                   "(hf), model.safetensors with the names of the run's own model (safetensors), "
+                   "or the files of its adapters (peft).");
   line.example("dstrain export runs/ds_config --format hf", "a folder for from_pretrained");
   line.example("dstrain export runs/ds_config --format safetensors --dtype bf16",
                "the weights alone, in 16 bits");
+  line.example("dstrain export runs/lora --merge", "a folder with the run's adapters merged in");
   line.example("dstrain export runs/ds_config/checkpoints/step_400 --format hf --output model",
                "of a checkpoint, into a folder");
   line.operands("RUN", runs);
   line.group(heading::kWritten);
-  line.option("--format", "hf|safetensors", "what is written", text(format));
+  line.option("--format", "hf|safetensors|peft", "what is written (with --merge: hf)",
+              text(format));
+  line.flag("--merge", "write the model with the run's adapters in its weights", a.merge);
   line.option("--output", "DIR",
               "the folder (export/FORMAT in the run's output directory, of a checkpoint "
               "export/FORMAT_step_N)",
@@ -134,10 +159,16 @@ Arguments parse_export(const std::vector<std::string>& words) {
     fail_user("dstrain export takes one RUN, got '{}' and '{}'", printable(runs[0]),
               printable(runs[1]));
   text(a.run)("RUN", runs.front());
-  require("export", "--format hf|safetensors", !format.empty());
-  if (!one_of("hf|safetensors", format))
-    fail_user("--format: expected hf or safetensors, got '{}'", printable(format));
+  if (format.empty() && a.merge) format = "hf";
+  require("export", "--format hf|safetensors|peft, or --merge", !format.empty());
+  if (!one_of("hf|safetensors|peft", format))
+    fail_user("--format: expected hf, safetensors or peft, got '{}'", printable(format));
   a.hugging_face = format == "hf";
+  a.peft = format == "peft";
+  if (a.peft && a.merge)
+    fail_user(
+        "dstrain export: --format peft writes the adapters alone, and --merge the model with them: "
+        "leave one out");
   return a;
 }
 
@@ -166,8 +197,7 @@ Arguments parse_tokenize(const std::vector<std::string>& words) {
   line.group(heading::kWritten);
   line.option("--output", "FILE.bin", "the token file", text(a.output));
   line.flag("--no_eos", "put no end-of-text token behind documents of FILE.jsonl", a.no_eos);
-  line.option("--chat_template", "chatml|llama3|qwen|FILE",
-              "how messages are written; otherwise as the directory says", text(a.chat_template));
+  add_chat_template(line, a.chat_template);
   line.option("--loss_on", "assistant|completion|all",
               "the tokens that count in the loss (of messages assistant, as a rule)",
               [&a](const std::string& option, const std::string& value) {

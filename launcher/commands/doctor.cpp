@@ -9,6 +9,7 @@
 #include "launcher/hosts/start/agents.h"
 #include "launcher/hosts/start/run_questions.h"
 #include "launcher/implementations.h"
+#include "launcher/input/output_folder.h"
 #include "launcher/input/run_input.h"
 #include "launcher/placement/machine.h"
 #include "launcher/process/failure.h"
@@ -126,6 +127,7 @@ MachineLines look_at_run(ConfigRequest request, MachineQuestions& questions) {
     } catch (const UserError&) {
       return {};  // the line of the directory says why
     }
+    refuse_if_used(job);
     check_surroundings(*input, 0);
     return {{.subject = "run's start",
              .text = "weights, checkpoints and the output directory "

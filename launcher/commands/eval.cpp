@@ -14,6 +14,7 @@
 #include "launcher/tokens/line_settings.h"
 #include "launcher/tokens/tokenize_files.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
@@ -63,10 +64,17 @@ std::unique_ptr<LogitsFile> open_logits(const std::string& path, int64_t rows,
   fail_user("--logits: {}", e.what());
 }
 
-// Opens the file of --data: with the run's vocabulary, or as token ids of a text by the run's tokenizer.
-std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedModel& model) {
+// Opens the file of --data: with the run's vocabulary, or as token ids of a text by the run's tokenizer. `chat_template`
+// writes the messages of JSON lines; empty: that of the tokenizer's folder.
+std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedModel& model,
+                                       const std::string& chat_template) {
   const bool text = !model.tokenizer.empty() && model.job.data.format == DataFormat::automatic &&
                     !is_token_file(DataFile(path));
+  if (!chat_template.empty() && !(text && has_json_lines(path)))
+    fail_user(
+        "--chat_template {}: it writes the messages of JSON lines (FILE.jsonl) for a model with a "
+        "tokenizer.json, and --data {} is none: leave the option out",
+        printable(chat_template), printable(path));
   if (!text) {
     auto source = open_for_model(path, model.job, model.vocabulary);
     if (!source->remark().empty()) log::warn("{} is {}", path, source->remark());
@@ -78,7 +86,8 @@ std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedMod
   const DataConfig& data = model.job.data;
   const LineRules rules = line_rules(
       model.tokenizer, *tokenizer, {path},
-      {.chat_template = "", .loss_on = data.loss_on, .skip_invalid = data.skip_invalid}, warnings);
+      {.chat_template = chat_template, .loss_on = data.loss_on, .skip_invalid = data.skip_invalid},
+      warnings);
   DocumentCounts counts;
   auto source =
       checked_for_model(open_encoded_text(*tokenizer, path, rules.options, counts), model.job);
@@ -139,7 +148,7 @@ int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
   const CheckDeviceBytes check_bytes =
       check_forward(model, "use shorter windows (--seq_len) or a smaller model");
   const Job& job = model.job;
-  std::unique_ptr<TokenSource> source = open_data(arguments.data, model);
+  std::unique_ptr<TokenSource> source = open_data(arguments.data, model, arguments.chat_template);
   const int64_t length = std::min(job.model.seq_len(), source->tokens());
   const int64_t ids = job.model.vocabulary();
   const TokenWindows windows(std::move(source), length);

@@ -6,6 +6,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/export/export_plan.h"
+#include "launcher/export/run_weights.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
@@ -23,33 +24,6 @@
 
 namespace dstrain {
 namespace {
-
-// The weights that a run has left, in its files or in a checkpoint.
-class RunWeights {
- public:
-  explicit RunWeights(const ExportPlan& plan) {
-    const WeightsSource& place = plan.run.place;
-    const ModelConfig& model = plan.run.job.model;
-    if (place.checkpoint.empty())
-      files_.emplace(
-          directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir)),
-          plan.own, foreign_names_of(model));
-    else
-      checkpoint_.emplace(place.checkpoint, plan.own);
-  }
-
-  void read(size_t weight, int64_t begin, int64_t count, float* to) {
-    if (files_)
-      files_->read(weight, begin, count, to, buffers_);
-    else
-      checkpoint_->read(weight, begin, count, to);
-  }
-
- private:
-  std::optional<WeightsReader> files_;
-  WeightsReader::Buffers buffers_;
-  std::optional<CheckpointWeights> checkpoint_;
-};
 
 // Throws UserError if fp16 would make a number infinite.
 void check_fp16_range(const float* values, int64_t count, const std::string& name) {
@@ -108,13 +82,16 @@ void remove_model(const std::string& folder) {
 // Writes weights and configuration under temporary names, removes the model that is replaced, and puts the new one in place,
 // its configuration last.
 void write_all(const ExportPlan& plan, OtherFiles others, const ReadWeight& read) {
-  WeightsWriter writer(fmt::format("{}/{}", plan.output, kWeightsName), plan.written, plan.format);
+  WeightsWriter writer(fmt::format("{}/{}", plan.output, plan.weights_name), plan.written,
+                       plan.format);
   copy_weights(plan.own, read, writer);
   writer.complete();
+  const bool of_adapters = !plan.adapter_config.empty();
+  const std::string& text = of_adapters ? plan.adapter_config : plan.config_json;
   std::optional<NewFile> config;
-  if (!plan.config_json.empty()) {
-    config.emplace(fmt::format("{}/{}", plan.output, kConfigJson));
-    config->write_at(plan.config_json.data(), static_cast<int64_t>(plan.config_json.size()), 0);
+  if (!text.empty()) {
+    config.emplace(fmt::format("{}/{}", plan.output, of_adapters ? kAdapterConfig : kConfigJson));
+    config->write_at(text.data(), static_cast<int64_t>(text.size()), 0);
     config->complete();
   }
   if (others == OtherFiles::removed) remove_model(plan.output);

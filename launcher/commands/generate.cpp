@@ -112,8 +112,10 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
                                const Tokenizer* tokenizer, int64_t ids_of_model) {
   const bool of_tokens = vocabulary.format == DataFormat::tokens && tokenizer == nullptr;
   if (arguments.prompt && of_tokens)
-    fail_user("--prompt: the run in {} was trained on token ids; give --prompt_ids 1,2,3",
-              arguments.run_dir);
+    fail_user(
+        "--prompt: the model in {} was trained on token ids; give "
+        "--prompt_ids 1,2,3",
+        arguments.model.empty() ? arguments.run_dir : arguments.model);
   const auto encode = [&](const std::string& option, const std::string& text) {
     return tokenizer ? encoded(*tokenizer, option, text) : vocabulary.encode(text);
   };
@@ -141,15 +143,17 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
 }  // namespace
 
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models) {
-  const TrainedModel model = read_trained_model(arguments.run_dir, arguments.device, models);
+  const TrainedModel model =
+      arguments.model.empty()
+          ? read_trained_model(arguments.run_dir, arguments.device, models)
+          : read_model_directory(arguments.model, arguments.device, arguments.ignored, models);
   const auto& [job, vocabulary, place, tokenizer_directory] = model;
   const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_for(arguments, tokenizer_directory);
   GenerateRequest request;
   request.check_bytes =
       check_forward(model, "give a shorter prompt or fewer --tokens, or use a smaller model");
   request.stops = stops_of(model);
-  request.run_dir = place.run_dir;
-  request.checkpoint = place.checkpoint;
+  request.place = place;
   request.prompt = prompt_of(arguments, vocabulary, tokenizer.get(), job.model.vocabulary());
   request.tokens = arguments.tokens;
   request.temperature = arguments.temperature;

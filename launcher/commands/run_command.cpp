@@ -15,6 +15,7 @@
 #include "launcher/ranks/rank_link.h"
 #include "launcher/ranks/rank_starter.h"
 #include "launcher/supervise/watchers/host_watch.h"
+#include "runtime/config/read/resolved_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/terminal.h"
 
@@ -60,6 +61,11 @@ struct Runner {
   }
 };
 
+// Completes the request of a command that reads a configuration.
+constexpr auto complete = [](auto& arguments) {
+  if constexpr (requires { arguments.request; }) complete_request(arguments.request);
+};
+
 }  // namespace
 
 int run(const std::vector<std::string>& words, const ModelRegistry& models) noexcept {
@@ -67,7 +73,9 @@ int run(const std::vector<std::string>& words, const ModelRegistry& models) noex
               SIG_IGN);  // a file that grows too large is an error to report, like a full disk
   std::signal(SIGCHLD, SIG_DFL);  // where the caller ignores it, the kernel keeps no exit status
   try {
-    return std::visit(Runner{words, models}, parse_arguments(words, models));
+    Arguments arguments = parse_arguments(words, models);
+    std::visit(complete, arguments);
+    return std::visit(Runner{words, models}, arguments);
   } catch (...) {
     return report_failure();
   }

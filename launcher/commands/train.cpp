@@ -5,12 +5,14 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 
 #include "launcher/commands/commands.h"
 #include "launcher/connection/network.h"
 #include "launcher/connection/secret.h"
 #include "launcher/fronts/child_rank.h"
+#include "launcher/fronts/foreign_ranks.h"
 #include "launcher/fronts/hosts_front.h"
 #include "launcher/fronts/local_front.h"
 #include "launcher/fronts/rank_run.h"
@@ -18,6 +20,7 @@
 #include "launcher/fronts/start_ranks.h"
 #include "launcher/fronts/world_rank.h"
 #include "launcher/input/defaults.h"
+#include "launcher/input/output_folder.h"
 #include "launcher/nodes/node_meeting.h"
 #include "launcher/nodes/serve_node.h"
 #include "launcher/placement/core_binding.h"
@@ -35,7 +38,6 @@
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights/read_ahead.h"
 
 namespace dstrain {
@@ -50,49 +52,43 @@ Placement placement_here(int ranks) {
   return {"", {{"localhost", first_numbers(ranks), 0}}, {}};
 }
 
-// Tells this process or the ranks that it starts who has the output directory.
-void tell_ranks(const OutputLock& lock) {
-  ::setenv(kOutputHolderVariable, lock.holder().c_str(), 1);
+// Takes the lock of the run's output directory, and tells this process or the ranks that it starts who has it.
+std::unique_ptr<OutputLock> take_output(const Job& job) {
+  std::unique_ptr<OutputLock> lock = lock_output(job);
+  ::setenv(kOutputHolderVariable, lock->holder().c_str(), 1);
+  return lock;
 }
 
-// Runs this process as the launching process of ranks with this placement. `nodes`: that of hosts without ssh, or null.
-// Returns the exit status.
-int launch(const TrainArguments& arguments, const std::vector<std::string>& words,
-           const std::optional<SlurmJob>& job, const Placement& placement,
-           const std::string& secret, NodeMeeting* nodes = nullptr) {
+// What the launching process knows of a run before it reads the input.
+struct Launch {
+  const TrainArguments& arguments;
+  const std::vector<std::string>& words;
+  const std::optional<SlurmJob>& job;
+  const Placement& placement;
+  NodeMeeting* nodes;                   // that of hosts without ssh, or null
+  ConfigRequest request;                // with the number of ranks
+  std::vector<std::string> rank_words;  // the command line of ranks
+  bool filtered;                        // --include or --exclude
+  bool several;                         // hosts
+
+  bool becomes_srun() const { return job && needs_srun(*job, arguments.launch); }
+};
+
+std::unique_ptr<PidFile> write_pid() {
+  auto file = std::make_unique<PidFile>();
+  log::info("launcher pid: {}", ::getpid());
+  return file;
+}
+
+// Reads the input, takes the output directory and trains. Returns the exit status. Throws OutputTaken, before anything has
+// been started, if the directory that it has chosen is no longer free.
+int read_and_start(const Launch& launch) {
+  const auto& [arguments, words, job, placement, nodes, asked, words_of_ranks, filtered, several] =
+      launch;
   const LaunchOptions& options = arguments.launch;
-  ConfigRequest request = arguments.request;
-  std::vector<std::string> rank_words = words;
-  if (job) {
-    settle_ranks(*job, request);
-    const std::string requeued = resume_after_requeue(*job, request);
-    if (!requeued.empty()) log::info("{}", requeued);
-    rank_words = words_resuming(words, request.resume.value_or(""));
-  }
-  const bool filtered = !options.hosts.include.empty() || !options.hosts.exclude.empty();
-  int ranks = placement.ranks();
-  if (placement.hostfile.empty() && !filtered) {
-    settle_ranks(request);
-    ranks = static_cast<int>(*request.ranks);
-  } else {
-    request.ranks = ranks;
-    request.ranks_origin = !placement.hostfile.empty()     ? placement.hostfile
-                           : options.hosts.include.empty() ? "--exclude"
-                                                           : "--include";
-  }
-  const RankEnvironment environment = rank_environment(environment_sources(options.exports));
-  const bool becomes_srun = job && needs_srun(*job, options);
-  const bool several = on_hosts(placement, options);
-  // The tasks of srun take it from there.
-  if (becomes_srun && !several && options.secret_file.empty() && !secret.empty())
-    ::setenv(kSecretVariable, secret.c_str(), 1);
-  if (!secret.empty() && !options.no_ssh && (several || !becomes_srun))
-    log::info("the secret has no effect: {}", several
-                                                  ? "what hosts tell each other is carried by ssh"
-                                                  : "ranks on one machine need no network");
-  if (!several) ensure_environment(environment.variables, words);
-  for (const std::string& warning : placement.warnings) log::warn("{}", warning);
-  for (const std::string& warning : environment.warnings) log::warn("{}", warning);
+  ConfigRequest request = asked;
+  std::vector<std::string> rank_words = words_of_ranks;
+  const int ranks = static_cast<int>(*request.ranks);
   RunInput input = read_input(request, several ? RunsWhere::elsewhere : RunsWhere::here);
   if (nodes != nullptr) nodes->set_silence(input.job().silence_s);
   // Only a rank in a process of its own can be restarted.
@@ -110,20 +106,23 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   const std::vector<std::string> defaults = default_lines(request.path, input.loaded);
   for (size_t i = own_sets; i < request.sets.size(); ++i)
     rank_words.insert(rank_words.end(), {"--set", request.sets[i]});
-  if (!several && becomes_srun)
+  if (!several && launch.becomes_srun())
     launch_by_srun(*job, options, ranks, static_cast<int>(arguments.request.ranks.value_or(0)),
                    words);
-  std::optional<PidFile> pid_file;
-  if (options.save_pid) {
-    pid_file.emplace();
-    log::info("launcher pid: {}", ::getpid());
+  // All ranks, and those of a restart, write to the directory that this process has chosen.
+  if (input.job().output_by_default && !alone) {
+    request.output = input.job().output;
+    rank_words.push_back("--output=" + input.job().output);
   }
+  refuse_if_used(input.job());
+  const std::unique_ptr<PidFile> pid_file = options.save_pid ? write_pid() : nullptr;
   if (several) {
     check_surroundings(input, 0);
-    const OutputLock lock(input.job().output);
-    tell_ranks(lock);
+    const std::unique_ptr<OutputLock> lock = take_output(input.job());
     announce(input, defaults);
-    return run_on_hosts(placement, arguments, input, rank_words);
+    TrainArguments of_hosts = arguments;
+    of_hosts.request.output = request.output;
+    return run_on_hosts(placement, of_hosts, input, rank_words);
   }
   if (options.elastic)
     fail_user(
@@ -134,6 +133,7 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
   if (const CoreBinding binding(options); binding.wanted())
     binding.cores_of(ranks - 1, ranks, usable_cores());
   if (job) log::info("Slurm job {}: {} on this node", job->id, counted(ranks, "rank"));
+  const std::unique_ptr<OutputLock> lock = options.dry_run ? nullptr : take_output(input.job());
   announce(input, defaults);
   if (!options.launcher_args.empty())
     log::info("--launcher_args has no effect: dstrain starts the ranks of one machine itself");
@@ -142,13 +142,65 @@ int launch(const TrainArguments& arguments, const std::vector<std::string>& word
         placement.hostfile.empty() && !filtered ? placement_here(ranks) : placement,
         alone ? RankCommand{own_command(without_dry_run(rank_words)), {}}
               : local_command(input.job(), without_dry_run(rank_words)));
-  const OutputLock lock(input.job().output);
-  tell_ranks(lock);
   if (const std::string gpus = filtered ? gpus_text(placement.hosts) : ""; !gpus.empty())
     ::setenv(kGpusVariable, gpus.c_str(), 1);  // for this process or the ranks that it starts
   read_ahead.reset();
   if (alone) return run_alone(input, options);
   return run_local_ranks(input, {.request = request, .launch = options}, rank_words);
+}
+
+// Runs this process as the launching process of ranks with this placement. `nodes`: that of hosts without ssh, or null.
+// Returns the exit status.
+int launch(const TrainArguments& arguments, const std::vector<std::string>& words,
+           const std::optional<SlurmJob>& job, const Placement& placement,
+           const std::string& secret, NodeMeeting* nodes = nullptr) {
+  const LaunchOptions& options = arguments.launch;
+  ConfigRequest request = arguments.request;
+  std::vector<std::string> rank_words = words;
+  if (job) {
+    settle_ranks(*job, request);
+    const std::string requeued = resume_after_requeue(*job, request);
+    if (!requeued.empty()) log::info("{}", requeued);
+    rank_words = words_resuming(words, request.resume.value_or(""));
+  }
+  const bool filtered = !options.hosts.include.empty() || !options.hosts.exclude.empty();
+  if (options.front == Front::none) request.ranks = 1;
+  if (placement.hostfile.empty() && !filtered) {
+    settle_ranks(request);
+  } else {
+    request.ranks = placement.ranks();
+    request.ranks_origin = !placement.hostfile.empty()     ? placement.hostfile
+                           : options.hosts.include.empty() ? "--exclude"
+                                                           : "--include";
+  }
+  const RankEnvironment environment = rank_environment(environment_sources(options.exports));
+  const bool several = on_hosts(placement, options);
+  const Launch start{.arguments = arguments,
+                     .words = words,
+                     .job = job,
+                     .placement = placement,
+                     .nodes = nodes,
+                     .request = request,
+                     .rank_words = rank_words,
+                     .filtered = filtered,
+                     .several = several};
+  // The tasks of srun take it from there.
+  if (start.becomes_srun() && !several && options.secret_file.empty() && !secret.empty())
+    ::setenv(kSecretVariable, secret.c_str(), 1);
+  if (!secret.empty() && !options.no_ssh && (several || !start.becomes_srun()))
+    log::info("the secret has no effect: {}", several
+                                                  ? "what hosts tell each other is carried by ssh"
+                                                  : "ranks on one machine need no network");
+  if (!several) ensure_environment(environment.variables, words);
+  for (const std::string& warning : placement.warnings) log::warn("{}", warning);
+  for (const std::string& warning : environment.warnings) log::warn("{}", warning);
+  for (;;) {
+    try {
+      return read_and_start(start);
+    } catch (const OutputTaken&) {
+      // Another start has taken the directory meanwhile: there is a next one.
+    }
+  }
 }
 
 }  // namespace
@@ -176,6 +228,7 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
   if (started_by_mpirun()) return run_world_rank(arguments, job, secret);
   say_what_stop_signals_end();
   refuse_contradictions(options);
+  refuse_foreign_ranks(options);
   std::optional<NodeMeeting> nodes;
   if (options.no_ssh) {
     const auto slots =
@@ -191,7 +244,10 @@ int run_train(const TrainArguments& arguments, const std::vector<std::string>& w
     nodes.emplace(options, slots, secret);
   }
   if (!nodes)
-    return launch(arguments, words, job, place_ranks(options.hosts, local_slots()), secret);
+    return launch(arguments, words, job,
+                  options.front == Front::none ? placement_here(1)
+                                               : place_ranks(options.hosts, local_slots()),
+                  secret);
   try {
     return nodes->end(launch(arguments, words, job, nodes->placement(), secret, &*nodes));
   } catch (...) {

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "launcher/input/name_patterns.h"
+#include "runtime/config/load.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/config_json.h"
 #include "runtime/config/read/model_source.h"
@@ -19,6 +20,7 @@
 #include "runtime/core/files/input_file.h"
 #include "runtime/core/log/log.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/files/base_file.h"
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/weight_layout.h"
@@ -44,8 +46,8 @@ bool is_same(const std::string& a, const std::string& b) {
 }
 
 // Returns the folder that is written where --output names none.
-std::string usual_output(const WeightsSource& place, bool hugging_face) {
-  std::string name = hugging_face ? "hf" : "safetensors";
+std::string usual_output(const WeightsSource& place, const ExportArguments& arguments) {
+  std::string name = arguments.peft ? "peft" : arguments.hugging_face ? "hf" : "safetensors";
   if (!place.checkpoint.empty()) name += "_" + last_name(place.checkpoint);
   return (fs::path(place.run_dir) / "export" / name).string();
 }
@@ -65,7 +67,7 @@ void check_folder(const std::string& output, const WrittenRun& run, bool overwri
           "--output {}: what is exported comes from this folder, whose files it would replace: "
           "name another one",
           printable(output));
-  for (const std::string_view name : {std::string_view("resolved_config.json"), kManifestName})
+  for (const std::string_view name : {kResolvedConfig, kManifestName})
     if (is_there(fs::path(output) / name))
       fail_user("--output {}: the folder is that of a run or of a checkpoint: name another one",
                 printable(output));
@@ -79,18 +81,81 @@ void check_folder(const std::string& output, const WrittenRun& run, bool overwri
           printable(output), name);
 }
 
-// Throws UserError: what is to be exported are a model and adapters beside it.
-[[noreturn]] void refuse_adapters(const std::string& named, const WrittenRun& run) {
-  const std::string& folder = run.place.run_dir;
-  if (run.job.adapters.merge)
+// Throws UserError if the run has no adapters where the arguments want some, or some beside its model and no word on them.
+void check_adapters(const ExportArguments& arguments, const WrittenRun& run) {
+  if ((arguments.merge || arguments.peft) && !run.lora)
+    fail_user("dstrain export {}: {}: the run has no adapters (dstrain.lora)", arguments.run,
+              arguments.peft ? "--format peft" : "--merge");
+  if (!arguments.merge && !arguments.peft && run.job.model.fine_tuning().lora)
     fail_user(
-        "dstrain export {0}: a checkpoint has the adapters beside the model: the run writes the "
-        "model with them at its end, and dstrain export {1} takes that",
-        named, folder);
-  fail_user(
-      "dstrain export {}: the run has adapters beside its model: they are in {}/{} as PEFT's "
-      "files, and dstrain.lora.merge lets a run write the model with them",
-      named, folder, kAdapterWeights);
+        "dstrain export {}: the run has adapters beside its model: --merge writes the model with "
+        "them in its weights, --format peft the adapters alone",
+        arguments.run);
+}
+
+// Returns the file with the adapters that a run has left; empty: its checkpoint has them.
+std::string adapters_file_of(const WrittenRun& run) {
+  if (!run.place.checkpoint.empty()) return "";
+  return fmt::format("{}/{}", adapter_folder(run.place.run_dir), kAdapterWeights);
+}
+
+ModelConfig without_adapters(ModelConfig model) {
+  FineTuning tuning = model.fine_tuning();
+  tuning.lora.reset();
+  model.set_fine_tuning(std::move(tuning));
+  return model;
+}
+
+// Plans to add a run's adapters to the weights that they are trained for. A checkpoint has both, but for weights in packed
+// blocks, which are made again of what the run made them of.
+void plan_merge(ExportPlan& plan, const std::string& named) {
+  Job& job = plan.run.job;
+  AdaptedWeights split = split_adapters(weights_of(job.model));
+  plan.own = plan.written = std::move(split.base);
+  plan.merged = std::move(split.adapters);
+  plan.lora = *job.model.fine_tuning().lora;
+  plan.packed = packed_weights_of(job.model);
+  plan.adapters_file = adapters_file_of(plan.run);
+  if (plan.adapters_file.empty() && plan.packed.empty()) {
+    plan.weights_file.clear();
+  } else {
+    plan.weights_file = base_file(job, "dstrain export " + named);
+    if (plan.weights_file.empty())
+      fail_user(
+          "dstrain export {}: --merge: the adapters are trained for weights that the run made "
+          "afresh, and that are in no file: a checkpoint of a run without dstrain.lora.base has "
+          "them, and dstrain.lora.merge lets a run write the model with them",
+          named);
+  }
+  job.model = without_adapters(job.model);
+}
+
+// Plans to write a run's adapters alone, as PEFT's files.
+void plan_peft(ExportPlan& plan) {
+  Job& job = plan.run.job;
+  FineTuning tuning = job.model.fine_tuning();
+  tuning.lora = plan.run.lora;
+  job.model.set_fine_tuning(std::move(tuning));
+  const StateRegister all = weights_of(job.model);
+  plan.own = plan.written = split_adapters(all).adapters;
+  plan.adapter_config = adapter_config_json(job, adapted_modules(all));
+  plan.weights_file = adapters_file_of(plan.run);
+  plan.weights_name = kAdapterWeights;
+  plan.format = {.as_package = true, .shard_bytes = std::numeric_limits<int64_t>::max()};
+}
+
+// Returns the config.json that a run on one of transformers' models writes: its own, or where it has left adapters alone,
+// what its settings make of that of the model.
+std::string config_json_of_run(const ExportPlan& plan, const ModelRegistry& models) {
+  const std::string& folder = plan.run.place.run_dir;
+  const std::string file = fmt::format("{}/{}", folder, kConfigJson);
+  if (plan.merged.empty() || is_there(file))
+    return read_input_file(file, "the model's configuration", kLargestDescription);
+  ConfigRequest request;
+  request.models = &models;
+  request.path = fmt::format("{}/{}", folder, kResolvedConfig);
+  request.ranks = plan.run.job.ranks;
+  return load_config(request).config_json;
 }
 
 // Returns the dtypes of tensors that a run on one of transformers' models keeps: those of the weights that it has written,
@@ -122,9 +187,9 @@ void plan_safetensors(ExportPlan& plan) {
 }
 
 // The folder of a run on one of transformers' models.
-void plan_own_family(ExportPlan& plan, std::optional<DType> dtype) {
+void plan_own_family(ExportPlan& plan, std::optional<DType> dtype, const ModelRegistry& models) {
   const std::string file = fmt::format("{}/{}", plan.run.place.run_dir, kConfigJson);
-  plan.config_json = read_input_file(file, "the model's configuration", kLargestDescription);
+  plan.config_json = config_json_of_run(plan, models);
   if (dtype) plan.config_json = with_dtype_of_files(plan.config_json, *dtype, file);
   plan.copies_files = true;
   if (!dtype)
@@ -156,22 +221,36 @@ void plan_other_family(ExportPlan& plan, std::optional<DType> dtype) {
 ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& models) {
   ExportPlan plan{.run = read_run(arguments.run, "dstrain export", models)};
   const Job& job = plan.run.job;
-  if (job.model.fine_tuning().lora) refuse_adapters(arguments.run, plan.run);
-  plan.output = arguments.output.empty() ? usual_output(plan.run.place, arguments.hugging_face)
-                                         : arguments.output;
+  check_adapters(arguments, plan.run);
+  plan.output =
+      arguments.output.empty() ? usual_output(plan.run.place, arguments) : arguments.output;
   check_folder(plan.output, plan.run, arguments.overwrite);
-  plan.own = plan.written = weights_of(job.model);
+  plan.foreign = foreign_names_of(job.model);
   plan.format = {.as_package = true, .shard_bytes = job.save.shard_bytes};
-  if (!arguments.hugging_face)
+  if (arguments.peft) {
+    plan_peft(plan);
+  } else if (job.model.fine_tuning().lora) {
+    plan_merge(plan, arguments.run);
+  } else {
+    plan.own = plan.written = weights_of(job.model);
+    if (plan.run.place.checkpoint.empty())
+      plan.weights_file =
+          directory_weights(plan.run.place.run_dir,
+                            fmt::format("{} {}", plan.run.place.option, plan.run.place.run_dir));
+  }
+  if (arguments.peft) {
+    plan.foreign = {};
+  } else if (!arguments.hugging_face) {
     plan_safetensors(plan);
-  else if (job.model.family().hugging_face)
-    plan_own_family(plan, arguments.dtype);
-  else
+  } else if (job.model.family().hugging_face) {
+    plan_own_family(plan, arguments.dtype, models);
+  } else {
     plan_other_family(plan, arguments.dtype);
+  }
   if (arguments.dtype)
     plan.format.dtype = [dtype = *arguments.dtype](const std::string&) { return dtype; };
-  if (arguments.dtype ? *arguments.dtype == DType::f32 : !arguments.hugging_face)
-    warn_of_rounded(plan);
+  const bool in_f32 = arguments.dtype ? *arguments.dtype == DType::f32 : !arguments.hugging_face;
+  if (in_f32 && !arguments.peft) warn_of_rounded(plan);
   return plan;
 }
 

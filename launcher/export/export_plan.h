@@ -1,11 +1,16 @@
 // ExportPlan: what `dstrain export` writes, decided and checked before anything is written.
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 
 #include "launcher/cli/arguments.h"
 #include "launcher/input/trained_model.h"
+#include "runtime/config/model/weight_map.h"
+#include "runtime/core/model/fine_tuning.h"
 #include "runtime/storage/state.h"
+#include "runtime/storage/weights/weight_files.h"
 #include "runtime/storage/weights/weights_writer.h"
 
 namespace dstrain {
@@ -19,8 +24,19 @@ struct ExportPlan {
   // they will be in those that are written.
   StateRegister own = {}, written = {};
   WeightsFormat format = {};
-  std::string config_json = {};  // empty: none is written
-  bool copies_files = false;     // generation's and the tokenizer's, from the run's directory
+  // The file or index that has the weights `own`, and the names that it may have otherwise; empty: the run's checkpoint has
+  // them.
+  std::string weights_file = {};
+  ForeignNames foreign = {};
+  // The adapters that are added to the weights `own`, without values, and the file that has them; empty: the run's checkpoint.
+  StateRegister merged = {};
+  std::string adapters_file = {};
+  LoraConfig lora = {};
+  std::set<std::string, std::less<>> packed = {};        // the weights that lora.base rounds
+  std::string weights_name = std::string(kWeightsName);  // of the file that is written
+  std::string config_json = {};                          // empty: none is written
+  std::string adapter_config = {};                       // the same
+  bool copies_files = false;  // generation's and the tokenizer's, from the run's directory
 };
 
 // Throws UserError if there is no such run, its model cannot be written in that format, or the folder has something else.

@@ -86,6 +86,7 @@ void announce(const RunInput& input, const std::vector<std::string>& defaults) {
   for (const std::string& warning : input.loaded.warnings) log::warn("{}", warning);
   if (const std::string line = auto_line(input.loaded); !line.empty()) log::info("{}", line);
   for (const std::string& line : defaults) log::info("{}", line);
+  if (!input.output_line.empty()) log::info("{}", input.output_line);
   report_texts(input.texts);
   log::info("{}", input.dataset->summary());
   report_affinity();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/input/output_folder.h"
 #include "launcher/process/program_path.h"
 #include "launcher/ranks/option_words.h"
 #include "runtime/config/text.h"
@@ -10,6 +11,20 @@
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 
 namespace dstrain {
+namespace {
+
+// Returns the step of the checkpoint in an output directory that the Slurm job would go on from; nothing if it is not its
+// own.
+std::optional<int64_t> step_saved_by(const SlurmJob& job, const std::string& output) {
+  try {
+    const CheckpointInfo checkpoint = find_checkpoint(output);
+    if (checkpoint.label.lineage.job == job.id) return checkpoint.label.step;
+  } catch (const UserError&) {  // there is no complete checkpoint
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<SlurmJob> slurm_front(const LaunchOptions& options) {
   const bool forced = options.front == Front::slurm;
@@ -34,19 +49,20 @@ bool needs_srun(const SlurmJob& job, const LaunchOptions& options) {
 
 std::string resume_after_requeue(const SlurmJob& job, ConfigRequest& request) {
   if (job.restarts == 0) return "";
-  const std::string output = load_config(request).job.output;
+  const Job asked = load_config(request).job;
   const std::string beginning =
       fmt::format("Slurm job {}, requeued {}: ", job.id, counted(job.restarts, "time"));
-  try {
-    const CheckpointInfo checkpoint = find_checkpoint(output);
-    if (checkpoint.label.lineage.job != job.id)
-      fail_user("{} was not saved by this job", checkpoint.dir);
+  const std::vector<std::string> outputs = asked.output_by_default
+                                               ? numbered_outputs(asked.output)
+                                               : std::vector<std::string>{asked.output};
+  for (const std::string& output : outputs) {
+    const std::optional<int64_t> step = step_saved_by(job, output);
+    if (!step) continue;
     request.resume_from(output);
-    return fmt::format("{}continues from step {} of {}", beginning, checkpoint.label.step, output);
-  } catch (const UserError&) {
-    return fmt::format("{}begins again, as there is no checkpoint of this job in {}", beginning,
-                       output);
+    return fmt::format("{}continues from step {} of {}", beginning, *step, output);
   }
+  return fmt::format("{}begins again, as there is no checkpoint of this job in {}", beginning,
+                     asked.output);
 }
 
 void settle_ranks(const SlurmJob& job, ConfigRequest& request) {

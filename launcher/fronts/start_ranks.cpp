@@ -1,6 +1,8 @@
 #include "launcher/fronts/start_ranks.h"
 
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 
 #include "launcher/placement/placement_text.h"
 #include "launcher/process/failure.h"
@@ -9,11 +11,25 @@
 
 namespace dstrain {
 
+namespace {
+
+// Returns whether a configuration is the resolved one of the run itself, which every start writes again.
+bool is_own(const std::string& config, const RunInput& input) {
+  const std::filesystem::path path = config;
+  std::error_code error;
+  return path.filename() == kResolvedConfig &&
+         std::filesystem::equivalent(std::filesystem::absolute(path).parent_path(),
+                                     input.job().output, error) &&
+         !error;
+}
+
+}  // namespace
+
 BegunInput::BegunInput(const RunInput& input, const std::string& config, bool restarts)
-    : config_(config) {
+    : config_(is_own(config, input) ? "" : config) {
   if (!restarts) return;
   if (!config.empty()) require_rereadable(config, "every restart reads it again");
-  files_ = compared_files(input, config);
+  files_ = compared_files(input, config_);
 }
 
 void BegunInput::require_unchanged(const RunInput& now) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <exception>
+#include <memory>
 #include <thread>
 
 #include "launcher/fronts/rank_run.h"
@@ -11,6 +13,7 @@
 #include "launcher/fronts/world_watch.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/fit_to_memory.h"
+#include "launcher/input/output_folder.h"
 #include "launcher/input/same_input.h"
 #include "launcher/placement/machine.h"
 #include "launcher/placement/process_limits.h"
@@ -21,7 +24,6 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/plan/report/open_settings.h"
-#include "runtime/storage/output_lock.h"
 
 namespace dstrain {
 namespace {
@@ -31,6 +33,11 @@ constexpr std::chrono::seconds kReportDelay{2};
 
 // Refuses the options that need a launching process.
 void refuse_without_launcher(const LaunchOptions& options, const std::string& starter) {
+  if (options.front == Front::none)
+    fail_user(
+        "--launcher none trains on one rank alone, and {} started this process as a rank of its "
+        "own: start dstrain without {}, or leave --launcher out",
+        starter, starter);
   if (options.save_pid)
     fail_user("--save_pid names a launching dstrain, and {} started the ranks: leave it out",
               starter);
@@ -89,10 +96,56 @@ void agree_on_open(Communicator& comm, LoadedConfig& loaded) {
   apply_settled(loaded, settled);
 }
 
-// Reports that this rank, a task of srun, could not read its input. Slurm does not end the other tasks, so all ranks
-// exchange whether they failed: one reports the error, and all end. Collective.
-int fail_with_peers(const Failure& failure, int rank) {
-  const std::unique_ptr<Communicator> comm = connect(1, Job{}, nullptr);
+// The output directory of a run for which none is named.
+struct AgreedOutput {
+  std::string line;                  // as SettledOutput's
+  std::unique_ptr<OutputLock> lock;  // on rank 0
+};
+
+// Chooses the output directory and takes its lock, on rank 0. Another start may take a directory first: then it is the next
+// one. Returns its number.
+int64_t take_free_output(const LoadedConfig& asked, AgreedOutput& agreed) {
+  for (;;) {
+    LoadedConfig loaded = asked;
+    const SettledOutput settled = settle_output(loaded);
+    check_output_directory(loaded.job.output);
+    try {
+      agreed.lock = lock_output(loaded.job);
+      agreed.line = settled.line;
+      return settled.number;
+    } catch (const OutputTaken&) {
+      // The directory of the next round holds no results and is used by nobody, as of then.
+    }
+  }
+}
+
+// Gives all ranks the output directory that rank 0 chooses and locks. Throws UserError on all ranks if there is none.
+// Collective.
+AgreedOutput agree_on_output(Communicator& comm, int rank, const LoadedConfig& asked,
+                             ConfigRequest& request) {
+  AgreedOutput agreed;
+  double number = 0;
+  std::exception_ptr error;
+  if (rank == 0) {
+    try {
+      number = static_cast<double>(take_free_output(asked, agreed));
+    } catch (const UserError&) {
+      error = std::current_exception();
+    }
+  }
+  std::vector<double> all(static_cast<size_t>(comm.size()));
+  comm.gather_values({&number, 1}, all);
+  if (error) std::rethrow_exception(error);
+  if (all[0] == 0) fail_user("rank 0 has no output directory");
+  request.output = numbered_output(asked.job.output, static_cast<int64_t>(all[0]));
+  return agreed;
+}
+
+// Reports that this rank could not read its input. Slurm does not end the other tasks of srun, and ranks that have
+// connected wait for each other: all exchange whether they failed, one reports the error, and all end. `comm`: null if the
+// ranks have not connected. Collective.
+int fail_with_peers(const Failure& failure, int rank, std::unique_ptr<Communicator> comm) {
+  if (!comm) comm = connect(1, Job{}, nullptr);
   if (first_failed(*comm, true) == rank) print_error(log::rank_mark(rank) + failure.text);
   comm->finish();
   return failure.exit_status();
@@ -109,6 +162,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
   if (rank == 0) say_what_stop_signals_end();
   log::set_rank(rank);
   std::unique_ptr<Communicator> comm;
+  bool input_is_read = false;       // by all ranks
   std::optional<WorldWatch> watch;  // must be destroyed before the communicator
   try {
     refuse_contradictions(arguments.launch);
@@ -123,16 +177,26 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     const int threads =
         bind_cores(arguments.launch, rank_on_this_host_from_environment(), ranks_here);
     if (rank_on_this_host_from_environment() == 0) check_process_limits(ranks_here);
+    const auto join = [&](const Job& run) {
+      const StartDeadline deadline(rank, run.timeout_s, starter);
+      comm = connect(threads, run, nullptr);
+    };
+    AgreedOutput output;
+    if (const LoadedConfig asked = load_config(request); asked.job.output_by_default) {
+      join(asked.job);
+      output = agree_on_output(*comm, rank, asked, request);
+    }
     RunInput input = read_input(request);
+    if (!output.line.empty()) input.output_line = output.line;
     const Job as_read = input.job();
     settle_to_fit(request, input.loaded, RankMemory{available_memory().bytes, ranks_here});
-    std::optional<OutputLock> lock;
     if (rank == 0) {
       log::info("inside {}: {}, {} of them on this machine", starter, counted(ranks, "rank"),
                 ranks_here);
+      if (!output.lock) refuse_if_locked(input.job().output);
       check_surroundings(input, ranks_here);
-      lock.emplace(input.job().output);
-      ::setenv(kOutputHolderVariable, lock->holder().c_str(), 1);
+      if (!output.lock) output.lock = lock_output(input.job());
+      ::setenv(kOutputHolderVariable, output.lock->holder().c_str(), 1);
       if (!requeued.empty()) log::info("{}", requeued);
       note_network_of_ranks(arguments.launch, starter);
       const std::string model = model_line(request.path, input.loaded);
@@ -142,14 +206,13 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
       if (rank_on_this_host_from_environment() == 0) check_disks_here(input.job(), ranks_here);
     }
     const std::unique_ptr<RankLog> log_file = log_of(arguments.launch, rank);
-    {
-      const StartDeadline deadline(rank, input.job().timeout_s, starter);
-      comm = connect(threads, input.job(), nullptr);
-    }
-    if (job && first_failed(*comm, false)) {
+    const bool exchanges = job || comm;
+    if (!comm) join(input.job());
+    if (exchanges && first_failed(*comm, false)) {
       comm->finish();
       return 1;
     }
+    input_is_read = true;
     agree_on_open(*comm, input.loaded);
     if (input.loaded.default_batch) {
       agree_on_batch(*comm, input.loaded);
@@ -173,7 +236,7 @@ int run_world_rank(const TrainArguments& arguments, const std::optional<SlurmJob
     return status_of(train_as(rank, input, *comm, watch->board(), threads));
   } catch (...) {
     const Failure failure = current_failure();
-    if (job && !comm) return fail_with_peers(failure, rank);
+    if (!input_is_read && (job || comm)) return fail_with_peers(failure, rank, std::move(comm));
     if (watch) watch->board().fail(rank, failure.kind, failure.text);
     if (comm) comm->abort(failure.text);
     // The watchers report the root cause and end this process.

@@ -119,6 +119,13 @@ StateRegister weights_of(const ModelConfig& model) {
   return mapped(std::move(list), weight_map_of(model));
 }
 
+std::set<std::string, std::less<>> packed_weights_of(const ModelConfig& model) {
+  std::set<std::string, std::less<>> names;
+  for (const Parameter& p : forward_of(model).parameters)
+    if (p.blocks != BlockFormat::none) names.insert(p.name);
+  return names;
+}
+
 std::optional<WrongPattern> find_wrong_pattern(const Job& job) {
   for (const auto find : {wrong_target, wrong_exclusion, wrong_group, wrong_partition})
     if (std::optional<WrongPattern> wrong = find(job)) return wrong;

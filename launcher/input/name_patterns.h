@@ -1,7 +1,9 @@
 // Patterns of the configuration for names of the model: those of weights, and of the layers that a pipeline divides.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/config/load.h"
@@ -11,6 +13,9 @@ namespace dstrain {
 
 // Returns names and shapes of the model's weights, those of adapters included, and what they are in weight files.
 StateRegister weights_of(const ModelConfig& model);
+
+// Returns the names of the weights that a run on the model keeps in packed blocks (LoraConfig::base).
+std::set<std::string, std::less<>> packed_weights_of(const ModelConfig& model);
 
 // A pattern that matches no name: its key in the configuration, and what is wrong.
 struct WrongPattern {

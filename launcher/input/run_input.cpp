@@ -12,9 +12,11 @@
 #include "launcher/implementations.h"
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
+#include "launcher/input/output_folder.h"
 #include "runtime/config/device_name.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
+#include "runtime/config/read/run_folder.h"
 #include "runtime/config/report/resolved_config.h"
 #include "runtime/config/solve/solve.h"
 #include "runtime/config/solve/solve_axes.h"
@@ -32,11 +34,9 @@
 #include "runtime/plan/report/fit.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
-#include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/disk/free_space.h"
 #include "runtime/storage/disk/swap_files.h"
 #include "runtime/storage/output_file.h"
-#include "runtime/storage/output_lock.h"
 #include "runtime/storage/weights.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -65,7 +65,7 @@ void halve_to_fit(Job& job, const RankMemory& offered) {
 // Returns the micro-batch of the run to resume, which run_folder_of() finds. 0 if it is unknown.
 int64_t micro_batch_before(const std::string& resume, const ModelRegistry& models) {
   if (resume.empty()) return 0;
-  const std::string file = run_folder_of(resume) + "/resolved_config.json";
+  const std::string file = fmt::format("{}/{}", run_folder_of(resume), kResolvedConfig);
   if (!std::filesystem::exists(file)) return 0;
   return job_from_resolved(read_input_file(file, "the resolved configuration", kLargestConfig),
                            models, file)
@@ -82,41 +82,6 @@ void check_trace_file(const std::string& path) {
   } catch (const RunError& e) {
     fail_user("dstrain.trace: {} (--set dstrain.trace=FILE names another one)", e.what());
   }
-}
-
-// Checks the files of the output directory that the run opens under their own names; it replaces all others. Also the
-// folder that it makes for adapters.
-void check_own_files(const Job& job) {
-  const std::string& output = job.output;
-  for (const char* name : {".dstrain.lock", "metrics.jsonl"})
-    if (const std::string problem = output_file_problem(fmt::format("{}/{}", output, name));
-        !problem.empty())
-      fail_user("cannot write {}/{}: {}, or name another directory with --output", output, name,
-                problem);
-  std::error_code none;
-  if (const std::string folder = adapter_output(job);
-      std::filesystem::exists(folder, none) && !std::filesystem::is_directory(folder, none))
-    fail_user(
-        "{}: the run writes its adapters to a folder of this name, and something else has it: "
-        "remove that, or name another directory with --output",
-        folder);
-}
-
-// Returns whether the run resumes one in its own output directory.
-bool resumes_in_place(const Job& job) {
-  return !job.resume.empty() && is_checkpoint_of(find_checkpoint(job.resume).dir, job.output);
-}
-
-// Throws UserError if the run would remove checkpoints without --overwrite.
-void check_overwriting(const Job& job) {
-  if (job.overwrite || resumes_in_place(job)) return;
-  const std::optional<int64_t> newest = newest_step_kept_in(job.output);
-  if (newest)
-    fail_user(
-        "the output directory {0} holds another run's checkpoints, the newest of step {1}: "
-        "--resume {0} goes on with that run, --overwrite removes its checkpoints, --output names "
-        "another directory",
-        job.output, *newest);
 }
 
 // Throws UserError if the run would replace the files of its own model, or weights that its adapters belong to.
@@ -196,6 +161,11 @@ void settle_device(Job& job, RunsWhere where) {
 
 void settle_ranks(ConfigRequest& request) {
   if (request.ranks) return;
+  if (request.recorded_ranks) {
+    request.ranks = request.recorded_ranks;
+    request.ranks_origin = request.path;
+    return;
+  }
   const std::string device = request.device.value_or("auto");
   const int gpus = device == "auto" || device == "cuda" ? cuda_device_count() : 0;
   request.ranks = std::max(gpus, 1);
@@ -264,6 +234,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where, CacheUse cach
   RunInput input{load_config(request), nullptr, {}};
   Job& job = input.loaded.job;
   settle_device(job, where);
+  input.output_line = settle_output(input.loaded).line;
   if (!job.init_weights.empty())
     job.init_weights = request.init_weights
                            ? weights_file(job.init_weights)
@@ -284,7 +255,6 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where, CacheUse cach
 
 void check_surroundings(const RunInput& input, int ranks_here, RankProcesses processes, bool fits) {
   const Job& job = input.job();
-  refuse_if_locked(job.output);
   if (!job.resume.empty()) {
     const CheckpointInfo checkpoint = find_checkpoint(job.resume);
     const Job here = job_of_host(job, ranks_here);  // groups by host are as many ranks as it has
@@ -298,8 +268,8 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
     check_initial_adapters(job);
   }
   if (!job.model_directory.empty()) check_model_files(job.model_directory);
-  check_overwriting(job);
   refuse_model_directory(job);
+  check_overwriting(job);
   if (ranks_here > 0 && !fits) check_memory_here(job, ranks_here, processes);
   if (ranks_here > 0) check_disks_here(job, ranks_here);
   check_output_directory(job.output);
@@ -329,29 +299,6 @@ void check_disks_here(const Job& asked, int ranks_here) {
     log::info("nvme: {} of {} in {}{}{}", bytes_text(static_cast<double>(each)),
               counted(ranks_here, "rank"), path, drive.empty() ? "" : " on ", drive);
   }
-}
-
-void check_output_directory(const std::string& directory) {
-  std::error_code problem;
-  std::filesystem::create_directories(directory, problem);
-  if (problem)
-    fail_user("cannot make the output directory {}: {} (--output names another one)", directory,
-              problem.message());
-  for (const char* name :
-       {"metrics.jsonl", "model.safetensors", "model.safetensors.index.json", "config.json",
-        "vocab.json", "resolved_config.json", "adapter_config.json", "adapter_model.safetensors",
-        "adapter/adapter_config.json", "adapter/adapter_model.safetensors"}) {
-    const std::string file = fmt::format("{}/{}", directory, name);
-    const std::filesystem::file_status there = std::filesystem::status(file, problem);
-    if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-      fail_user(
-          "{}: the run writes this file, and something else has its name: remove it, or name "
-          "another directory with --output",
-          file);
-  }
-  if (const std::string reason = new_file_problem(directory); !reason.empty())
-    fail_user("cannot write in the output directory {}: {} (--output names another one)", directory,
-              reason);
 }
 
 }  // namespace dstrain

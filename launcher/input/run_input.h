@@ -19,8 +19,9 @@ namespace dstrain {
 struct RunInput {
   LoadedConfig loaded;
   std::unique_ptr<Dataset> dataset;
-  InputFacts facts;        // compared between ranks; empty for one rank
-  TokenizedTexts texts{};  // what became of texts that the model's tokenizer makes tokens of
+  InputFacts facts;           // compared between ranks; empty for one rank
+  TokenizedTexts texts{};     // what became of texts that the model's tokenizer makes tokens of
+  std::string output_line{};  // where results go, for the log; empty: where the user expects them
   const Job& job() const { return loaded.job; }
 };
 
@@ -32,7 +33,8 @@ enum class RunsWhere { nowhere, here, elsewhere };
 // names a device that this build does not have, or that this machine does not have and the job runs here.
 void settle_device(Job& job, RunsWhere where = RunsWhere::here);
 
-// Sets the number of ranks if the request does not: one for each GPU that the run would use, else one.
+// Sets the number of ranks if the request does not: that of the run whose resolved configuration it names, else one for
+// each GPU that the run would use, else one.
 void settle_ranks(ConfigRequest& request);
 
 // Sets the micro-batch if the file names no batch size: that of the run that is resumed, else the default, halved until
@@ -53,14 +55,14 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
 // configuration is wrong with that many steps.
 void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Dataset& dataset);
 
-// Reads the input that every rank needs, and settles the device. Texts are tokenized into the output directory's cache, or
+// Reads the input that every rank needs, and settles the device and the output directory. Texts are tokenized into the output directory's cache, or
 // with CacheUse::read must be there. request.ranks must be set. Throws UserError.
 RunInput read_input(const ConfigRequest& request, RunsWhere where = RunsWhere::here,
                     CacheUse cache = CacheUse::make);
 
 // Checks, in the launching process and before anything is started or allocated: the initial weights, or the checkpoint
-// and what has changed since it; the model's files that the run copies; that no other run uses the output directory, and
-// no checkpoints there would be removed; the memory for `ranks_here` ranks on this machine, unless it is 0 or the job
+// and what has changed since it; the model's files that the run copies; that no
+// results in the output directory would be replaced; the memory for `ranks_here` ranks on this machine, unless it is 0 or the job
 // `fits` there; the output directory; the trace file. Throws UserError.
 void check_surroundings(const RunInput& input, int ranks_here,
                         RankProcesses processes = RankProcesses::programs, bool fits = false);
@@ -68,8 +70,5 @@ void check_surroundings(const RunInput& input, int ranks_here,
 // Logs how much the ranks of this machine put on each drive that tensors are offloaded to. Throws UserError if one
 // lacks the space.
 void check_disks_here(const Job& job, int ranks_here);
-
-// Makes the directory if it is missing, and checks that files can be made in it. Throws UserError.
-void check_output_directory(const std::string& directory);
 
 }  // namespace dstrain

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -11,13 +12,16 @@
 #include "runtime/config/load.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
+#include "runtime/config/read/run_folder.h"
 #include "runtime/config/report/resolved_config.h"
 #include "runtime/config/solve/solve.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/core/log/log.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/weights/weight_files.h"
 
@@ -25,6 +29,15 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kLargestFile = int64_t{64} << 20;
+
+// Returns the checkpoint that the run in a directory would go on from; nothing if there is none.
+std::optional<CheckpointInfo> newest_checkpoint(const std::string& directory) {
+  try {
+    return find_checkpoint(directory);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
 
 // Returns where the weights are that a run has left. Throws UserError if there are none.
 WeightsSource model_place(const std::string& directory, std::string_view option) {
@@ -44,10 +57,17 @@ WeightsSource model_place(const std::string& directory, std::string_view option)
         option, directory, place.run_dir);
   for (const std::string_view name : {kWeightsName, kIndexName, kAdapterWeights})
     if (checkpoint || fs::exists(fs::path(directory) / name, none)) return place;
-  fail_user(
-      "{0} {1}: there is no {1}/model.safetensors, which a run writes at its end: give one of "
-      "its checkpoints ({1}/checkpoints/step_N)",
-      option, directory);
+  const std::optional<CheckpointInfo> newest = newest_checkpoint(directory);
+  if (!newest)
+    fail_user(
+        "{0} {1}: there is neither a {1}/model.safetensors, which a run writes at its end, nor a "
+        "checkpoint ({1}/checkpoints/step_N)",
+        option, directory);
+  log::warn(
+      "{} has no weights of the run's end: those of its newest checkpoint, of step {}, are taken",
+      directory, newest->label.step);
+  place.checkpoint = newest->dir;
+  return place;
 }
 
 // Returns the model whose weights are at a place: with the adapters of the run, unless the weights have them already.
@@ -104,6 +124,7 @@ WrittenRun read_run(const std::string& run, std::string_view option, const Model
   const std::string job_file = written.place.run_dir + "/resolved_config.json";
   written.job = job_from_resolved(
       read_input_file(job_file, "the resolved configuration", kLargestFile), models, job_file);
+  written.lora = written.job.model.fine_tuning().lora;
   written.job.model = held_model(written.job, written.place);
   return written;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,12 +25,13 @@ struct TrainedModel {
 
 // A run that has left weights.
 struct WrittenRun {
-  Job job;
+  Job job;  // its model has the adapters that are beside the weights, but not those that the weights have already
   WeightsSource place;
+  std::optional<LoraConfig> lora = {};  // of the run
 };
 
-// Reads what a run has left. `run`: its output directory, or one of its checkpoints, which `option` names in messages.
-// Throws UserError if there are no weights.
+// Reads what a run has left. `run`: its output directory, or one of its checkpoints, which `option` names in messages. Of a
+// run that has not ended, the newest checkpoint is taken. Throws UserError if there are no weights.
 WrittenRun read_run(const std::string& run, std::string_view option, const ModelRegistry& models);
 
 // Reads the model of a run. `run`: its output directory, or one of its checkpoints. `device`: auto, cpu, cuda. Throws

@@ -14,6 +14,9 @@ class ModelRegistry;
 // The value of --init_weights that asks for fresh weights where the model has some.
 inline constexpr std::string_view kFreshWeights = "random";
 
+// The file in a run's output directory that has every value of its configuration.
+inline constexpr std::string_view kResolvedConfig = "resolved_config.json";
+
 // The options of the command line that the configuration depends on; an absent one was not given.
 struct ConfigRequest {
   const ModelRegistry* models =
@@ -24,6 +27,10 @@ struct ConfigRequest {
   std::vector<std::string> ignored;  // path.to.key, as if the file did not have it
   std::optional<int64_t> ranks;      // absent: nothing that depends on their number is checked
   std::string ranks_origin = "--num_gpus";  // how messages name the source of `ranks`
+  // The --num_gpus of the run whose resolved configuration the file is (complete_request()).
+  std::optional<int64_t> recorded_ranks;
+  // The first weights of the run that is resumed, where they are known; absent: they are looked for (Job::base_weights).
+  std::optional<std::optional<std::string>> base_weights;
   std::optional<std::string> device, model, data, vocab, output, init_weights, resume;
   std::optional<int64_t> steps, seed, save_interval;
   std::optional<double> epochs;  // how often the training samples are seen, instead of `steps`

@@ -366,13 +366,17 @@ struct Job {
   int64_t silence_s = 5;          // without a message from a host, until it counts as lost
   std::vector<std::string> weight_decay_exclude;
   std::string output;                // directory
+  bool output_by_default = false;    // nobody has named `output`
   std::string trace;                 // trace file; empty: none
   std::string init_weights, resume;  // paths; empty: not given
+  // The first weights of the run, or of the one that it resumes: what adapters are trained for. Empty: fresh ones; nothing:
+  // it is not known.
+  std::optional<std::string> base_weights = "";
   // The folder of transformers' files that the model comes from; empty: none.
   std::string model_directory;
   SaveConfig save;
   AdapterFiles adapters;
-  bool overwrite = false;            // checkpoints of another run in `output` are removed
+  bool overwrite = false;            // another run's results in `output` are replaced
   bool resume_with_changes = false;  // resume although settings that change the numbers differ
   // Returns the number of ranks that have different samples and the same part of the model.
   int data_ranks() const {

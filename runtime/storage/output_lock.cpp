@@ -55,10 +55,10 @@ bool has_ended(const std::string& holder) {
 [[noreturn]] void refuse(const std::string& directory, int file) {
   const std::string holder = text_of(file);
   ::close(file);
-  fail_user(
-      "the output directory {} is in use by another run ({}): wait for its end, or name another "
-      "directory with --output",
-      directory, holder.empty() ? "a process that does not say which" : holder);
+  throw OutputInUse(
+      fmt::format("the output directory {} is in use by another run ({}): wait for its end, or "
+                  "name another directory with --output",
+                  directory, holder.empty() ? "a process that does not say which" : holder));
 }
 
 // Takes a lock of that `kind`. Returns false if the file system has no locks.

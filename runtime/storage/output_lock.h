@@ -5,12 +5,20 @@
 
 #include <string>
 
+#include "runtime/core/error.h"
+
 namespace dstrain {
+
+// Another run has the lock of an output directory.
+class OutputInUse : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 class OutputLock {
  public:
-  // Takes the lock of an existing directory. Throws UserError, which names the directory and the holder, if
-  // another run has it. If the file system has no locks, logs a warning and continues without.
+  // Takes the lock of an existing directory. Throws OutputInUse, which names the directory and the holder, if
+  // another run has it; UserError if the lock cannot be taken. If the file system has no locks, logs a warning and continues without.
   explicit OutputLock(const std::string& directory);
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;
@@ -31,7 +39,7 @@ inline constexpr const char* kOutputHolderVariable = "DSTRAIN_OUTPUT_HOLDER";
 // after the lock was taken has another lock or none.
 bool is_locked_by(const std::string& directory, const std::string& holder);
 
-// Throws UserError if another run holds the lock now. Takes no lock; the directory need not exist.
+// Throws OutputInUse if another run holds the lock now. Takes no lock; the directory need not exist.
 void refuse_if_locked(const std::string& directory);
 
 }  // namespace dstrain

@@ -131,6 +131,7 @@ TEST_CASE("load: --model replaces the whole section, and --set refines it") {
 TEST_CASE("load: what only the command line knows reaches the job") {
   Ask a = ask(trains_with(""), {}, 3);
   CHECK(a.job().output == "runs/c");
+  CHECK(a.job().output_by_default);
   CHECK(a.job().device == "auto");
   a.request.device = "cpu";
   a.request.output = "out";

@@ -1,10 +1,12 @@
 #include "runtime/config/report/resolved_config.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "runtime/config/read/resolved_source.h"
 #include "tests/config/config_fixture.h"
 
 using namespace dstrain;
@@ -40,11 +42,67 @@ TEST_CASE("resolved configuration: rebuilds the same job") {
   a.request.resume_with_changes = true;
   const LoadedConfig loaded = a.load();
   CHECK(job_from_resolved(resolved_config_json(loaded), model_registry()) == loaded.job);
+  // It is a configuration, too.
+  const Ask again{.text = resolved_config_json(loaded), .request = a.request};
+  CHECK(again.load().job == loaded.job);
   std::set<std::string> keys;
   for (const Setting& setting : loaded.settings) {
     CAPTURE(setting.key);
     CHECK(keys.insert(setting.key).second);  // an object of JSON has a key once
   }
+}
+
+TEST_CASE("resolved configuration: what followed from other values follows again") {
+  Ask a = ask(
+      R"({"train_micro_batch_size_per_gpu": 2, "dstrain": {"data": {"path": "t.txt"}, "steps": 10},
+      "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}})",
+      {}, 2);
+  a.request.device = "cpu";
+  a.request.init_weights = "w.safetensors";
+  const TempFile file(resolved_config_json(a.load()), "resolved_config.json");
+  ConfigRequest request;
+  request.models = &model_registry();
+  request.path = file.path();
+  request.steps = 30;
+  complete_request(request);
+  CHECK(request.device == "cpu");
+  CHECK(request.init_weights == "w.safetensors");
+  CHECK(request.recorded_ranks == 2);
+  request.ranks = 4;
+  const LoadedConfig loaded = load_config(request);
+  CHECK(loaded.job.batch.train_batch == 8);
+  CHECK(loaded.job.schedule.total_num_steps == 30);
+  CHECK(loaded.job.data.paths == std::vector<std::string>{"t.txt"});
+  CHECK(setting(loaded, "dstrain.seed").origin == "default");
+  CHECK(setting(loaded, "scheduler.params.total_num_steps").origin.starts_with("auto"));
+  // The default output has the name of the run's folder.
+  const std::string folder = std::filesystem::path(file.path()).parent_path().filename().string();
+  CHECK(loaded.job.output == "runs/" + folder);
+  CHECK(loaded.job.output_by_default);
+}
+
+TEST_CASE("resolved configuration: the first weights of a run outlive its resumes") {
+  const TempDir runs;
+  const auto write = [&runs](const std::string& name, const LoadedConfig& loaded) {
+    std::filesystem::create_directory(runs.path() + "/" + name);
+    runs.write(name + "/resolved_config.json", resolved_config_json(loaded));
+    return runs.path() + "/" + name;
+  };
+  Ask a = ask(trains_with(""));
+  a.request.init_weights = "w.safetensors";
+  Ask resumed = ask(trains_with(""));
+  resumed.request.resume = write("first", a.load());
+  CHECK(resumed.job().base_weights == "w.safetensors");
+  Ask again = ask(trains_with(""));
+  again.request.resume = write("second", resumed.load());
+  CHECK(again.job().base_weights == "w.safetensors");
+  CHECK(job_from_resolved(resolved_config_json(again.load()), model_registry()).base_weights ==
+        "w.safetensors");
+  // Fresh weights are known, too; those of a run without a file are not.
+  resumed.request.resume = write("fresh", ask(trains_with("")).load());
+  CHECK(resumed.job().base_weights == "");
+  resumed.request.resume = runs.path() + "/nowhere";
+  CHECK_FALSE(resumed.job().base_weights);
 }
 
 TEST_CASE("resolved configuration: holds every value with its origin") {

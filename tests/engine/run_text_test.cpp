@@ -38,7 +38,7 @@ TEST_CASE("the first line of a run says what it is and where it begins") {
   job.init_weights = "w.safetensors";
   CHECK(first_line_of(job) == what + "40 steps from the weights in w.safetensors");
   job.steps = 0;
-  CHECK(first_line_of(job) == what + "no step: writes the weights in w.safetensors");
+  CHECK(first_line_of(job) == what + "no step: writes the weights in w.safetensors to runs/c");
   job.steps = 40;
   job.resume = "runs/c";
   CHECK(first_line_of(job, 12) == what + "steps 13 to 40, resumed after step 12");

@@ -94,7 +94,7 @@ Run train(const Case& golden, const json& config, const ScratchFolder& scratch,
   words.insert(words.end(), {"--config", (folder / "config.json").string()});
   if (start == Start::weights && !given("--resume"))
     words.insert(words.end(), {"--init_weights", weights.string()});
-  words.insert(words.end(), {"--output", run.output.string()});
+  words.insert(words.end(), {"--overwrite", "--output", run.output.string()});
   words.insert(words.end(), golden.data.begin(), golden.data.end());
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::string command;

@@ -19,6 +19,17 @@ for stage in 0 1 2 3; do
   hosts_wait_until 'no process is left' hosts_idle node1 node2
 done
 
+# A run without --output takes a directory for all hosts, beside that of a finished run. Its own settings are enough to go
+# on with it.
+for name in c c-2; do
+  hosts_on node1 "$dstrain" --hostfile hosts --config c.json --steps 2 --set dstrain.save_last=true >"$name.log" 2>&1 ||
+    fail "a run in runs/$name" "$name.log"
+  grep -q "results in runs/$name\$" "$name.log" || fail "no run in runs/$name" "$name.log"
+done
+hosts_on node1 "$dstrain" --hostfile hosts --resume runs/c-2 --steps 5 >alone.log 2>&1 || fail 'a resume' alone.log
+cmp one0/model.safetensors runs/c-2/model.safetensors || fail 'other weights after a resume' alone.log
+echo 'runs without --output have a directory each, and are resumed with their own settings'
+
 # Each host says what its ranks put on its drive.
 hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output nvme --set zero_optimization.stage=3 \
   --set zero_optimization.offload_optimizer.device=nvme \

@@ -24,7 +24,7 @@ training_tmp
 
 run() {
   hosts_on node1 "$dstrain" --hostfile hosts --config "$name.json" --data "$name.txt" \
-    --output "$name out" --export "VALUE=$name" "$@" >log 2>&1
+    --output "$name out" --overwrite --export "VALUE=$name" "$@" >log 2>&1
 }
 
 run --steps 2 || fail 'a run with hostile paths and values' log

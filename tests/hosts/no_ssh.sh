@@ -42,6 +42,24 @@ ends 0 "$second" two.1.log
 same_weights 0 two
 for host in node1 node2; do hosts_wait_until "nothing is left on $host" nothing_on "$host"; done
 
+# Each node reads the settings of the run that is resumed.
+resumes() {
+  hosts_on "node$(($1 + 1))" "$dstrain" --resume half --num_gpus 2 --steps 5 --no_ssh --nnodes 2 --node_rank "$1" \
+    --master_addr "$HOSTS_NETWORK.1" >"resumed.$1.log" 2>&1 &
+}
+node 1 half --nnodes 2 --steps 2 --set dstrain.save_last=true
+second=$!
+node 0 half --nnodes 2 --steps 2 --set dstrain.save_last=true
+ends 0 $! half.0.log
+ends 0 "$second" half.1.log
+resumes 1
+second=$!
+resumes 0
+ends 0 $! resumed.0.log
+ends 0 "$second" resumed.1.log
+said 'resumed after step 2' resumed.0.log
+cmp two/model.safetensors half/model.safetensors || fail 'other weights after a resume' resumed.0.log
+
 node 0 misfit --nnodes 2
 master=$!
 hosts_wait_until 'node 0 waits' grep -q 'waits at port' misfit.0.log

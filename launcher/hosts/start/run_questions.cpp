@@ -13,6 +13,7 @@
 #include "launcher/implementations.h"
 #include "launcher/input/compared_files.h"
 #include "launcher/process/program_path.h"
+#include "runtime/config/read/resolved_source.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/plan/report/fit.h"
@@ -61,6 +62,7 @@ HostInput read_host_input(const std::vector<std::string>& words, int64_t ranks,
   const auto* train = std::get_if<TrainArguments>(&arguments);
   check(train != nullptr, "the command line of a start does not train");
   ConfigRequest request = train->request;
+  complete_request(request);
   request.ranks = ranks;
   return {request.path, read_input(request, where, cache)};
 }

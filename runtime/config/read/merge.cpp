@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "runtime/config/json/reader.h"
@@ -10,6 +12,7 @@
 #include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/read/model_source.h"
+#include "runtime/config/read/resolved_source.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
@@ -132,6 +135,25 @@ void apply_model(Merged& merged, const std::string& name, std::string_view optio
   merged.folder_of_weights = std::move(source.folder_of_weights);
 }
 
+// Replaces the tree of a resolved configuration by what its run was given. The model of a folder is read there again.
+void take_resolved(Merged& merged, const ConfigRequest& request) {
+  ResolvedSource source = read_resolved(merged.root, request.path);
+  merged.root = std::move(source.root);
+  if (source.model_directory.empty() || request.model) return;
+  const std::string file = fmt::format("{}/{}", source.model_directory, kConfigJson);
+  std::error_code none;
+  if (!std::filesystem::exists(file, none))
+    fail_user(
+        "{}: the model of the run was in {}, and there is no {} now: --model names where it is",
+        request.path, printable(source.model_directory), printable(file));
+  // A folder may have the name of a type, which a model is first.
+  const std::string name = request.models->find(source.model_directory)
+                               ? "./" + source.model_directory
+                               : source.model_directory;
+  apply_model(merged, name, "", {Source::file, 0, 0}, *request.models);
+  for (auto& [key, value] : source.model_sets) put_or_fail(merged.root, "--set", key, value);
+}
+
 // Returns the family of transformers' models that a section names, by our name of the type or by config.json's; null: none.
 const ModelFamily* hugging_face_family(const Node& section, const ModelRegistry& models) {
   const Member* const own = section.member("type");
@@ -190,6 +212,7 @@ Merged merge(const ConfigRequest& request) {
   if (!request.path.empty())
     root = read_config(read_input_file(request.path, "the configuration", kMaxConfigBytes),
                        Source::file);
+  if (is_resolved(root)) take_resolved(merged, request);
   merged.models = request.models;
   if (request.model) {
     apply_model(merged, *request.model, "--model ", kCommandLine, *request.models);

@@ -31,6 +31,7 @@ Job job_from_resolved(const std::string& text, const ModelRegistry& models,
   ConfigRequest request;
   request.models = &models;
   request.path = source;
+  request.base_weights.emplace();  // unknown, unless the file says
   Merged merged;
   merged.names.file = source;
   merged.models = &models;
@@ -57,6 +58,10 @@ Job job_from_resolved(const std::string& text, const ModelRegistry& models,
       request.init_weights = node.text;
     } else if (m.key == "run.model_directory") {
       merged.model_directory = node.text;
+    } else if (m.key == "run.ignored") {
+      continue;  // what was ignored is not among the values
+    } else if (m.key == "run.base_weights") {
+      request.base_weights = node.text;
     } else if (m.key == "run.resume") {
       request.resume = node.text;
     } else if (m.key == "run.overwrite") {

@@ -13,7 +13,7 @@
 namespace dstrain {
 namespace {
 
-constexpr std::string_view kStages = "pipeline.stages", kHook = "dstrain.comm_hook.type",
+constexpr std::string_view kPipelineStages = "pipeline.stages", kHook = "dstrain.comm_hook.type",
                            kOptimizer = "optimizer.type",
                            kOffload = "zero_optimization.offload_optimizer.device",
                            kSequence = "sequence_parallel_size",
@@ -57,7 +57,7 @@ class Table {
   }
 
   void add_sent(const Sent& sent) {
-    add(sent.used && job_.pipeline.stages > 1, kStages,
+    add(sent.used && job_.pipeline.stages > 1, kPipelineStages,
         fmt::format("{} runs without a pipeline: use 1, or {}", sent.name, sent.instead));
     add(sent.used && offloads_, kOffload,
         fmt::format("{} {} on the device: remove offload_optimizer, or use {}", sent.name,

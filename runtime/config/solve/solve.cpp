@@ -14,6 +14,9 @@
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/config_json.h"
+#include "runtime/config/read/model_source.h"
+#include "runtime/config/read/resolved_source.h"
+#include "runtime/config/read/run_folder.h"
 #include "runtime/config/shell_quote.h"
 #include "runtime/config/solve/communication/solve_sparse.h"
 #include "runtime/config/solve/diagnostics.h"
@@ -36,38 +39,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostRanks = 1 << 20;
 
-// Returns a path without "." and "..", and without a '/' at its end.
-fs::path tidy(const fs::path& path) {
-  const fs::path normal = path.lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
-
-bool is_step_name(const fs::path& path) {
-  constexpr std::string_view prefix = "step_";
-  const std::string name = path.filename().string();
-  return name.starts_with(prefix) && name.size() > prefix.size() && name[prefix.size()] >= '0' &&
-         name[prefix.size()] <= '9';
-}
-
-// Returns whether `path` is an output directory, which may have the name of a checkpoint or of their folder.
-bool holds_checkpoints(const fs::path& path) {
-  std::error_code none;
-  return fs::is_directory(path / "checkpoints", none) && !fs::exists(path / "manifest.json", none);
-}
-
-// Returns DIR for DIR/checkpoints and DIR/checkpoints/step_4; nothing for another path.
-std::optional<fs::path> above_checkpoints(const fs::path& path) {
-  const fs::path folder = is_step_name(path) ? path.parent_path() : path;
-  if (folder.filename() != "checkpoints" || holds_checkpoints(path)) return std::nullopt;
-  return folder.parent_path();
-}
-
-// Returns DIR for DIR/step_4, a checkpoint that was moved; nothing for another path.
-std::optional<fs::path> above_step(const fs::path& path) {
-  if (!is_step_name(path) || holds_checkpoints(path)) return std::nullopt;
-  return path.parent_path();
-}
-
 // Records and returns where the run's first weights are: the file or folder that --init_weights names, or the model's own
 // folder; empty: fresh weights.
 std::string solve_weights(const Job& job, Values& values, const ConfigRequest& request) {
@@ -82,7 +53,46 @@ std::string solve_weights(const Job& job, Values& values, const ConfigRequest& r
   return given == kFreshWeights ? "" : given;
 }
 
-void solve_command_line(Job& job, Values& values, const ConfigRequest& request) {
+// Records and returns the first weights of the run, or of the one that it resumes; nothing if they are not known.
+std::optional<std::string> solve_base(const Job& job, Values& values,
+                                      const ConfigRequest& request) {
+  if (job.resume.empty()) return job.init_weights;
+  std::optional<std::string> base =
+      request.base_weights ? *request.base_weights : recorded_base(run_folder_of(job.resume));
+  if (base)
+    values.record("run.base_weights", json_text(std::string_view(*base)),
+                  "derived: the run that is resumed");
+  return base;
+}
+
+// Returns a list of texts as JSON.
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts)
+    list += (list.empty() ? "" : ", ") + json_text(std::string_view(text));
+  return "[" + list + "]";
+}
+
+// Returns the name of the folder that a file is in.
+std::string folder_name(const fs::path& file) {
+  std::error_code none;
+  return fs::absolute(file, none).lexically_normal().parent_path().filename().string();
+}
+
+// Returns the output directory of a run for which none is named: after the configuration, and after the folder or file of
+// the model where one is named. The resolved configuration of a run has the name of that run's folder, which the model of
+// the file is part of.
+std::string default_output(const Merged& merged, const ConfigRequest& request) {
+  const fs::path config = request.path, model = merged.names.model_file;
+  const bool resolved = config.filename() == kResolvedConfig;
+  const std::string name = resolved ? folder_name(config) : config.stem().string();
+  if (model.empty() || (resolved && !request.model)) return "runs/" + name;
+  return fmt::format("runs/{}-{}", name,
+                     model.filename() == kConfigJson ? folder_name(model) : model.stem().string());
+}
+
+void solve_command_line(Job& job, Values& values, const Merged& merged,
+                        const ConfigRequest& request) {
   const auto option = [&](const std::optional<std::string>& value, const std::string& name,
                           const std::string& fallback) {
     values.record("run." + name, json_text(std::string_view(value.value_or(fallback))),
@@ -97,14 +107,15 @@ void solve_command_line(Job& job, Values& values, const ConfigRequest& request) 
   };
   job.resume = option(request.resume, "resume", "");
   job.init_weights = solve_weights(job, values, request);
+  job.base_weights = solve_base(job, values, request);
   job.overwrite = flag(request.overwrite, "overwrite");
   job.resume_with_changes = flag(request.resume_with_changes, "resume_with_changes");
   if (!job.resume.empty() && !request.output) {
     job.output = run_folder_of(job.resume);
     values.record("run.output", json_text(std::string_view(job.output)), "derived: --resume");
   } else {
-    const std::string stem = fs::path(request.path).stem().string();
-    job.output = option(request.output, "output", "runs/" + stem);
+    job.output_by_default = !request.output;
+    job.output = option(request.output, "output", default_output(merged, request));
   }
   if (job.output.empty()) fail_user("--output: expected the name of a directory, found nothing");
 }
@@ -139,21 +150,6 @@ void judge_ignored(const Merged& merged, std::vector<Verdict>& verdicts) {
 
 }  // namespace
 
-std::string run_folder_of(const std::string& resume) {
-  std::error_code none;
-  const fs::path canonical = fs::weakly_canonical(resume, none);
-  fs::path named = tidy(fs::absolute(resume));
-  // ".." after a link leads elsewhere than the text says.
-  if (fs::exists(resume, none) && !fs::equivalent(named, resume, none)) named = canonical;
-  for (const auto& above : {above_checkpoints, above_step})
-    for (const fs::path& path : {named, canonical})
-      if (const std::optional<fs::path> folder = above(path)) {
-        const bool relative = path == named && fs::path(resume).is_relative();
-        return (relative ? folder->lexically_proximate(fs::current_path()) : *folder).string();
-      }
-  return tidy(resume).string();
-}
-
 LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   if (request.ranks && (*request.ranks < 1 || *request.ranks > kMostRanks))
     fail_user("{} {}: expected from 1 to {} ranks", request.ranks_origin, *request.ranks,
@@ -168,6 +164,8 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   job.ranks = static_cast<int>(request.ranks.value_or(1));
   values.record("run.ranks", std::to_string(job.ranks),
                 request.ranks ? request.ranks_origin : "default");
+  if (!request.ignored.empty())
+    values.record("run.ignored", json_list(request.ignored), "--ignore");
   job.model_directory = merged.model_directory;
   if (!job.model_directory.empty())
     values.record("run.model_directory", json_text(std::string_view(job.model_directory)),
@@ -181,7 +179,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
         kHuggingFaceType,
         fmt::format("the weights are fresh, as a file has none: --model {} takes those beside it",
                     shell_quoted(merged.folder_of_weights)));
-  solve_command_line(job, values, request);
+  solve_command_line(job, values, merged, request);
   const std::optional<int64_t> data_ranks =
       solve_axes(job, values, diagnostics, request.ranks, request.ranks_origin);
   const BatchSolution batch =

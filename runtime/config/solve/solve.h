@@ -15,9 +15,6 @@ namespace dstrain {
 // alone (number of ranks, device, output directory).
 LoadedConfig solve(const Merged& merged, const ConfigRequest& request);
 
-// Returns the output directory that --resume names: DIR for DIR, DIR/checkpoints, DIR/checkpoints/step_4 and links to them.
-std::string run_folder_of(const std::string& resume);
-
 // Returns a line for each verdict that stops the run, place, key and message, and the way on in a last line, which is
 // indented as it is no error.
 std::string error_text(const LoadedConfig& loaded);

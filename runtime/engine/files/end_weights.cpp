@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -13,17 +12,6 @@
 #include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
-namespace {
-
-constexpr std::string_view kWeight = ".weight";
-
-// Returns the name of the weight that an adapter belongs to.
-std::string weight_of(std::string_view adapter) {
-  return fmt::format("{}{}", adapter.substr(0, adapter.size() - kLoraA.size()), kWeight);
-}
-
-}  // namespace
-
 EndWeights::EndWeights(const Job& job, const StateRegister& weights, const WeightsFormat& format)
     : job_(job) {
   const std::string model = fmt::format("{}/{}", job.output, kWeightsName);
@@ -40,51 +28,20 @@ EndWeights::EndWeights(const Job& job, const StateRegister& weights, const Weigh
                     WeightsFormat{.as_package = true, .shard_bytes = INT64_MAX});
   if (!job.adapters.merge) return;
   model_.emplace(model, split.base, format);
-  for (const StateEntry& entry : split.adapters) {
-    Adapter& adapter = kept_[weight_of(entry.name)];
-    const bool is_a = entry.name.ends_with(kLoraA);
-    (is_a ? adapter.a : adapter.b).resize(static_cast<size_t>(entry.global_shape.elements()));
-    adapter.r = entry.global_shape[is_a ? 0 : 1];
-    if (is_a) adapter.inputs = entry.global_shape[1];
-  }
+  sums_.emplace(split.adapters, job.model.fine_tuning().lora->scale());
 }
 
 void EndWeights::write(const std::string& name, int64_t begin, const Tensor& values) {
   if (adapters_ && is_adapter(name)) {
     adapters_->write(name, begin, values);
-    if (model_) keep(name, begin, values);
+    if (sums_) sums_->keep(name, begin, values);
     return;
   }
   if (!model_) return;
-  const auto adapter = kept_.find(name);
-  if (adapter == kept_.end()) return model_->write(name, begin, values);
-  std::vector<float> sum = merged(adapter->second, begin, values);
+  if (!sums_ || !sums_->adapts(name)) return model_->write(name, begin, values);
+  std::vector<float> sum(values.as<const float>(), values.as<const float>() + values.elements());
+  sums_->add(name, begin, sum);
   model_->write(name, begin, {sum.data(), {values.elements()}, DType::f32});
-}
-
-void EndWeights::keep(const std::string& name, int64_t begin, const Tensor& values) {
-  Adapter& adapter = kept_.at(weight_of(name));
-  std::vector<float>& part = name.ends_with(kLoraA) ? adapter.a : adapter.b;
-  std::copy_n(values.as<const float>(), values.elements(), part.begin() + begin);
-}
-
-std::vector<float> EndWeights::merged(const Adapter& adapter, int64_t begin,
-                                      const Tensor& values) const {
-  const auto scale = static_cast<float>(job_.model.fine_tuning().lora->scale());
-  const auto n = values.elements();
-  std::vector<float> sum(values.as<const float>(), values.as<const float>() + n);
-  for (int64_t at = begin; at < begin + n;) {
-    const int64_t row = at / adapter.inputs, first = at % adapter.inputs;
-    const int64_t columns = std::min(adapter.inputs - first, begin + n - at);
-    float* const to = sum.data() + (at - begin);
-    for (int64_t k = 0; k < adapter.r; ++k) {
-      const float factor = scale * adapter.b[static_cast<size_t>(row * adapter.r + k)];
-      const float* const a = adapter.a.data() + k * adapter.inputs + first;
-      for (int64_t c = 0; c < columns; ++c) to[c] += factor * a[c];
-    }
-    at += columns;
-  }
-  return sum;
 }
 
 void EndWeights::finish() {

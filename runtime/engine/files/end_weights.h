@@ -2,13 +2,11 @@
 // of PEFT, and with `merge` those of the model with its adapters added to the weights (adapter_output() says where).
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "runtime/config/job.h"
+#include "runtime/engine/files/adapter_sums.h"
 #include "runtime/ir/program.h"
 #include "runtime/storage/state.h"
 #include "runtime/storage/weights/weights_writer.h"
@@ -32,19 +30,10 @@ class EndWeights {
   }
 
  private:
-  // An adapter in f32: A (r, inputs) and B (outputs, r).
-  struct Adapter {
-    int64_t r = 0, inputs = 0;
-    std::vector<float> a, b;
-  };
-  void keep(const std::string& name, int64_t begin, const Tensor& values);
-  // Returns the values with what the adapter adds to them.
-  std::vector<float> merged(const Adapter& adapter, int64_t begin, const Tensor& values) const;
-
   const Job& job_;
   std::optional<WeightsWriter> model_, adapters_;
   std::string adapter_config_;
-  std::map<std::string, Adapter, std::less<>> kept_;  // by the name of the weight
+  std::optional<AdapterSums> sums_;  // with the model's weights
 };
 
 // Removes the weights and adapters of an earlier run from the job's output directory: beside the settings and the

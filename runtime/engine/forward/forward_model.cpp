@@ -2,12 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
-
 #include "runtime/comm/devices/device_comm.h"
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/files/base_file.h"
 #include "runtime/engine/files/unread_head.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
@@ -35,16 +34,8 @@ struct ForwardFiles {
 ForwardFiles files_at(const Job& job, const WeightsSource& place, bool has_adapters) {
   if (!has_adapters)
     return {directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir))};
-  if (!job.resume.empty())
-    fail_user(
-        "{} {}: the run holds adapters alone and was resumed, so the weights that it began with "
-        "are in its checkpoints: give one ({}/checkpoints/step_N)",
-        place.option, place.run_dir, place.run_dir);
-  ForwardFiles files{job.init_weights, fmt::format("{}/{}", place.run_dir, kAdapterWeights)};
-  if (std::filesystem::is_directory(files.base))
-    files.base = directory_weights(
-        files.base, "dstrain.lora: the model that the run began with: " + files.base);
-  return files;
+  return {base_file(job, fmt::format("{} {}", place.option, place.run_dir)),
+          fmt::format("{}/{}", place.run_dir, kAdapterWeights)};
 }
 
 const MemoryTable& checked(const MemoryTable& memory, const CheckDeviceBytes& check_bytes) {

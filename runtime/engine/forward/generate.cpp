@@ -20,8 +20,8 @@ class Decoder {
  public:
   Decoder(const Job& job, const GenerateRequest& request, const Implementations& implementations,
           int64_t seq_len)
-      : model_(job, {request.run_dir, request.checkpoint}, implementations, seq_len,
-               ForwardModel::Ends::with_logits, request.threads, request.check_bytes),
+      : model_(job, request.place, implementations, seq_len, ForwardModel::Ends::with_logits,
+               request.threads, request.check_bytes),
         ids_(static_cast<size_t>(seq_len)),
         row_(static_cast<size_t>(job.model.vocabulary())) {}
 
@@ -89,8 +89,8 @@ void generate(const Job& job, const GenerateRequest& request,
               const Implementations& implementations,
               const std::function<void(int32_t)>& on_token) {
   if (const std::string why = job.model.family().why_no_text(); !why.empty())
-    fail_user("generate: the run in {} trained a {}, which {}", request.run_dir,
-              job.model.family().title, why);
+    fail_user("generate: {} has a {}, which {}", request.place.run_dir, job.model.family().title,
+              why);
   if (request.prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
   for (int32_t id : request.prompt)
     if (id < 0 || id >= job.model.vocabulary())

@@ -16,8 +16,7 @@ namespace dstrain {
 
 // The arguments of generate(): the trained model, the prompt, and how new tokens are chosen.
 struct GenerateRequest {
-  std::string run_dir;          // has resolved_config.json, model.safetensors, vocab.json
-  std::string checkpoint;       // whose weights are used; empty: those of model.safetensors
+  WeightsSource place;          // of the weights
   std::vector<int32_t> prompt;  // ids; at least one
   int64_t tokens = 0;           // at most
   std::vector<int32_t> stops;   // ids each of which ends the text

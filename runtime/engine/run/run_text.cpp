@@ -53,7 +53,7 @@ std::string beginning(const Job& job, int64_t done) {
   }
   const std::string weights =
       job.init_weights.empty() ? "fresh weights" : "the weights in " + job.init_weights;
-  if (job.steps == 0) return "no step: writes " + weights;
+  if (job.steps == 0) return fmt::format("no step: writes {} to {}", weights, job.output);
   return fmt::format("{} from {}", counted(job.steps, "step"), weights);
 }
 

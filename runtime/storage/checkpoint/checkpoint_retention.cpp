@@ -52,9 +52,9 @@ bool same_directory(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::optional<int64_t> newest_step_kept_in(const std::string& output_dir) {
+std::optional<int64_t> newest_step_in(const std::string& output_dir) {
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints"))
-    if (name.counts() && !ends_run(name)) return name.step;
+    if (name.counts()) return name.step;
   return std::nullopt;
 }
 

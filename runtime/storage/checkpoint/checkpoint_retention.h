@@ -12,10 +12,9 @@
 
 namespace dstrain {
 
-// Returns the newest step of which an output directory holds a complete checkpoint that another run must not remove:
-// one that is not abandoned, and that the end of a run (CheckpointLabel::end) did not make. Throws UserError if the
-// directory cannot be read.
-std::optional<int64_t> newest_step_kept_in(const std::string& output_dir);
+// Returns the newest step of which an output directory holds a complete checkpoint that is not abandoned. Throws UserError
+// if the directory cannot be read.
+std::optional<int64_t> newest_step_in(const std::string& output_dir);
 
 // Returns whether the checkpoint `dir` is one of an output directory's, by its own path or by that of a link to it.
 bool is_checkpoint_of(const std::string& dir, const std::string& output_dir);

@@ -249,15 +249,21 @@ TEST_CASE("tokenize takes several files, together or one after the other") {
 
 TEST_CASE("every wrong command line is one line that says what to do") {
   const auto [line, message] = GENERATE(table<std::string, std::string>({
-      {"", "dstrain train needs --config FILE (see dstrain train --help)"},
+      {"", "dstrain train needs --config FILE, or --resume RUN (see dstrain train --help)"},
       {"plan", "dstrain plan needs --config FILE (see dstrain plan --help)"},
       {"estimate", "dstrain estimate needs --config FILE (see dstrain estimate --help)"},
       {"estimate --config c --num_nodes 0",
        "--num_nodes: expected an integer from 1 to 65536, got '0'"},
-      {"--config", "--config: the value is missing"},
+      {"--config",
+       "--config: the value is missing, expected --config FILE: the DeepSpeed configuration"},
       {"--config c --config d", "--config is given 2 times"},
-      {"--config=", "--config: the value is missing"},
-      {"generate --run r --tokens 1 --prompt", "--prompt: the value is missing"},
+      {"--config=",
+       "--config: the value is missing, expected --config FILE: the DeepSpeed configuration"},
+      {"--resume",
+       "--resume: the value is missing, expected --resume DIR: continue the run in DIR from its "
+       "newest checkpoint, as it was configured unless --config says otherwise"},
+      {"generate --run r --tokens 1 --prompt",
+       "--prompt: the value is missing, expected --prompt TEXT: the text to continue"},
       {"--config c --stesp 3", "unknown option '--stesp'; did you mean --steps?"},
       {"--config c --num-gpus=3", "unknown option '--num-gpus=3'; did you mean --num_gpus?"},
       {"--config c --lr 3", "unknown option '--lr': say it with --set optimizer.params.lr=3"},

@@ -145,8 +145,9 @@ TEST_CASE("an option of train that means nothing to a command is accepted, and n
             parse_arguments({"doctor", "--config", "c", "--dry_run"}, model_registry()))
             .words == Words{"--config", "c", "--dry_run"});
   // A message names an option that the help does not show.
-  CHECK_THROWS_WITH(parse_arguments({"plan", "--config", "c", "--seed"}, model_registry()),
-                    "--seed: the value is missing");
+  CHECK_THROWS_WITH(
+      parse_arguments({"plan", "--config", "c", "--seed"}, model_registry()),
+      "--seed: the value is missing, expected --seed N: seed of weights, order and dropout");
 }
 
 TEST_CASE("lines of the help are as long as the terminal allows, up to 100 characters") {

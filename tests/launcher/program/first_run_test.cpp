@@ -135,7 +135,8 @@ TEST_CASE("a run validates once at its end, one without steps too") {
   folder.write("plain.json", kPlain);
   const std::string ranks = GENERATE("1", "2");
   const std::string train =
-      "--config plain.json --output out --set zero_optimization.stage=3 --num_gpus " + ranks;
+      "--config plain.json --output out --overwrite --set zero_optimization.stage=3 --num_gpus " +
+      ranks;
   const std::string none = said(folder, train + " --steps 0");
   CHECK(has(none, "step 0: validation loss 3.3"));  // ln 28
   CHECK(has(none, ", perplexity 28."));
@@ -151,12 +152,12 @@ TEST_CASE("a run validates once at its end, one without steps too") {
   CHECK_FALSE(has(short_part, "validation loss"));
 }
 
-TEST_CASE("a run that ends can go on, and the same command works twice") {
+TEST_CASE("a run that ends can go on, and the same command replaces it where that is said") {
   const RunFolder folder;
   folder.write("plain.json", kPlain);
   const std::string train = "--config plain.json --output out ";
   for (int i = 0; i < 2; ++i) {
-    said(folder, train);
+    said(folder, train + "--overwrite");
     CHECK(checkpoints_in(folder) == Names{"step_2 end"});
   }
   // A longer run keeps what it saved at intervals, and of its ends the newest.
@@ -167,7 +168,7 @@ TEST_CASE("a run that ends can go on, and the same command works twice") {
   const std::string over = said(folder, train + "--resume out --steps 7");
   CHECK(has(over, "no step left: resumed after step 7 of 7"));
   CHECK(checkpoints_in(folder) == Names{"step_6", "step_7 end"});
-  CHECK(has(said(folder, train, 1), "holds another run's checkpoints, the newest of step 6"));
+  CHECK(has(said(folder, train, 1), "holds the checkpoint of step 7 of another run"));
   said(folder, train + "--overwrite --steps 6 --save_interval 3 --set dstrain.save_last=false");
   CHECK(checkpoints_in(folder) == Names{"step_3", "step_6"});
   said(folder, train + "--resume out --steps 7 --set dstrain.save_last=false");

@@ -244,7 +244,7 @@ says 'step 0: validation loss 3.3' ', perplexity 27.'
 holds none/model.safetensors
 holds_no none/checkpoints
 for time in first second; do
-  run 0 dstrain $base --output ends
+  run 0 dstrain $base --output ends --overwrite
   says 'step 4: validation loss 3.0' ', perplexity 2'
   check "\"end\": true in the manifest of step 4 ($time time)" 'a manifest without it, or none' \
     grep -Eqs '"end": ?true' ends/checkpoints/step_4/manifest.json
@@ -255,7 +255,7 @@ holds_no ends/checkpoints/step_4
 holds ends/checkpoints/step_6
 run 0 dstrain $base --steps 2 --save_interval 1 --output kept
 run 1 dstrain $base --output kept
-says "holds another run's checkpoints, the newest of step 2" '--overwrite'
+says 'holds the checkpoint of step 2 of another run' '--overwrite'
 run 0 dstrain $base --set dstrain.save_last=false --set dstrain.data.val_fraction=0.001 --output unsaved
 says ', none for validation, whose part has 2 characters and needs 17'
 says_not 'validation loss'

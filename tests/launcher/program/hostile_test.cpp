@@ -66,7 +66,7 @@ TEST_CASE("links that wait in the output directory are not followed, on one rank
   for (const std::string name : {"metrics.jsonl", ".dstrain.lock"}) {
     fs::remove(folder.root / "out" / name);
     fs::create_symlink(folder.path("precious"), folder.root / "out" / name);
-    RunningProgram refused = folder.train("--steps 1 --num_gpus " + ranks);
+    RunningProgram refused = folder.train("--overwrite --steps 1 --num_gpus " + ranks);
     CHECK(refused.wait() == 1);
     CHECK(
         only_error(refused.text())

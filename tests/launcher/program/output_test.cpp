@@ -134,12 +134,11 @@ TEST_CASE(
   const std::string weights = folder.read("out/model.safetensors");
   RunningProgram refused = folder.train("--save_interval 3 --seed 2");
   CHECK(refused.wait() == 1);
-  CHECK(only_error(refused.text()) ==
-        "the output directory " + folder.path("out") +
-            " holds another run's checkpoints, the newest of step 4: --resume " +
-            folder.path("out") +
-            " goes on with that run, --overwrite removes its checkpoints, --output names another "
-            "directory");
+  CHECK(only_error(refused.text()) == "the output directory " + folder.path("out") +
+                                          " holds the checkpoint of step 4 of another run: "
+                                          "--overwrite replaces that run, --resume " +
+                                          folder.path("out") +
+                                          " goes on with it, --output names another directory");
   // A run that cannot start removes nothing.
   CHECK(folder.train("--overwrite --set dstrain.trace=nowhere/t.json").wait() == 1);
   CHECK(fs::exists(folder.path("out/checkpoints/step_4")));
@@ -155,7 +154,8 @@ TEST_CASE("a killed run leaves no weights of the run before it beside its own se
   const RunFolder folder;
   REQUIRE(folder.train("").wait() == 0);
   REQUIRE(fs::exists(folder.path("out/model.safetensors")));
-  RunningProgram killed = folder.train("--steps 100000000 --set dstrain.model.n_head=1");
+  RunningProgram killed =
+      folder.train("--overwrite --steps 100000000 --set dstrain.model.n_head=1");
   REQUIRE(wait_until([&] { return killed.wrote("step=3 "); }));
   ::kill(killed.pid(), SIGKILL);
   killed.wait();
@@ -166,8 +166,8 @@ TEST_CASE("a killed run leaves the weights of its directory that it began with")
   const RunFolder folder;
   REQUIRE(folder.train("").wait() == 0);
   const std::string weights = folder.read("out/model.safetensors");
-  RunningProgram killed =
-      folder.train("--steps 100000000 --init_weights " + folder.path("out/model.safetensors"));
+  RunningProgram killed = folder.train("--overwrite --steps 100000000 --init_weights " +
+                                       folder.path("out/model.safetensors"));
   REQUIRE(wait_until([&] { return killed.wrote("step=3 "); }));
   ::kill(killed.pid(), SIGKILL);
   killed.wait();
@@ -236,7 +236,8 @@ TEST_CASE("the checkpoint of a run's end takes the place of none that keep_last 
   CHECK(checkpoints_of(folder) == Names{"step_6", "step_7"});
   RunningProgram other = folder.train("");
   CHECK(other.wait() == 1);
-  CHECK(only_error(other.text()).find("holds another run's checkpoints") != std::string::npos);
+  CHECK(only_error(other.text()).find("holds the checkpoint of step 7 of another run") !=
+        std::string::npos);
 }
 
 }  // namespace

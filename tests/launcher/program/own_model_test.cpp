@@ -38,7 +38,7 @@ struct OwnFolder : RunFolder {
   }
   // Trains into a directory; returns the weights.
   std::string weights_of(const std::string& output, const std::string& options) const {
-    said("--config c.json --output " + output + " " + options);
+    said("--config c.json --overwrite --output " + output + " " + options);
     return read(output + "/model.safetensors");
   }
 };

@@ -152,6 +152,31 @@ TEST_CASE("what needs a launching process is refused under a user's mpirun") {
         "--save_pid names a launching dstrain, and mpirun started the ranks: leave it out");
 }
 
+TEST_CASE(
+    "a process that torchrun has started as one of several is refused, unless it is alone on "
+    "purpose") {
+  const RunFolder folder;
+  const auto start = [&folder](const std::string& options, const Environment& environment) {
+    RunningProgram program = folder.train("--overwrite " + options, environment);
+    const int status = program.wait();
+    return std::to_string(status) + " " + program.text();
+  };
+  const Environment second_of_two{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}};
+  const std::string refused = start("", second_of_two);
+  CHECK_THAT(refused, Catch::StartsWith("1 "));
+  CHECK_THAT(only_error(refused),
+             Catch::Contains("RANK=1 and WORLD_SIZE=2 say that torchrun, or a program like it, has "
+                             "started this process as one of 2"));
+  CHECK_THAT(refused, Catch::Contains("--launcher none lets this process train alone"));
+  CHECK_FALSE(fs::exists(folder.root / "out"));
+  CHECK_THAT(start("--launcher none", second_of_two), Catch::StartsWith("0 "));
+  CHECK_THAT(start("", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}), Catch::StartsWith("0 "));
+  CHECK_THAT(start("", {{"WORLD_SIZE", "2"}}), Catch::StartsWith("0 "));
+  CHECK_THAT(start("--launcher none --num_gpus 2", {}),
+             Catch::Contains("--launcher none trains on one rank, in this process, and --num_gpus "
+                             "asks for others"));
+}
+
 TEST_CASE("a current directory that is gone is the user's error, under Open MPI too") {
   const RunFolder folder;
   fs::create_directory(folder.root / "gone");

@@ -42,7 +42,7 @@ struct TextFolder : RunFolder {
     return said(command(options), status);
   }
   std::string command(const std::string& options) const {
-    return std::string(kProgram) + " --config t.json --model m --init_weights random " + token() +
+    return std::string(kProgram) + " --config t.json --model m --init_weights random --overwrite " + token() +
            " " + options;
   }
   nlohmann::json evaluated(const std::string& data) const {

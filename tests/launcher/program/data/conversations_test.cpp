@@ -121,6 +121,22 @@ TEST_CASE("eval of conversations counts the tokens that count in the loss") {
   CHECK(all["bytes"].is_null());
 }
 
+TEST_CASE("eval writes messages by the template that --chat_template names") {
+  const ChatFolder folder;
+  folder.chats();
+  folder.write("own.jinja", kTemplate);
+  folder.write("longer.jinja", "{{ '<|begin_of_text|>' }}" + std::string(kTemplate));
+  const json usual = folder.evaluated("chats.jsonl");
+  CHECK(folder.evaluated("chats.jsonl --chat_template own.jinja") == usual);
+  const json longer = folder.evaluated("chats.jsonl --chat_template longer.jinja");
+  CHECK(longer["tokens"] == usual["tokens"]);
+  CHECK(longer["loss"] != usual["loss"]);
+  CHECK(has(folder.said(
+                std::string(kProgram) + " eval --run out --data text.txt --chat_template own.jinja",
+                1, " 2>&1"),
+            "--chat_template own.jinja: it writes the messages of JSON lines"));
+}
+
 TEST_CASE("a token file of conversations is made again with another template or other keys") {
   const ChatFolder folder;
   const auto makes = [&](const std::string& options = "") {

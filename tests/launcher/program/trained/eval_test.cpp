@@ -61,7 +61,7 @@ TEST_CASE("eval's loss is that of the run's own validation over the same samples
   folder.write("val.txt", pattern_of(8 * 13 + 1));
   const std::string run = " --set dstrain.data.val_path=val.txt --set dstrain.eval_samples=100";
   for (const std::string ranks : {"1", "2", "4"}) {
-    REQUIRE(folder.train("--num_gpus " + ranks + run).wait() == 0);
+    REQUIRE(folder.train("--overwrite --num_gpus " + ranks + run).wait() == 0);
     const json result = eval(folder, "--run out --data val.txt --logits logits.safetensors");
     CHECK(result["tokens"] == 8 * 13);
     CHECK(result["bytes"] == 8 * 13);
@@ -303,7 +303,7 @@ TEST_CASE("--epochs takes every sample so often, and a line says so") {
                 "data": {"path": "a.bin", "val_fraction": 0}, "save_last": false}})");
   for (const std::string ranks : {"1", "2", "4"}) {
     const std::string text =
-        said(folder, "--config e.json --output e --epochs 1.5 --num_gpus " + ranks);
+        said(folder, "--config e.json --output e --overwrite --epochs 1.5 --num_gpus " + ranks);
     CHECK(has(text, "done: step 4 of 4"));  // 15 samples in batches of 4
     CHECK(has(text, "the run sees each of 10 training samples 1.6 times, in batches of 4"));
   }

@@ -41,7 +41,7 @@ struct ExportFolder : RunFolder {
     return output_of(std::string(DSTRAIN_PROGRAM) + " " + words, status);
   }
   void train_on_ids(const std::string& output, const std::string& options) const {
-    said("--config c.json --device cpu --data t.bin --output " + output +
+    said("--config c.json --device cpu --data t.bin --overwrite --output " + output +
          " --set dstrain.model.vocab_size=300 " + options);
   }
   json eval(const std::string& options) const {
@@ -111,7 +111,8 @@ TEST_CASE("a GPT-lite is exported as a GPT-2 that computes the same") {
     CHECK(config["embd_pdrop"] == 0);
     // It trains on, and comes out as it came in.
     folder.said(
-        "--config c.json --device cpu --data t.bin --model out/export/hf --steps 0 --output on");
+        "--config c.json --device cpu --data t.bin --model out/export/hf --steps 0 --output on "
+        "--overwrite");
     for (const std::string name : {"model.safetensors", "config.json"})
       CHECK(folder.same("out/export/hf", "on", name));
   }
