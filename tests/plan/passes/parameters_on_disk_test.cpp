@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "models/registry.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;
@@ -82,8 +83,13 @@ TEST_CASE("a rank whose slice of a unit is padding alone has Muon's state on dis
     for (const DType dtype : {DType::f32, DType::bf16}) {
       CAPTURE(tensor_ranks, name_of(dtype));
       Job job;
-      job.model =
-          GptLite{.n_layer = 1, .n_embd = 4, .n_head = 2, .block_size = 8, .vocab_size = 17};
+      job.model = ModelConfig(*model_registry().find("gpt2"));  // its tables are matrices to Muon
+      for (const auto& [key, size] : std::map<std::string, int64_t>{{"n_layer", 1},
+                                                                    {"n_embd", 4},
+                                                                    {"n_head", 2},
+                                                                    {"n_positions", 8},
+                                                                    {"vocab_size", 17}})
+        job.model.set(key, size);
       job.ranks = 6;
       job.tensor_ranks = tensor_ranks;
       job.batch = {job.data_ranks(), 1, 1};
