@@ -90,7 +90,7 @@ measured_steps() {
 # What the run in $work/run was begun with, beside its number of steps.
 begun_with="$(realpath "$data")|${precision[*]:-fp32}"
 goes_on=(--overwrite)
-saved=$(ls "$work/run/checkpoints" 2>/dev/null | sed -n 's/^step_//p' | sort -n | tail -n 1)
+saved=$(ls "$work/run/checkpoints" 2>/dev/null | sed -n 's/^step_//p' | sort -n | tail -n 1 || true)
 if [[ -n $saved && -r $work/run.txt ]] && { read -r last_steps && read -r last_begin; } <"$work/run.txt" &&
   [[ $last_begin == "$begun_with" && ${steps:-$last_steps} == "$last_steps" ]] && ((saved < last_steps)); then
   steps=$last_steps
