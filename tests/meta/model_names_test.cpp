@@ -36,10 +36,12 @@ constexpr std::array<std::string_view, 7> kDisks{"runtime/config/job.h",
 std::vector<std::string> words_of_families() {
   std::vector<std::string> words;
   for (const SourceFile& file : read_sources({"models"}, {".h", ".cpp"})) {
-    // A family is models/NAME/NAME.h.
+    // A family is models/NAME/NAME.h, which declares it.
     const size_t slash = file.path.rfind('/'), dot = file.path.rfind('.');
     const std::string name = file.path.substr(slash + 1, dot - slash - 1);
-    if (file.path == fmt::format("models/{0}/{0}.h", name)) {
+    const std::string declared = fmt::format("const ModelFamily& {}();", name);
+    if (file.path == fmt::format("models/{0}/{0}.h", name) &&
+        std::ranges::find(file.lines, declared) != file.lines.end()) {
       words.push_back(fmt::format("\"{}\"", name));
       words.push_back(fmt::format("models/{}/", name));
     }
@@ -77,8 +79,10 @@ std::string of_a_model(const std::string& path, const std::string& line,
     if (line.find(name) != std::string::npos) return std::string(name);
   for (const std::string_view key : kKeys)
     if (line.find(key) != std::string::npos) return std::string(key);
+  // nanoGPT and ShareGPT made formats of files.
   for (size_t at = line.find("GPT"); at != std::string::npos; at = line.find("GPT", at + 1))
-    if (at < 4 || line.compare(at - 4, 4, "nano") != 0) return "GPT";  // nanoGPT made a file format
+    if (!line.substr(0, at).ends_with("nano") && !line.substr(0, at).ends_with("Share"))
+      return "GPT";
   if (line.find("block_size") != std::string::npos &&
       std::ranges::none_of(kDisks, [&](std::string_view disk) { return path.starts_with(disk); }))
     return "block_size";

@@ -55,4 +55,11 @@ std::string StreamDecoder::stripped(std::string text) {
   return text.substr(from);
 }
 
+std::string decode(const Tokenizer& tokenizer, std::span<const uint32_t> ids, bool skip_special) {
+  StreamDecoder decoder(tokenizer, skip_special);
+  std::string text;
+  for (const uint32_t id : ids) text += decoder.add(id);
+  return text + decoder.finish();
+}
+
 }  // namespace dstrain

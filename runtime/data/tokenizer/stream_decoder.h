@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "runtime/data/tokenizer/tokenizer.h"
@@ -32,5 +33,8 @@ class StreamDecoder {
   std::string run_;    // bytes of a run of byte fallback
   std::string begun_;  // other bytes that have not been returned
 };
+
+// Returns the text of some ids, with U+FFFD where bytes are no character. With `skip_special` special tokens have no text.
+std::string decode(const Tokenizer& tokenizer, std::span<const uint32_t> ids, bool skip_special);
 
 }  // namespace dstrain

@@ -7,7 +7,6 @@
 
 #include "runtime/core/error.h"
 #include "runtime/data/tokenizer/bpe/byte_letters.h"
-#include "runtime/data/tokenizer/stream_decoder.h"
 #include "runtime/data/tokenizer/unicode/classes.h"
 #include "runtime/data/utf8.h"
 
@@ -191,13 +190,6 @@ std::string_view Tokenizer::bytes_of(uint32_t id) const {
 int64_t Tokenizer::bytes_of_first(uint32_t id) const {
   const std::string_view bytes = bytes_of(id);
   return std::ssize(bytes) - (space_in_front_ && bytes.starts_with(' ') ? 1 : 0);
-}
-
-std::string Tokenizer::decode(std::span<const uint32_t> ids, bool skip_special) const {
-  StreamDecoder decoder(*this, skip_special);
-  std::string text;
-  for (const uint32_t id : ids) text += decoder.add(id);
-  return text + decoder.finish();
 }
 
 bool Tokenizer::may_cut(std::string_view text, int64_t where) const {

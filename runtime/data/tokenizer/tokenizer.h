@@ -44,7 +44,7 @@ class Tokenizer {
   // Returns how many bytes of a text a token that begins it stands for: without a space that the tokenizer puts in front.
   int64_t bytes_of_first(uint32_t id) const;
   bool is_special(uint32_t id) const { return id < special_.size() && special_[id]; }
-  // Returns whether the token is one that decode() leaves out where asked to: a special one, but for one that normalization
+  // Returns whether the token is one that decoding leaves out where asked to: a special one, but for one that normalization
   // changes, which the tokenizers library does not know again.
   bool is_skipped(uint32_t id) const { return id < skipped_.size() && skipped_[id]; }
   // Returns whether the token is decoded as a byte by byte fallback, such as <0x0A>.
@@ -54,8 +54,6 @@ class Tokenizer {
   // What is left out where decoded text begins: at most `strips` times `strip`.
   const std::string& strip() const { return strip_; }
   int64_t strips() const { return strips_; }
-  // Returns the text of some ids, with U+FFFD where bytes are no character. StreamDecoder does the same id by id.
-  std::string decode(std::span<const uint32_t> ids, bool skip_special) const;
 
   // Returns whether the ids of `text`, any bytes, are those of its parts before and behind `at`. May say no where
   // they are.

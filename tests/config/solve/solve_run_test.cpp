@@ -73,6 +73,7 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
   CHECK(job.data == DataConfig{{"a.txt"},
                                "",
                                DataFormat::characters,
+                               TokenDtype::automatic,
                                "",
                                false,
                                0.2,

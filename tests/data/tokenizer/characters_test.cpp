@@ -58,7 +58,7 @@ TEST_CASE("marks: a long text without pieces is merged, and decoded to itself") 
     INFO(name);
     const Tokenizer tokenizer = golden_tokenizer(name);
     const Ids ids = tokenizer.encode(text);
-    CHECK((tokenizer.decode(ids, false) == text));
+    CHECK((decode(tokenizer, ids, false) == text));
     CHECK(ids.size() > text.size() / 4);
   }
 }
@@ -119,8 +119,8 @@ TEST_CASE("marks: a run of bytes is text if all of it is, and a space in front i
   CHECK(decoder.add(id("or")) == "\ufffd\ufffdor");
   CHECK(decoder.add(id("<0x0A>")).empty());
   CHECK(decoder.finish() == "\n");
-  CHECK(tokenizer.decode(Ids{id("\u2581"), id("<s>"), id("or")}, false) == "<s>or");
-  CHECK(golden_tokenizer("gemma").decode(golden_tokenizer("gemma").encode(" or"), false) == " or");
+  CHECK(decode(tokenizer, Ids{id("\u2581"), id("<s>"), id("or")}, false) == "<s>or");
+  CHECK(decode(golden_tokenizer("gemma"), golden_tokenizer("gemma").encode(" or"), false) == " or");
 }
 
 TEST_CASE("marks: a special token that normalization changes is not left out of decoded text") {
@@ -130,7 +130,7 @@ TEST_CASE("marks: a special token that normalization changes is not left out of 
   const Tokenizer tokenizer(file.dump(), "t");
   const Ids ids = tokenizer.encode("or </s>or<|im_end|>");
   CHECK(ids == ids_of(tokenizer, {"\u2581", "or", "</s>", "or", "<|im_end|>"}));
-  CHECK(tokenizer.decode(ids, true) == "or </s>or");
+  CHECK(decode(tokenizer, ids, true) == "or </s>or");
   CHECK(tokenizer.is_special(ids[2]));
 }
 

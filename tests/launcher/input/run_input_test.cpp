@@ -9,6 +9,7 @@
 
 #include "launcher/implementations.h"
 #include "launcher/input/defaults.h"
+#include "launcher/input/output_folder.h"
 #include "launcher/process/failure.h"
 #include "models/registry.h"
 #include "runtime/config/report/resolved_config.h"

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runtime/core/error.h"
+#include "runtime/data/tokenizer/stream_decoder.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto ids = tokenizer.encode(text);
     for (const uint32_t id : ids)
       if (id >= tokenizer.vocabulary_size()) std::abort();
-    tokenizer.decode(ids, true);
+    decode(tokenizer, ids, true);
     std::string scratch;
     dstrain::unicode::Invalid invalid;
     const std::string_view valid = dstrain::unicode::lossy_utf8(text, scratch, invalid);
