@@ -137,7 +137,7 @@ TEST_CASE("flops_profiler writes its report to a file, and says where no step is
                   "among the steps 1 to 3 of this run") != std::string::npos);
   folder.write("file", "");
   RunningProgram program = folder.train(
-      "--num_gpus 1 --steps 2 --set flops_profiler.enabled=true"
+      "--num_gpus 1 --steps 2 --overwrite --set flops_profiler.enabled=true"
       " --set flops_profiler.output_file=file/below/profile.txt");
   CHECK(program.wait(60) != 0);
   CHECK(program.text().find("flops_profiler.output_file: cannot make the directory file/below") !=
