@@ -17,7 +17,7 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kTotalSteps = "scheduler.params.total_num_steps";
-constexpr std::string_view kOptimizer = "optimizer.type", kClipping = "gradient_clipping",
+constexpr std::string_view kOptimizerType = "optimizer.type", kClipping = "gradient_clipping",
                            kAdamMode = "optimizer.params.adam_w_mode";
 
 std::string section_of(const std::string& key) {
@@ -87,8 +87,8 @@ Answer answer_optimizer(const std::string& name, const Node& root) {
   const Member* mode = find(root, kAdamMode);
   if (!mode) mode = find(root, "optimizer.params.adamw_mode");
   if (type != "AdamW" || !mode || to_boolean(mode->value).value_or(true))
-    return setting(kOptimizer, type);
-  Answer answer = setting(kOptimizer, "Adam");
+    return setting(kOptimizerType, type);
+  Answer answer = setting(kOptimizerType, "Adam");
   answer.sets.push_back(std::string(kAdamMode) + "=false");
   return answer;
 }
@@ -118,7 +118,7 @@ Answer answer_value(const Verdict& v, const Member& member, const KeySpec& spec,
   // Schedules count a warm-up of 1 step, and DeepSpeed's one of 0 too, as one of 2.
   if (v.key == "scheduler.params.warmup_num_steps" && to_real(value) == 0)
     return setting(v.key, "1");
-  if (v.key == kOptimizer) return answer_optimizer(value.text, asked.merged.root);
+  if (v.key == kOptimizerType) return answer_optimizer(value.text, asked.merged.root);
   if (v.key == "optimizer.params.max_grad_norm")
     return answer_max_grad_norm(v, value, asked.merged.root);
   // Hugging Face's arguments "bf16": true and "fp16": true.
@@ -143,7 +143,7 @@ Answer answer_unknown(const Verdict& v, const Node& value, const Asked& asked) {
     if (answer.ignores.empty()) return answer;
     // Without a section there is AdamW; with one its type must be named.
     if (hint.key.starts_with("optimizer.params.") && !find(root, "optimizer"))
-      answer.sets.push_back(std::string(kOptimizer) + "=AdamW");
+      answer.sets.push_back(std::string(kOptimizerType) + "=AdamW");
     answer.sets.push_back(hint.key + "=" + hint.value);
     return answer;
   }
