@@ -16,6 +16,9 @@
 namespace dstrain {
 namespace {
 
+// How ranks are divided.
+constexpr std::string_view kLayout =
+    "pipeline.stages|tensor_parallel.autotp_size|sequence_parallel_size";
 constexpr std::string_view kTotalSteps = "scheduler.params.total_num_steps";
 constexpr std::string_view kOptimizerType = "optimizer.type", kClipping = "gradient_clipping",
                            kAdamMode = "optimizer.params.adam_w_mode";
@@ -138,7 +141,9 @@ Answer answer_unknown(const Verdict& v, const Node& value, const Asked& asked) {
   const bool decided = !hint.key.empty() && given && !asked.merged.ignored.contains(hint.key);
   // DeepSpeed goes by the other key, too. Two names of one value in our own section contradict each other.
   if (decided && (!ours || json_text(given->value) == json_text(value))) return ignoring(v.key);
-  if (!decided && !of_model && !hint.value.empty()) {
+  // DeepSpeed ignores such a key, and a run may have too few ranks for it.
+  const bool divides = one_of(kLayout, hint.key);
+  if (!decided && !of_model && !divides && !hint.value.empty()) {
     Answer answer = ignoring(v.key);
     if (answer.ignores.empty()) return answer;
     // Without a section there is AdamW; with one its type must be named.

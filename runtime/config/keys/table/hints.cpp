@@ -144,8 +144,9 @@ Hint hint_on(const Facts& facts, std::string_view key, const Node& value) {
     likely = parent.empty() ? near : fmt::format("{}.{}", parent, near);
   if (!likely.empty() && would_take(facts, likely, value)) return mean(facts, likely, value);
   if (!called.empty() || likely.empty()) return named();
-  const KeySpec* const refused = find_key(facts, likely);
-  return {"", "", "", changes_no_number(likely) || !has_effect(*refused)};
+  // A near name is a typing error, though the value has another form; a name far from it is another one.
+  const bool far = edit_distance(leaf, leaf_of(likely)) > 2;
+  return {"", "", "", far || changes_no_number(likely) || !has_effect(*find_key(facts, likely))};
 }
 
 }  // namespace dstrain
