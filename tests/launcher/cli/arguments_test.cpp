@@ -121,7 +121,8 @@ TEST_CASE("export takes a run and a format") {
   CHECK_FALSE(b.dtype.has_value());
   CHECK(error_of("export --format hf") == "dstrain export needs RUN (see dstrain export --help)");
   CHECK(error_of("export r").starts_with("dstrain export needs --format hf|safetensors"));
-  CHECK(error_of("export r --format onnx") == "--format: expected hf or safetensors, got 'onnx'");
+  CHECK(error_of("export r --format onnx") ==
+        "--format: expected hf, safetensors or peft, got 'onnx'");
   CHECK(error_of("export r --format hf --dtype int8") ==
         "--dtype: expected fp32, bf16 or fp16, got 'int8'");
   CHECK(error_of("export r s --format hf") == "dstrain export takes one RUN, got 'r' and 's'");
@@ -325,7 +326,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"plan --config c --timeline --timeline a.svg", "--timeline is given 2 times"},
       {"plan --config c --timeline --json", "dstrain plan takes one of --json and --timeline"},
       {"generate --prompt x --tokens 1",
-       "dstrain generate needs --run DIR (see dstrain generate --help)"},
+       "dstrain generate needs --run DIR or --model DIR (see dstrain generate --help)"},
       {"generate --run r --tokens 1 --prompt x --prompt_ids 1",
        "dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3"},
       {"generate --run r --prompt x --top_p 0",

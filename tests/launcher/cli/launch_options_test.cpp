@@ -156,7 +156,7 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
       {{"--launcher", "mvapich"},
        "--launcher mvapich: dstrain is built on Open MPI and cannot join the ranks of another "
        "MPI: use --launcher openmpi, or --launcher slurm inside an allocation"},
-      {{"--launcher", "ssh"}, "--launcher: expected local, openmpi or slurm, got 'ssh'"},
+      {{"--launcher", "ssh"}, "--launcher: expected none, local, openmpi or slurm, got 'ssh'"},
       {{"--launcher_args", "--a 'b"}, "--launcher_args: a quote is not closed in '--a 'b'"},
       {{"--num_nodes", "0"}, "--num_nodes: expected an integer from 1 to 65536, got '0'"},
       {{"--master_port", "65536"},
@@ -169,7 +169,10 @@ TEST_CASE("a wrong option of the start is one line that says what to do") {
        "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got '9A=1'"},
       {{"--export", "A;B=1"},
        "--export: expected NAME or NAME=VALUE with a name of letters, digits and _, got 'A;B=1'"},
-      {{"-H"}, "--hostfile: the value is missing"},
+      {{"-H"},
+       "--hostfile: the value is missing, expected --hostfile FILE: the hosts, a line 'NAME "
+       "slots=N' "
+       "for each"},
       {{"-H", "a", "--hostfile", "b"}, "--hostfile is given 2 times"},
       {{"--hostfiel", "a"}, "unknown option '--hostfiel'; did you mean --hostfile?"},
   }));

@@ -130,7 +130,7 @@ TEST_CASE("a resume into another folder leaves both runs whole") {
   const RunFolder folder;
   run(folder, "--steps 6 --save_interval 2 --output one");
   run(folder, "--steps 8 --save_interval 4 --seed 7 --output two");
-  CHECK(has(refusal(folder, "--resume one --output two"), "two holds another run's checkpoints"));
+  CHECK(has(refusal(folder, "--resume one --output two"), "two holds the checkpoint of step 8"));
   run(folder, "--resume one --output two --overwrite --steps 7");
   CHECK(checkpoints_of(folder, "two").empty());
   CHECK(losses_of(folder, "two").front().first == 7);

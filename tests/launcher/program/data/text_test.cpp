@@ -207,7 +207,11 @@ TEST_CASE("a run that is refused for its output directory leaves nothing there")
   CHECK_FALSE(fs::exists(folder.root / "out/cache"));
   fs::remove_all(folder.root / "out");
   folder.run("--save_interval 1 --set dstrain.data.format=char");
-  CHECK(has(only_error(folder.run("", 1)), "holds another run's checkpoints"));
+  CHECK(has(only_error(folder.said(std::string(kProgram) +
+                                       " --config t.json --model m --init_weights random " +
+                                       folder.token(),
+                                   1)),
+            "holds the checkpoint of step 2 of another run"));
   CHECK_FALSE(fs::exists(folder.root / "out/cache"));
 }
 

@@ -149,10 +149,11 @@ TEST_CASE("one run's adapters are not left beside another run's model") {
   CHECK_FALSE(is_there(folder, "out/adapter"));
   // What has the folder's name is known before the run.
   folder.write("out/adapter", "mine");
-  CHECK_THAT(
-      said(folder, "--config c.json --output out " + kLora + "--set dstrain.lora.merge=true 2>&1",
-           1),
-      Contains("out/adapter: the run writes its adapters to a folder of this name"));
+  CHECK_THAT(said(folder,
+                  "--config c.json --overwrite --output out " + kLora +
+                      "--set dstrain.lora.merge=true 2>&1",
+                  1),
+             Contains("out/adapter: the run writes its adapters to a folder of this name"));
   CHECK(folder.read("out/adapter") == "mine");
 }
 
@@ -265,7 +266,8 @@ std::map<std::string, std::vector<float>> tensors_of(const RunFolder& folder,
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof(length));
   std::map<std::string, std::vector<float>> tensors;
-  for (const auto& [name, tensor] : json::parse(bytes.substr(8, length)).items()) {
+  const json header = json::parse(bytes.substr(8, length));
+  for (const auto& [name, tensor] : header.items()) {
     if (name == "__metadata__") continue;
     REQUIRE(tensor["dtype"] == "F32");
     const size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
@@ -299,7 +301,7 @@ TEST_CASE("export --merge writes the base with what the adapters add to it") {
       REQUIRE(sums.size() == values.size());
       const std::string module = "base_model.model." + name.substr(0, name.rfind('.'));
       const auto a = adapters.find(module + ".lora_A.weight");
-      if (a == adapters.end()) {
+      if (a == adapters.end() || !name.ends_with(".weight")) {
         CHECK(sums == values);
         continue;
       }
