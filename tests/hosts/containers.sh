@@ -7,6 +7,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 2 setpriv
+unset TMPDIR
 readonly USER_ID=54321
 # 76 MB of parameters.
 model=(--set dstrain.model.n_embd=512 --set dstrain.model.n_layer=6 --steps 1)

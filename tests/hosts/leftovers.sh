@@ -6,7 +6,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 3
-training_tmp
 
 starts() { # NAME
   hosts_on node1 "$dstrain" --hostfile hosts --config c.json --output "$1" --steps 1000000 >"$1.log" 2>&1 &

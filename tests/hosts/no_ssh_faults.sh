@@ -7,7 +7,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 3
-training_tmp
 hosts_sshd node1 stop
 lost=$((${DSTRAIN_SAMPLE:-$RANDOM} % 2 == 0)) login=yes
 

@@ -5,7 +5,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/training.sh"
 training_hosts "$1" 3
-training_tmp
 
 nothing_left() {
   local host process

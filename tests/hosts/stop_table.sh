@@ -66,7 +66,6 @@ chosen=$(print_cells | grep -E "$only")
 [[ -z $list ]] || { echo "$chosen" && exit; }
 
 training_hosts "$program" 2 python3
-training_tmp
 training_by_mpirun
 hosts_file 1 1 >hosts
 by_mpirun=(mpirun --hostfile hosts -np 2 --bind-to none -x OMP_NUM_THREADS -x OMP_WAIT_POLICY "$dstrain")

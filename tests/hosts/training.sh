@@ -10,6 +10,7 @@ training_hosts() {
   dstrain=$(realpath "$1")
   hosts_up "$2"
   cd "$HOSTS_DIR"
+  training_tmp
   training_files
   hosts_file 2 2 >hosts
   export OMP_NUM_THREADS=1
@@ -21,7 +22,8 @@ training_by_mpirun() {
   by_mpirun=(mpirun --hostfile hosts -np 4 --bind-to none -x OMP_NUM_THREADS "$dstrain")
 }
 
-# training_tmp: gives runs a directory of their own for temporary files, tmp, so that a test can see what they leave.
+# training_tmp: gives runs a directory of their own for temporary files, tmp, so that a test can see what they leave, and that
+# runs of other tests at the same time, whose hosts have the same names, clear none of them.
 training_tmp() {
   mkdir "$HOSTS_DIR/tmp"
   export TMPDIR=$HOSTS_DIR/tmp

@@ -42,7 +42,7 @@ std::string StreamDecoder::take_run() {
   return text;
 }
 
-std::string StreamDecoder::stripped(std::string text) {
+std::string StreamDecoder::stripped(const std::string& text) {
   size_t from = 0;
   while (strips_ > 0 && from < text.size()) {
     if (!std::string_view(text).substr(from).starts_with(tokenizer_.strip())) {

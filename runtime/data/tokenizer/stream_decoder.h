@@ -25,7 +25,7 @@ class StreamDecoder {
  private:
   std::string take(size_t bytes);
   std::string take_run();
-  std::string stripped(std::string text);
+  std::string stripped(const std::string& text);
 
   const Tokenizer& tokenizer_;
   bool skip_special_;

@@ -1,6 +1,5 @@
 // Which bytes of a text each token is made of.
 #include <algorithm>
-#include <ranges>
 
 #include "runtime/data/tokenizer/tokenizer.h"
 
@@ -9,8 +8,8 @@ namespace {
 
 // Makes the spans from `first` on, of a changed text, those of the original one. `maps`: of the changes, in order.
 void map_back(const std::vector<TextMap>& maps, size_t first, std::vector<TokenSpan>& spans) {
-  for (const TextMap& map : std::views::reverse(maps))
-    for (size_t i = first; i < spans.size(); ++i) spans[i] = map.original(spans[i]);
+  for (auto map = maps.rbegin(); map != maps.rend(); ++map)
+    for (size_t i = first; i < spans.size(); ++i) spans[i] = map->original(spans[i]);
 }
 
 void shift(size_t offset, size_t first, std::vector<TokenSpan>& spans) {

@@ -9,7 +9,6 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../training.sh"
 (($(nproc) >= 2)) || hosts_skip 'two ranks of a host need two cores'
 training_hosts "$1" 2
-training_tmp # so that runs of other tests, whose hosts have the same names, see none of its files
 
 mkdir fresh
 cp "$here/../../data/tokenizer/golden/llama3.json" fresh/tokenizer.json
