@@ -4,6 +4,7 @@
 #include <optional>
 #include <system_error>
 
+#include "runtime/config/json/tree.h"
 #include "runtime/config/text.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"

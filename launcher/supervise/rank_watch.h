@@ -55,9 +55,8 @@ class RankWatch {
   }
   // Returns whether the root cause may follow from the end of mpirun, of its daemon or of its connection to a host.
   bool root_cause_follows_starters() const {
-    using Kind = RootCause::Kind;
-    return root_cause_ &&
-           (root_cause_->kind == Kind::vanished || root_cause_->kind == Kind::starter_ended);
+    return root_cause_ && (root_cause_->kind == RootCause::Kind::vanished ||
+                           root_cause_->kind == RootCause::Kind::starter_ended);
   }
   // Returns whether the kernel has killed a process of the run because memory ran out.
   bool any_out_of_memory() const;

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "runtime/config/model/measures.h"
+#include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/ir/builder.h"
 #include "runtime/plan/build_model.h"

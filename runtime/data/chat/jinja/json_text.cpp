@@ -82,7 +82,7 @@ class JsonWriter {
 
   void object(const Dict& dict, int64_t level) {
     std::vector<const Dict::Member*> members;
-    meter_.bytes(dict.members().size() * sizeof(members[0]));
+    meter_.bytes(dict.members().size() * sizeof(const Dict::Member*));
     for (const Dict::Member& member : dict.members()) members.push_back(&member);
     if (style_.sort_keys)
       std::ranges::sort(members, {}, [](const Dict::Member* member) { return member->first; });
