@@ -19,10 +19,9 @@ inline constexpr std::string_view kResolvedConfig = "resolved_config.json";
 
 // The options of the command line that the configuration depends on; an absent one was not given.
 struct ConfigRequest {
-  const ModelRegistry* models =
-      nullptr;                       // required; the caller keeps them alive, also for the jobs
-  std::string command;  // the command line as it was given, for a message that adds to it; may be empty
-  std::string path;                  // of the configuration file; empty: all values are defaults
+  const ModelRegistry* models = nullptr;  // required; the caller keeps them alive, for jobs too
+  std::string command;  // the command line, for a message that adds to it; empty: there is none
+  std::string path;     // of the configuration file; empty: all values are defaults
   std::vector<std::string> sets;     // path.to.key=value, later ones win
   std::vector<std::string> ignored;  // path.to.key, as if the file did not have it
   std::optional<int64_t> ranks;      // absent: nothing that depends on their number is checked

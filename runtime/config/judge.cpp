@@ -209,7 +209,8 @@ class Walk {
     }
     const std::string section = path.substr(0, path.find('.'));
     if (judgement.state == State::unknown &&
-        (changes_no_result(key.substr(0, key.find('.'))) || (judgement.message == kUnknown && takes_any_key(section)))) {
+        (changes_no_result(key.substr(0, key.find('.'))) ||
+         (judgement.message == kUnknown && takes_any_key(section)))) {
       judgement.state = State::no_effect;
       judgement.warns = true;
     }

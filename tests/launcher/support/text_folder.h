@@ -42,8 +42,8 @@ struct TextFolder : RunFolder {
     return said(command(options), status);
   }
   std::string command(const std::string& options) const {
-    return std::string(kProgram) + " --config t.json --model m --init_weights random --overwrite " + token() +
-           " " + options;
+    return std::string(kProgram) + " --config t.json --model m --init_weights random --overwrite " +
+           token() + " " + options;
   }
   nlohmann::json evaluated(const std::string& data) const {
     return nlohmann::json::parse(

@@ -27,8 +27,7 @@ void Meter::bytes(size_t count) {
 
 void Meter::check_output(size_t bytes) const {
   if (static_cast<int64_t>(bytes) > most_.output)
-    fail(fmt::format("a text is larger than {}",
-                     bytes_text(static_cast<double>(most_.output))));
+    fail(fmt::format("a text is larger than {}", bytes_text(static_cast<double>(most_.output))));
 }
 
 Value Meter::list(std::vector<Value> items, bool tuple, bool generator) {
