@@ -29,6 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   dstrain::ConfigRequest request;
   request.path = scratch_file(data, size);
   request.ranks = 2;
+  request.output = "out";  // a resolved configuration names the directory
   request.models = &dstrain::model_registry();
   const dstrain::LoadedConfig loaded = dstrain::check_config(request);
   for (const auto lines : {dstrain::CheckLines::notable, dstrain::CheckLines::all})
