@@ -51,7 +51,7 @@ Job job_of_model_directory(const std::string& directory, const std::vector<std::
   LoadedConfig loaded = solve(merge(request), request);
   if (!has_errors(loaded.verdicts)) return loaded.job;
   find_way_on(request, loaded);
-  // Of the options that a run takes the command has --ignore alone.
+  // The command takes --ignore, and none of a run's other options.
   loaded.way_on.clear();
   for (Verdict& v : loaded.verdicts)
     if (v.way_on.find("--set") != std::string::npos) v.way_on.clear();

@@ -34,7 +34,7 @@ TEST_CASE("weights: an answer that is not to count does not, with marks and with
       CHECK(counted(no, no).empty());
     }
     CHECK(counted(R"(, "weight": null)", R"(, "loss_weight": 1.0)") == bad + good);
-    // Of a loss on all tokens an answer is left out, too.
+    // A loss on all tokens leaves such an answer out, too.
     const std::string all = counted_text(tokenizer, chat_template,
                                          read(two_answers(R"(, "weight": 0)", "")), LossOn::all);
     CHECK_THAT(all, Contains("user") && Contains(good) && !Contains("bad"));

@@ -37,7 +37,7 @@ struct DecoderSpec {
   bool byte_level = false;                     // by the letters of bytes, and none of the others
   std::vector<NormalizeReplace> replacements;  // in each token, in order; contents may be empty
   bool byte_fallback = false;                  // <0x0A> is a byte
-  // Of the whole text, at most `strips` of this character at its beginning are left out.
+  // At most `strips` of this character are left out where the whole text begins.
   std::string strip;
   int64_t strips = 0;
 };
