@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "launcher/commands/commands.h"
@@ -20,6 +21,7 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/threads/core_share.h"
 #include "runtime/data/array_source.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/documents/encoded_text.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/open_dataset.h"
@@ -64,11 +66,21 @@ std::unique_ptr<LogitsFile> open_logits(const std::string& path, int64_t rows,
   fail_user("--logits: {}", e.what());
 }
 
+// Returns the template that a run's key names: the file that the run has written, because the named one may have changed
+// since. Empty: the key names none.
+std::string template_of_run(const TrainedModel& model) {
+  const std::string& given = model.job.data.chat_template;
+  const std::string written = fmt::format("{}/{}", model.place.run_dir, kTemplateFile);
+  std::error_code none;
+  return !given.empty() && std::filesystem::exists(written, none) ? written : given;
+}
+
 // Opens the file of --data: with the run's vocabulary, or as token ids of a text by the run's tokenizer. `chat_template`
-// writes the messages of JSON lines; empty: that of the tokenizer's folder.
+// writes the messages of JSON lines; empty: that of the run, or of the tokenizer's folder.
 std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedModel& model,
                                        const std::string& chat_template) {
-  const bool text = !model.tokenizer.empty() && model.job.data.format == DataFormat::automatic &&
+  const DataConfig& data = model.job.data;
+  const bool text = !model.tokenizer.empty() && data.format == DataFormat::automatic &&
                     !is_token_file(DataFile(path));
   if (!chat_template.empty() && !(text && has_json_lines(path)))
     fail_user(
@@ -83,11 +95,14 @@ std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedMod
   if (!has_json_lines(path)) refuse_doubtful(DataFile(path));
   const auto tokenizer = open_tokenizer(model.tokenizer);
   std::vector<std::string> warnings = tokenizer->warnings();
-  const DataConfig& data = model.job.data;
-  const LineRules rules = line_rules(
-      model.tokenizer, *tokenizer, {path},
-      {.chat_template = chat_template, .loss_on = data.loss_on, .skip_invalid = data.skip_invalid},
-      warnings);
+  const bool of_run = chat_template.empty() && has_json_lines(path);
+  const LineRules rules =
+      line_rules(model.tokenizer, *tokenizer, {path},
+                 {.chat_template = of_run ? template_of_run(model) : chat_template,
+                  .loss_on = data.loss_on,
+                  .skip_invalid = data.skip_invalid,
+                  .named_by = of_run ? kTemplateKey : kTemplateOption},
+                 warnings);
   DocumentCounts counts;
   auto source =
       checked_for_model(open_encoded_text(*tokenizer, path, rules.options, counts), model.job);

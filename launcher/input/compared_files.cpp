@@ -11,6 +11,7 @@
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/data/chat/chat_template.h"
 #include "runtime/storage/file_checksum.h"
 
 namespace dstrain {
@@ -27,6 +28,9 @@ ComparedFiles compared_files(const RunInput& input, const std::string& config) {
     for (const std::string& path : input.dataset->files(split).paths) add(path, "the data file");
   if (!job.model_directory.empty())
     add(fmt::format("{}/{}", job.model_directory, kConfigJson), "the model's configuration");
+  if (const std::string& file = job.data.chat_template;
+      !file.empty() && built_in_template(file).empty())
+    add(file, "the chat template");
   for (const InitialFile& file : initial_files(job)) add(file.path, file.what, true);
   return files;
 }

@@ -20,8 +20,8 @@ struct ComparedFile {
 };
 using ComparedFiles = std::vector<ComparedFile>;
 
-// Returns the files that `input` was read from: the configuration file `config`, data, the model's configuration, first
-// weights. Throws UserError if one cannot be read.
+// Returns the files that `input` was read from: the configuration file `config`, data, the model's configuration, a
+// chat template that a key names, first weights. Throws UserError if one cannot be read.
 ComparedFiles compared_files(const RunInput& input, const std::string& config);
 
 // Throws UserError if the configuration is a pipe or one of this process's streams, which can be read only once, and only

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "runtime/core/error.h"
-#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 
 namespace dstrain {
@@ -35,7 +34,8 @@ LineRules line_rules(const std::string& directory, const Tokenizer& tokenizer,
   LineRules rules;
   const bool lines = std::ranges::any_of(files, has_json_lines);
   if (!settings.chat_template.empty()) {
-    rules.chat_template = open_chat_template(directory, settings.chat_template, tokenizer);
+    rules.chat_template =
+        open_chat_template(directory, settings.chat_template, tokenizer, settings.named_by);
   } else if (lines) {
     try {
       rules.chat_template = open_chat_template(directory, "", tokenizer);

@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/job.h"
 #include "runtime/data/chat/chat_template.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/documents/documents.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
@@ -15,8 +17,9 @@ namespace dstrain {
 struct LineSettings {
   std::string chat_template;  // dstrain's own by name, or a file; empty: the directory's
   LossOn loss_on = LossOn::usual;
-  bool skip_invalid = false;  // leave out invalid lines
-  bool no_eos = false;        // no token behind texts and completions
+  bool skip_invalid = false;                    // leave out invalid lines
+  bool no_eos = false;                          // no token behind texts and completions
+  std::string_view named_by = kTemplateOption;  // what names the template, for messages
 };
 
 // Options, with the template that they point to.

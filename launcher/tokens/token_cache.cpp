@@ -140,9 +140,10 @@ class TokenCache {
   const nlohmann::json& lines_of(const std::string& text) {
     nlohmann::json& lines = lines_[has_json_lines(text)];
     if (lines.is_null() && has_json_lines(text))
-      lines = {{"chat_template", chat_template_checksum(job_.model_directory)},
-               {"loss_on", name_of(job_.data.loss_on)},
-               {"skip_invalid", job_.data.skip_invalid}};
+      lines = {
+          {"chat_template", chat_template_checksum(job_.model_directory, job_.data.chat_template)},
+          {"loss_on", name_of(job_.data.loss_on)},
+          {"skip_invalid", job_.data.skip_invalid}};
     return lines;
   }
 
@@ -184,7 +185,8 @@ class TokenCache {
     if (use_ == CacheUse::read)
       fail_user(
           "{}, which the launching process has made, has not been made of the text {} that is "
-          "here: all hosts need the same text and tokenizer, and --output on a file system that "
+          "here: all hosts need the same text, tokenizer and chat template, and --output on a file "
+          "system that "
           "they share",
           file, text);
     if (!has_json_lines(text)) refuse_doubtful(DataFile(text));
@@ -239,9 +241,10 @@ class TokenCache {
     std::optional<LineRules>& rules = rules_[has_json_lines(text)];
     if (!rules)
       rules = line_rules(job_.model_directory, *tokenizer_, {text},
-                         {.chat_template = "",
+                         {.chat_template = job_.data.chat_template,
                           .loss_on = job_.data.loss_on,
-                          .skip_invalid = job_.data.skip_invalid},
+                          .skip_invalid = job_.data.skip_invalid,
+                          .named_by = kTemplateKey},
                          warnings_);
     return *rules;
   }
@@ -273,6 +276,7 @@ class TokenCache {
 void refuse_line_keys(const DataConfig& data) {
   const std::string_view key = data.loss_on != LossOn::usual ? "dstrain.data.loss_on"
                                : data.skip_invalid           ? "dstrain.data.skip_invalid"
+                               : !data.chat_template.empty() ? kTemplateKey
                                                              : "";
   if (!key.empty())
     fail_user(

@@ -133,6 +133,8 @@ struct DataConfig {
   TooLong too_long = TooLong::cut;  // of documents that are packed or padded
   LossOn loss_on = LossOn::usual;
   bool skip_invalid = false;  // leave out JSON lines that are invalid
+  // Writes the messages of JSON lines: dstrain's own template by name, or a file; empty: that of the model's folder.
+  std::string chat_template = {};
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -156,6 +156,12 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
                                           : LossOn::all;
   }
   d.skip_invalid = v.flag("dstrain.data.skip_invalid");
+  constexpr std::string_view template_key = "dstrain.data.chat_template";
+  if (const Member* given = v.given(template_key); given && given->value.text.empty())
+    diagnostics.error(template_key,
+                      "is empty: name chatml, llama3, qwen or a file, or remove the key");
+  else if (given)
+    d.chat_template = v.text(template_key, "", "");
 }
 
 // Two keys set recompute: DeepSpeed's interval, whose default 0 means none, and dstrain.recompute. If both are

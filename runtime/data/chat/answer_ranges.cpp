@@ -17,8 +17,9 @@ using jinja::Value;
 
 constexpr std::string_view kRemedy =
     "put {% generation %} and {% endgeneration %} around the assistant's text in a template of "
-    "your own, or take one of dstrain's own (--chat_template FILE, chatml, llama3 or qwen of "
-    "dstrain tokenize), or let the loss be on all tokens (loss_on all)";
+    "your own, or take one of dstrain's own (chatml, llama3, qwen or a file, named with "
+    "dstrain.data.chat_template of a run, or with --chat_template of a command), or let the loss "
+    "be on all tokens (loss_on all)";
 constexpr std::string_view kSpace = " \t\r\n";
 
 size_t common_beginning(std::string_view a, std::string_view b) {

@@ -79,7 +79,8 @@ void ConversationEncoder::encode_messages(const ChatLine& line, EncodedConversat
     fail_user(
         "the line has messages, and the model's directory has no chat template "
         "(chat_template.jinja, or \"chat_template\" in tokenizer_config.json): put one there, or "
-        "make a token file with --chat_template chatml, llama3, qwen or FILE of dstrain tokenize");
+        "name chatml, llama3, qwen or a file with dstrain.data.chat_template of a run, or with "
+        "--chat_template of a command");
   const std::vector<bool> messages = picked(line);
   jinja::Meter meter = chat_template->meter(encoding_.limits);
   const Value tools = tools_of(line);

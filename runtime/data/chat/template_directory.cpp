@@ -16,7 +16,6 @@
 namespace dstrain {
 namespace {
 
-constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kTemplate = "the chat template";  // in messages
 constexpr int64_t kMostTemplate = int64_t{1} << 20, kMostSettings = int64_t{1} << 29;
 
@@ -73,15 +72,20 @@ std::optional<std::string> template_in(const JsonValue& settings) {
   if (!text)
     found->fail(
         "none of the templates has the name \"default\": give one as a file with --chat_template "
-        "FILE");
+        "FILE of a command, or with dstrain.data.chat_template of a run");
   return text;
+}
+
+std::string template_in_file(const std::string& path) {
+  return std::string(without_byte_order_mark(read_input_file(path, kTemplate, kMostTemplate)));
 }
 
 }  // namespace
 
 std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& directory,
                                                        const std::string& given,
-                                                       const Tokenizer& tokenizer) {
+                                                       const Tokenizer& tokenizer,
+                                                       std::string_view named_by) {
   const std::filesystem::path folder(directory);
   jinja::Variables tokens;
   std::vector<std::string> none;
@@ -99,29 +103,32 @@ std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& direct
       source = path + ": chat_template";
     }
   }
-  std::string file = given;
-  if (given.empty() && is_there(folder / kTemplateFile)) file = (folder / kTemplateFile).string();
-  if (const std::string_view own = built_in_template(given); !own.empty()) {
-    text = own;
-    source = "--chat_template " + given;
-  } else if (!file.empty()) {
-    if (!is_there(file))
-      fail_user(
-          "--chat_template {}: there is no such file, and dstrain's own templates are chatml, "
-          "llama3 and qwen",
-          printable(given));
-    text = without_byte_order_mark(read_input_file(file, kTemplate, kMostTemplate));
-    source = file;
+  if (!given.empty()) {
+    text = named_template(given, named_by);
+    source = built_in_template(given).empty() ? given : fmt::format("{} {}", named_by, given);
+  } else if (is_there(folder / kTemplateFile)) {
+    source = (folder / kTemplateFile).string();
+    text = template_in_file(source);
   }
   if (!text) return nullptr;
   add_tokens_by_id(directory, *text, tokenizer, none, tokens);
   return std::make_unique<const ChatTemplate>(*text, source, std::move(tokens));
 }
 
-std::string chat_template_checksum(const std::string& directory) {
+std::string named_template(const std::string& given, std::string_view named_by) {
+  if (const std::string_view own = built_in_template(given); !own.empty()) return std::string(own);
+  if (!is_there(given))
+    fail_user(
+        "{} {}: there is no such file, and dstrain's own templates are chatml, llama3 and qwen",
+        named_by, printable(given));
+  return template_in_file(given);
+}
+
+std::string chat_template_checksum(const std::string& directory, const std::string& given) {
   const std::filesystem::path path = std::filesystem::path(directory) / kTemplateFile;
-  if (!is_there(path)) return "";
-  const std::string text = read_input_file(path.string(), kTemplate, kMostTemplate);
+  if (given.empty() && !is_there(path)) return "";
+  const std::string text =
+      given.empty() ? template_in_file(path.string()) : named_template(given, kTemplateKey);
   return fmt::format("{:016x}", checksum_of(text.data(), std::ssize(text)));
 }
 

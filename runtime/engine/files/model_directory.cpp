@@ -11,6 +11,7 @@
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/engine/files/end_weights.h"
 #include "runtime/storage/atomic_file.h"
@@ -33,7 +34,7 @@ constexpr std::array<std::string_view, 12> kCopied{"generation_config.json",
                                                    "merges.txt",
                                                    "tokenizer.model",
                                                    "spiece.model",
-                                                   "chat_template.jinja",
+                                                   kTemplateFile,
                                                    "chat_template.json"};
 
 // Returns whether a folder has a vocab.json that is the vocabulary of a run on characters or bytes, and no tokenizer's: of
@@ -105,6 +106,9 @@ std::map<std::string, DType> begin_model_directory(const Job& job, const std::st
                                                    OtherFiles others) {
   std::map<std::string, DType> dtypes = kept_dtypes(job);
   copy_model_files(job.model_directory, job.output, others);
+  if (!job.data.chat_template.empty())
+    write_file(fmt::format("{}/{}", job.output, kTemplateFile),
+               named_template(job.data.chat_template, kTemplateKey));
   std::error_code none;
   if (has_vocabulary_of_run(job.output)) fs::remove(job.output + "/vocab.json", none);
   const std::string config = fmt::format("{}/{}", job.output, kConfigJson);

@@ -6,11 +6,15 @@
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
+#include "runtime/data/chat/chat_template.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
 #include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {
+
+constexpr const char* kModelsTemplate = "that of the model";
 
 // Collects facts. Numbers have their shortest round-trip form.
 class FactList {
@@ -81,6 +85,14 @@ std::string several_files(const Dataset& dataset) {
   return files.size() > 1 ? names_of_files(files) + ", " : "";
 }
 
+// Returns the chat template as one fact: a file by what it contains.
+std::string template_text(const DataConfig& data) {
+  const std::string& given = data.chat_template;
+  if (given.empty()) return kModelsTemplate;
+  if (!built_in_template(given).empty()) return given;
+  return "a file with the checksum " + chat_template_checksum("", given);
+}
+
 // Returns which file is for validation.
 std::string validation_text(const Dataset& dataset) {
   const std::vector<std::string> files = dataset.files(Split::validation).paths;
@@ -110,6 +122,8 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
            fmt::format("{}{} training samples, checksum {:016x}", several_files(dataset),
                        dataset.samples(Split::train), dataset.fingerprint()));
   list.add(FactChange::allowed, "dstrain.data.val_fraction", job.data.val_fraction);
+  list.add_unusual(FactChange::allowed, std::string(kTemplateKey), template_text(job.data),
+                   kModelsTemplate);
   list.add_unusual(FactChange::allowed, "dstrain.data.val_path", validation_text(dataset), "none");
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/engine/files/end_weights.h"
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/engine/metrics/csv_monitor.h"
@@ -76,6 +77,7 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     // Each checkpoint has them; from the first step on a data file whose time alone changes is known to be the same.
     if (job_.save_interval > 0 || saves_last(job_)) facts();
     // First what reads files of others: where that fails, the folder still says what its weights are of.
+    remove_template_of_key();
     if (!ctx_.config_json.empty())
       saved_dtypes_ = begin_model_directory(
           job_, ctx_.config_json, resumed_here() ? OtherFiles::stay : OtherFiles::removed);
@@ -194,6 +196,12 @@ void RunOutput::warn_of_space(int64_t checkpoint) const {
   if (!lack.empty())
     log::warn("{}: without room it is left out, and the run cannot be resumed (dstrain.save_last)",
               lack);
+}
+
+void RunOutput::remove_template_of_key() const {
+  if (resumed_here() && job_.data.chat_template.empty() &&
+      resumed_->label.facts.contains(std::string(kTemplateKey)))
+    remove_file(fmt::format("{}/{}", job_.output, kTemplateFile));
 }
 
 bool RunOutput::resumed_here() const {

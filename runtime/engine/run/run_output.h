@@ -80,6 +80,8 @@ class RunOutput {
   void open_sinks(const RunProgress& progress, double full_rate_s);
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;
+  // Removes the chat template that a key named until the checkpoint, where none names one now: the model's holds.
+  void remove_template_of_key() const;
   bool resumed_here() const;                    // from a checkpoint in the output directory itself
   int64_t remove_old(int64_t keep_last) const;  // returns how many checkpoints
   // `at_end`: only because the run ends here. Throws if it cannot be saved and is `required`.

@@ -46,6 +46,17 @@ TEST_CASE("run: data are one path or several, and validation may have a file of 
   CHECK(verdict(own.check(), "dstrain.data.val_fraction").starts_with("no_effect: "));
 }
 
+TEST_CASE("run: a chat template is named, or that of the model") {
+  CHECK(with_data("").job().data.chat_template.empty());
+  CHECK(with_data(R"("chat_template": "chatml")").job().data.chat_template == "chatml");
+  CHECK(with_data(R"("chat_template": null)").job().data.chat_template.empty());
+  CHECK_THAT(with_data(R"("chat_template": "")").error(),
+             Catch::Contains("dstrain.data.chat_template: is empty: name chatml, llama3, qwen or a "
+                             "file, or remove the key"));
+  CHECK_THAT(with_data(R"("chat_template": 5)").error(),
+             Catch::Contains("dstrain.data.chat_template: expected a string, found 5"));
+}
+
 TEST_CASE("run: the tokens of lines that count in the loss are named, or depend on the line") {
   CHECK(with_data("").job().data.loss_on == LossOn::usual);
   CHECK(setting(with_data("").load(), "dstrain.data.loss_on").value.empty());

@@ -65,7 +65,8 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
       ask(ours(R"("model": {"n_layer": 2, "n_embd": 96, "n_head": 3, "block_size": 64, "dropout": 0,
       "activation": "gelu", "qkv_bias": true, "tied_head": true, "vocab_size": 99},
     "data": {"path": "a.txt", "format": "char", "order": "sequential", "val_fraction": 0.2,
-             "loss_on": "completion", "skip_invalid": true},
+             "loss_on": "completion", "skip_invalid": true,
+             "chat_template": "own.jinja"},
     "steps": 5e2, "seed": 7, "eval_interval": 10, "eval_samples": 3, "save_interval": 50,
     "weight_decay_exclude": ["*.bias"], "reduce": "micro_batch")"))
           .job();
@@ -80,7 +81,8 @@ TEST_CASE("run: every key of the section dstrain reaches the job") {
                                Packing::none,
                                TooLong::cut,
                                LossOn::completion,
-                               true});
+                               true,
+                               "own.jinja"});
   CHECK(job.steps == 500);
   CHECK(job.seed == 7);
   CHECK(job.eval_interval == 10);

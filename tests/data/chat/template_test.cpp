@@ -30,8 +30,8 @@ std::string many(size_t count, const std::string& text) {
 TEST_CASE("chat template: what is not available is named with its line and the way on") {
   const auto refuses = [](const std::string& text, const std::string& message) {
     INFO(text);
-    CHECK_THROWS_WITH(render(text),
-                      Contains(message) && Contains("--chat_template chatml, llama3 or qwen"));
+    CHECK_THROWS_WITH(render(text), Contains(message) && Contains("own (chatml, llama3 or qwen)") &&
+                                        Contains("dstrain.data.chat_template"));
   };
   refuses("\n{% include 'a' %}", "t.jinja: line 2: {% include %} is not available");
   refuses("{{ 1 }}\n\n{{ messages | xmlattr }}", "t.jinja: line 3: the filter 'xmlattr'");

@@ -35,6 +35,7 @@ TEST_CASE("options of Hugging Face's programs lead to those of this one") {
       {"--max_grad_norm 1", "say it with --set gradient_clipping=1"},
       {"--warmup_steps 9", "say it with --set scheduler.params.warmup_num_steps=9"},
       {"--warmup_ratio 0.1", "say it in steps, with scheduler.params.warmup_num_steps"},
+      {"--chat_template chatml", "say it with --set dstrain.data.chat_template=chatml"},
       {"--max_seq_length 512", "say it with --set dstrain.data.seq_len=512"},
       {"--logging_steps 9", "say it with --set steps_per_print=9"},
       {"--eval_steps 9", "say it with --set dstrain.eval_interval=9"},

@@ -21,6 +21,7 @@ struct EveryKind {
     dir.write("c.json", "{}");
     dir.write("chats.jsonl", "{}");
     dir.write("text.txt", "some text some text some text");
+    dir.write("own.jinja", "a");
     dir.write("val.txt", "text some text some text some");
     dir.write("model/config.json", "{}");
     dir.write("model/model.safetensors.index.json",
@@ -37,6 +38,7 @@ struct EveryKind {
     job.data.paths = {dir / "text.txt"};
     job.data.val_path = dir / "val.txt";
     job.data.val_fraction = 0;
+    job.data.chat_template = dir / "own.jinja";
     job.model_directory = dir / "model";
     job.resume = resume;
     if (resume.empty()) job.init_weights = dir / "model/model.safetensors.index.json";
@@ -49,8 +51,8 @@ struct EveryKind {
 };
 
 // The kinds of files that every start reads, and those that only the beginning reads.
-const std::vector<std::string> kAlways = {"c.json", "chats.jsonl", "text.txt", "val.txt",
-                                          "model/config.json"},
+const std::vector<std::string> kAlways = {"c.json",  "chats.jsonl",       "text.txt",
+                                          "val.txt", "model/config.json", "own.jinja"},
                                kBeginning = {"model/model.safetensors.index.json",
                                              "model/one.safetensors", "model/two.safetensors",
                                              "adapter/adapter_model.safetensors"};

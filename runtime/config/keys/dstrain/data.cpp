@@ -102,6 +102,12 @@ std::vector<KeySpec> data() {
        .min = 0,
        .max = 1,
        .open = true},
+      {.key = "dstrain.data.chat_template",
+       .type = Type::string,
+       .note =
+           "how the messages of FILE.jsonl are written: dstrain's own chatml, llama3 or qwen, or "
+           "a file (own.jinja); unset: by the template of the model's folder",
+       .rule = &kTextData},
       {.key = "dstrain.data.loss_on",
        .type = Type::choice,
        .note =

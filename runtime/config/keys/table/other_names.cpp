@@ -112,6 +112,7 @@ constexpr OtherName kOtherNames[] = {
      .key = "dstrain.data.path",
      .advice = "name a file of text, of tokens or of JSON lines with --data"},
     {"validation_file|val_file|eval_file|valid_data|eval_data|val_data", "dstrain.data.val_path"},
+    {"chat_template|chat_template_path|chat_template_file", "dstrain.data.chat_template"},
     {.names = "validation_split_percentage",
      .key = "dstrain.data.val_fraction",
      .advice = "say it as a fraction, with dstrain.data.val_fraction"},

@@ -50,9 +50,9 @@ void Meter::fail(std::string_view message) const {
 
 void Meter::fail_unknown(std::string_view what) const {
   fail(
-      fmt::format("{} is not available in chat templates here: take one of dstrain's own with "
-                  "--chat_template chatml, "
-                  "llama3 or qwen, or give a file without it",
+      fmt::format("{} is not available in chat templates here: take one of dstrain's own "
+                  "(chatml, llama3 or qwen), or a file without it, with "
+                  "dstrain.data.chat_template of a run, or with --chat_template of a command",
                   what));
 }
 

@@ -175,6 +175,54 @@ TEST_CASE("a token file of conversations is made again with another template or 
   CHECK_FALSE(folder.is_there(kKept + ".targets"));
 }
 
+TEST_CASE(
+    "a run writes messages by the template that its key names, and leaves it beside the weights") {
+  const ChatFolder folder;
+  folder.write("m/tokenizer_config.json", R"({"eos_token": "<|end_of_text|>"})");
+  folder.write("own.jinja", kTemplate);
+  const std::string key = "--set dstrain.data.chat_template=";
+  CHECK(has(folder.chats(key + "own.jinja"), "count in the loss, tokenized into"));
+  folder.tokenized("--chat_template own.jinja");
+  for (const std::string end : {"", ".documents", ".targets"})
+    CHECK(folder.read(kKept + end) == folder.read("own.bin" + end));
+  CHECK(folder.read("out/chat_template.jinja") == kTemplate);
+  const json evaluated = folder.evaluated("chats.jsonl");
+  CHECK(evaluated == folder.evaluated("own.bin"));
+  CHECK(has(folder.chats("--num_gpus 2 " + key + "own.jinja"), "tokenized before"));
+  // What was trained with holds for eval, whatever becomes of the file; a run tokenizes anew.
+  folder.write("own.jinja", "{{ '<|begin_of_text|>' }}" + std::string(kTemplate));
+  CHECK(folder.evaluated("chats.jsonl")["tokens"] == evaluated["tokens"]);
+  CHECK(has(folder.chats("--steps 0 " + key + "own.jinja"), "tokenized into"));
+  CHECK_FALSE(has(folder.chats("--steps 0 " + key + "own.jinja"), "tokenized into"));
+  CHECK(folder.read(kKept).size() > folder.read("own.bin").size());
+  CHECK(has(folder.chats("--steps 0 " + key + "chatml"), "tokenized into"));
+  folder.tokenized("--chat_template chatml");
+  CHECK(folder.read(kKept) == folder.read("own.bin"));
+}
+
+TEST_CASE("a resume with another chat template says so, and leaves that beside the weights") {
+  const ChatFolder folder;
+  folder.write("own.jinja", "{{ '<|begin_of_text|>' }}" + std::string(kTemplate));
+  const std::string key = "--set dstrain.data.chat_template=";
+  const std::string saves = "--set dstrain.save_last=true ";
+  folder.chats(saves + key + "own.jinja");
+  const auto resumed = [&](const std::string& steps, const std::string& options) {
+    const std::string text = folder.said(
+        std::string(kProgram) + " --config t.json --model m --data chats.jsonl --resume out " +
+        folder.token() + " " + saves + "--steps " + steps + " --resume_with_changes " + options);
+    INFO(text);
+    return text;
+  };
+  CHECK_FALSE(has(resumed("3", key + "own.jinja"), "dstrain.data.chat_template"));
+  CHECK(has(resumed("4", key + "chatml"), "and is chatml"));
+  CHECK(folder.is_there("out/chat_template.jinja"));
+  CHECK(has(resumed("5", ""), "dstrain.data.chat_template was chatml and is that of the model"));
+  CHECK_FALSE(folder.is_there("out/chat_template.jinja"));
+  folder.write("out/chat_template.jinja", "mine");
+  resumed("6", "");
+  CHECK(folder.read("out/chat_template.jinja") == "mine");
+}
+
 TEST_CASE("what the keys of lines and a missing template mean is said before ranks start") {
   const ChatFolder folder;
   const auto refuses = [&](const std::string& options, const std::string& message) {
@@ -190,6 +238,14 @@ TEST_CASE("what the keys of lines and a missing template mean is said before ran
       "--set dstrain.data.loss_on=assistant --set dstrain.data.skip_invalid=true --steps 0");
   CHECK(has(skipped, "6 invalid lines were left out, the first is chats.jsonl:2: "));
   refuses("--set dstrain.data.loss_on=all", "dstrain.data.loss_on is of JSON lines");
+  refuses("--set dstrain.data.chat_template=chatml", "dstrain.data.chat_template is of JSON lines");
+  refuses("--data chats.jsonl --set dstrain.data.chat_template=none",
+          "dstrain.data.chat_template none: there is no such file, and dstrain's own templates are "
+          "chatml, llama3 and qwen");
+  refuses("--data chats.jsonl --set dstrain.data.chat_template=m", "m is a directory");
+  folder.write("bad.jinja", "a\n{% x %}");
+  refuses("--data chats.jsonl --set dstrain.data.chat_template=bad.jinja",
+          "bad.jinja: line 2: unexpected {% x %}");
   refuses("--set dstrain.data.skip_invalid=true", "dstrain.data.skip_invalid is of JSON lines");
   const json question = {{"role", "user"}, {"content", "a"}};
   folder.write("questions.jsonl", json{{"messages", json::array({question})}}.dump());
@@ -197,6 +253,7 @@ TEST_CASE("what the keys of lines and a missing template mean is said before ran
   folder.write("m/tokenizer_config.json", "{\"eos_token\": \"<|end_of_text|>\"}");
   refuses("--data chats.jsonl",
           "chats.jsonl:1: the line has messages, and the model's directory has no chat template");
+  CHECK(has(folder.chats("", 1), "dstrain.data.chat_template of a run"));
   CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors.tmp"));
 }
 
