@@ -17,11 +17,12 @@ inline constexpr const char* kTemplateFile = "chat_template.jinja";
 inline constexpr std::string_view kTemplateOption = "--chat_template",
                                   kTemplateKey = "dstrain.data.chat_template";
 
-// Returns the template that `given` names: dstrain's own (chatml, llama3, qwen), or a file. `named_by` is the option or key
-// that has the name, for messages. If `given` is empty the template is that of `directory`: chat_template.jinja, else "chat_template" of tokenizer_config.json; null if it has none. The
-// template knows the directory's special tokens: those of its files of settings and, where they do not name bos_token or
-// eos_token, what generation_config.json or config.json have as its id; writing one that no file has is an error. Throws UserError for a file that is missing or damaged, and for a
-// template that has what is not available.
+// Returns the template that `given` names: dstrain's own (chatml, llama3, qwen), or a file. `named_by` is the option or
+// key that has the name, for messages. If `given` is empty the template is that of `directory`: chat_template.jinja,
+// else "chat_template" of tokenizer_config.json; null if it has none. The template knows the directory's special
+// tokens: those of its files of settings and, where they do not name bos_token or eos_token, what
+// generation_config.json or config.json have as its id; writing one that no file has is an error. Throws UserError for
+// a file that is missing or damaged, and for a template that has what is not available.
 std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& directory,
                                                        const std::string& given,
                                                        const Tokenizer& tokenizer,
