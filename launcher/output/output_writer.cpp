@@ -45,13 +45,22 @@ OutputWriter::OutputWriter(int output, int error, size_t most_waiting)
     : most_waiting_(most_waiting), state_(std::make_shared<State>()) {
   state_->output = duplicate_of(output);
   state_->error = duplicate_of(error);
-  std::thread([state = state_] { run(state); }).detach();
+  thread_ = std::thread([state = state_] { run(state); });
+  // The caller may fork next: what a thread does as it begins or ends may hold locks, which the new process would inherit.
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->begun; });
 }
 
 OutputWriter::~OutputWriter() {
-  const std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
   state_->ends = true;
   state_->changed.notify_all();
+  const bool may_wait = state_->writing;  // for a reader that does not read
+  lock.unlock();
+  if (may_wait)
+    thread_.detach();
+  else
+    thread_.join();
 }
 
 void OutputWriter::write(StandardStream stream, TextKind kind, std::string text) {
@@ -77,6 +86,8 @@ bool OutputWriter::wait(int milliseconds) {
 void OutputWriter::run(const std::shared_ptr<State>& state) {
   const int output = state->output.get(), error = state->error.get();
   std::unique_lock lock(state->mutex);
+  state->begun = true;
+  state->changed.notify_all();
   while (true) {
     state->changed.wait(lock, [&] { return state->ends || !state->waiting.empty(); });
     if (state->ends) return;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "launcher/output/standard_stream.h"
 #include "launcher/process/descriptor.h"
@@ -48,6 +49,7 @@ class OutputWriter {
     std::deque<Text> waiting;
     size_t bytes = 0;     // of `waiting`
     int64_t dropped = 0;  // texts since the last one that was written
+    bool begun = false;   // the thread runs
     bool writing = false;
     bool ends = false;
   };
@@ -56,6 +58,7 @@ class OutputWriter {
 
   size_t most_waiting_;
   std::shared_ptr<State> state_;
+  std::thread thread_;
 };
 
 }  // namespace dstrain
