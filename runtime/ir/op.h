@@ -293,4 +293,7 @@ Attrs attrs_as(const OpAttrs& attrs) {
   return std::holds_alternative<std::monostate>(attrs) ? Attrs{} : std::get<Attrs>(attrs);
 }
 
+// Sets which rows of a micro-batch the rows of the operands are, where the attributes have that (RowsPart).
+void set_part(OpAttrs& attrs, const RowsPart& part);
+
 }  // namespace dstrain

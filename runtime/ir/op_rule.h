@@ -3,10 +3,13 @@
 // rule in runtime/ir/ops, a constant of the op's name; its kernels are in kernels/.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 
 #include "runtime/core/collective/collective.h"
 #include "runtime/ir/gradients.h"
+#include "runtime/ir/operand_axes.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {
@@ -35,6 +38,21 @@ enum class DoneBy : uint8_t {
 template <class Attrs>
 inline constexpr size_t kAttrs = OpAttrs(Attrs{}).index();
 
+// How an op that adds over rows does it, for pieces of rows that give the same bits.
+enum class SumOrder : uint8_t {
+  whole,  // it has no sums of pieces
+  library_parts,  // in parts that its kernel library chooses (KernelLibrary::sum_rows_part), added to what is there
+  row_blocks,  // in RowBlocks: SumRowsAttrs names the sums of blocks, and their sum
+};
+
+// The two ops that compute an op where each of several ranks has some indices of an axis over which it adds, and a plain
+// sum of parts would not do.
+struct InParts {
+  OpKind own{};  // reads the same operands, and writes what the others need of this rank's part
+  OpKind
+      all{};  // reads the same operands and what all ranks have written so, and writes the op's results
+};
+
 struct OpRule {
   OpKind kind{};  // these two: as the list of ops has them (runtime/ir/op_list.def)
   std::string_view name{};
@@ -58,6 +76,23 @@ struct OpRule {
   double (*flops)(const Program& program, const Instruction& op) = nullptr;
   // Emits the ops that compute the gradients of what `op` reads; null: not differentiable.
   void (*backward)(const Instruction& op, Gradients& g) = nullptr;
+  // Returns what the axes of its operands mean. Null: its operands have no axes; they are flat, or of one row.
+  OpAxes (*axes)(const Program& program, const Instruction& op) = nullptr;
+  SumOrder sum_order = SumOrder::whole;
+  std::optional<InParts> in_parts{};
 };
+
+// A text of operand_axes.h as a template argument.
+template <size_t kSize>
+struct AxesText {
+  char text[kSize]{};
+  consteval AxesText(const char (&from)[kSize]) { std::copy_n(from, kSize, text); }
+};
+// OpRule::axes of an op whose axes mean the same in all instructions.
+template <AxesText kText>
+OpAxes axes_are(const Program&, const Instruction&) {
+  static constexpr OpAxes axes(kText.text);
+  return axes;
+}
 
 }  // namespace dstrain

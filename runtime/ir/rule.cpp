@@ -51,6 +51,23 @@ std::string_view name_of(Queue queue) {
   return names[static_cast<int>(queue)];
 }
 
+namespace {
+
+void set(RowsPart& old, const RowsPart& part) {
+  old = part;
+}
+
+}  // namespace
+
+void set_part(OpAttrs& attrs, const RowsPart& part) {
+  std::visit(
+      [&part](auto& of_op) {
+        if constexpr (requires { set(of_op.part, part); }) set(of_op.part, part);
+        if constexpr (requires { set(of_op.add.part, part); }) set(of_op.add.part, part);
+      },
+      attrs);
+}
+
 std::string_view name_of(OpKind op) {
   return rule_of(op).name;
 }

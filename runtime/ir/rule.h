@@ -36,6 +36,11 @@ bool runs_on_host(const Program& program, const Instruction& op);
 Queue queue_of(const Program& program, const Instruction& op);
 // Throws InternalError naming the instruction if its attributes or operands are not legal for its op.
 void check_op(const Program& program, const Instruction& op);
+// Returns what the axes of the instruction's operands mean; none has axes where its rule does not say.
+inline OpAxes axes_of(const Program& program, const Instruction& op) {
+  const OpRule& rule = rule_of(op.op);
+  return rule.axes ? rule.axes(program, op) : OpAxes{};
+}
 Cost cost_of(const Program& program, const Instruction& op);
 
 }  // namespace dstrain

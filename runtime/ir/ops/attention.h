@@ -34,6 +34,15 @@ struct AttentionInputs {
   }
 };
 
+// Returns the axes of attention or of its gradient. Scores need all rows of a sample.
+inline OpAxes attention_axes(OpAxes of_three, OpAxes of_one, const Instruction& op) {
+  const AttentionInputs inputs(op);
+  if (inputs.count == 1) return of_one;
+  const auto attrs = attrs_as<AttentionAttrs>(op.attrs);
+  const int64_t keys = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;
+  return of_three.with_indices(inputs.first + 1, keys).with_indices(inputs.first + 2, keys);
+}
+
 inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
                             const AttentionInputs& inputs, const Buffer& y, const Buffer& lse) {
   const int64_t r = rows(y), c = columns(y);
@@ -83,6 +92,10 @@ inline constexpr OpRule attention{
           for (size_t i = 0; i < values.size(); ++i)
             if (g.needs(values[i])) g.contribute(values[i], gradients[i]);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      return attention_axes("row! head, row head, row head, row -> row head, sample head position",
+                            "row! head*3, row -> row head, sample head position", op);
+    },
 };
 
 inline constexpr OpRule attention_grad{
@@ -104,6 +117,12 @@ inline constexpr OpRule attention_grad{
         [](const Program& p, const Instruction& op) {
           return attention_flops(p.at(op.reads[0]), attrs_as<AttentionAttrs>(op.attrs), 5);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      return attention_axes(
+          "row! head, row head, row head, row head, row head, sample head position, row -> row "
+          "head, row head, row head",
+          "row! head, row head*3, row head, sample head position, row -> row head*3", op);
+    },
 };
 
 }  // namespace dstrain::ops

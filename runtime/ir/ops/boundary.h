@@ -28,6 +28,7 @@ inline constexpr OpRule cast{
           o.expect(o.in(0).shape.elements() == o.out(0).shape.elements(), "element counts differ");
           o.no_alias();
         },
+    .axes = axes_are<"row channel -> row channel">,
 };
 
 inline constexpr OpRule accumulate{

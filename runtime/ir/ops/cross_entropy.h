@@ -39,6 +39,11 @@ inline constexpr OpRule cross_entropy{
                 "cross_entropy was emitted without its gradient");
           g.contribute(op.reads[0], op.writes[1]);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      if (attrs_as<CrossEntropyAttrs>(op.attrs).by_row) return "row class, row -> row, row class";
+      return "row class, row -> -, row class";
+    },
+    .in_parts = InParts{.own = OpKind::class_sums, .all = OpKind::cross_entropy_part},
 };
 
 // The same where each of several ranks has the logits of some classes: each finds for its own what the loss and the
@@ -64,6 +69,7 @@ inline constexpr OpRule class_sums{
           expect_classes(o, attrs_as<CrossEntropyAttrs>(op.attrs));
           o.expect(o.out(0), rows(o.in(0)) * kClassSums, DType::f32);
         },
+    .axes = axes_are<"row class, row -> row">,
 };
 
 inline constexpr OpRule cross_entropy_part{
@@ -89,6 +95,10 @@ inline constexpr OpRule cross_entropy_part{
                 "cross_entropy_part was emitted without its gradient");
           g.contribute(op.reads[0], op.writes[1]);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      if (attrs_as<CrossEntropyAttrs>(op.attrs).by_row) return "row class, row -> row, row class";
+      return "row class, row -> -, row class";
+    },
 };
 
 }  // namespace dstrain::ops

@@ -36,6 +36,7 @@ inline constexpr OpRule activation{
           g.emit(OpKind::activation_grad, op.attrs, {d_y, ref}, {d_x});
           g.contribute(x, d_x);
         },
+    .axes = axes_are<"row channel -> row channel">,
 };
 
 inline constexpr OpRule activation_grad{
@@ -47,6 +48,7 @@ inline constexpr OpRule activation_grad{
           same_elements(o, 2);
           o.no_alias(0, 0);
         },
+    .axes = axes_are<"row channel, row channel -> row channel">,
 };
 
 inline constexpr OpRule add_dropout{
@@ -76,6 +78,12 @@ inline constexpr OpRule add_dropout{
           }
           if (g.needs(x)) g.contribute(x, d_y);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      // Masks follow from the columns of whole rows.
+      if (attrs_as<DropoutAttrs>(op.attrs).dropout > 0)
+        return "row channel!, row channel -> row channel";
+      return "row channel, row channel -> row channel";
+    },
 };
 
 // Dropout is linear: the gradient of its input is dropout of its result's gradient, by the same mask.
@@ -98,6 +106,11 @@ inline constexpr OpRule dropout_grad{
           g.emit(OpKind::dropout_grad, op.attrs, {g.of(op.writes[0])}, {d_x});
           g.contribute(x, d_x);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      // Masks follow from the columns of whole rows.
+      if (attrs_as<DropoutAttrs>(op.attrs).dropout > 0) return "row channel! -> row channel";
+      return "row channel -> row channel";
+    },
 };
 
 inline constexpr OpRule add{
@@ -109,6 +122,7 @@ inline constexpr OpRule add{
           same_elements(o, 2);
           o.no_alias();
         },
+    .axes = axes_are<"row channel, row channel -> row channel">,
 };
 
 inline void expect_gate(const Operands& o) {
@@ -137,6 +151,7 @@ inline constexpr OpRule gated{
           if (g.needs(gate)) g.contribute(gate, d_gate);
           if (g.needs(up)) g.contribute(up, d_up);
         },
+    .axes = axes_are<"row channel, row channel -> row channel">,
 };
 
 inline constexpr OpRule gated_grad{
@@ -150,6 +165,7 @@ inline constexpr OpRule gated_grad{
           expect_gate(o);
           o.no_alias(0, 0);
         },
+    .axes = axes_are<"row channel, row channel, row channel -> row channel, row channel">,
 };
 
 // The gradient of its input is its result's gradient times the same factor.
@@ -172,6 +188,7 @@ inline constexpr OpRule scale{
           g.emit(OpKind::scale, op.attrs, {d_y}, {d_x});
           g.contribute(x, d_x);
         },
+    .axes = axes_are<"row channel -> row channel">,
 };
 
 }  // namespace dstrain::ops

@@ -53,6 +53,7 @@ inline constexpr OpRule embed{
           if (op.reads.size() > 3) reads.push_back(op.reads[3]);
           g.emit_weight(OpKind::embed_position_grad, op.attrs, reads, {op.reads[2]});
         },
+    .axes = axes_are<"row, class channel, position! channel, row -> row channel">,
 };
 
 // y = x + the table's row of each position. A table of one row is a bias: then a sample is one row.
@@ -86,6 +87,11 @@ inline constexpr OpRule add_rows{
           else
             g.emit_weight(OpKind::embed_position_grad, op.attrs, reads, {op.reads[1]});
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      if (attrs_as<EmbedAttrs>(op.attrs).seq_len == 1)
+        return "row channel, - channel -> row channel";
+      return "row channel, position! channel, row -> row channel";
+    },
 };
 
 inline constexpr OpRule embed_token_grad{
@@ -99,6 +105,7 @@ inline constexpr OpRule embed_token_grad{
           o.expect(o.out(0).dtype == DType::f32, "weight gradients are f32");
           expect_tokens(o, attrs_as<EmbedAttrs>(op.attrs), rows(o.out(0)));
         },
+    .axes = axes_are<"row channel, row -> class channel">,
 };
 
 inline constexpr OpRule embed_position_grad{
@@ -115,6 +122,7 @@ inline constexpr OpRule embed_position_grad{
               std::max(rows(o.out(0)), attrs_as<EmbedAttrs>(op.attrs).seq_len);
           o.expect(o.out(0), positions * c, DType::f32);
         },
+    .axes = axes_are<"row channel, row -> position channel">,
 };
 
 }  // namespace dstrain::ops

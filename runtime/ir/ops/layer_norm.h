@@ -35,6 +35,7 @@ inline constexpr OpRule layer_norm{
           g.emit_weights_together(OpKind::layer_norm_weight_grad, {}, {d_y, x, mean, rstd},
                                   {weight, bias});
         },
+    .axes = axes_are<"row channel!, channel, channel -> row channel, row, row">,
 };
 
 // Checks what layer_norm_input_grad and layer_norm_grad have alike: the reads d_y, x, weight, mean, rstd and an optional
@@ -60,6 +61,7 @@ inline constexpr OpRule layer_norm_input_grad{
           o.count(6, 6, 1, 1);
           expect_norm_grad(o);
         },
+    .axes = axes_are<"row channel!, row channel, channel, row, row, row channel -> row channel">,
 };
 
 inline constexpr OpRule layer_norm_weight_grad{
@@ -76,6 +78,7 @@ inline constexpr OpRule layer_norm_weight_grad{
           o.expect(o.out(0), c, DType::f32);
           o.expect(o.out(1), c, DType::f32);
         },
+    .axes = axes_are<"row channel, row channel, row, row -> channel, channel">,
 };
 
 // Made by the pass `join_norms`, after the backward pass: they have none.
@@ -88,6 +91,8 @@ inline constexpr OpRule layer_norm_grad{
           o.expect(o.out(1), c, DType::f32);
           o.expect(o.out(2), c, DType::f32);
         },
+    .axes = axes_are<"row channel!, row channel, channel, row, row, row channel -> row channel, "
+                     "channel, channel">,
 };
 
 inline constexpr OpRule add_layer_norm{
@@ -112,6 +117,8 @@ inline constexpr OpRule add_layer_norm{
           o.expect_samples(attrs.part, r, attrs.seq_len);
           o.no_alias();
         },
+    .axes = axes_are<
+        "row channel!, row channel, channel, channel -> row channel, row channel, row, row">,
 };
 
 }  // namespace dstrain::ops

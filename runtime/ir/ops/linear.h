@@ -60,6 +60,8 @@ inline constexpr OpRule linear{
           g.emit_weight(OpKind::linear_weight_grad, {}, {d_y, x}, {w});
           g.emit_weight(OpKind::sum_rows, {}, {d_y}, {bias});
         },
+    .axes = axes_are<
+        "row channel, feature channel, feature, -, row feature -> row feature, row feature">,
 };
 
 inline constexpr OpRule linear_input_grad{
@@ -81,6 +83,7 @@ inline constexpr OpRule linear_input_grad{
         [](const Program& p, const Instruction& op) {
           return product_flops(p.at(op.reads[0]), p.at(op.reads[1]).shape[1]);
         },
+    .axes = axes_are<"row feature, feature channel, -, row channel -> row channel">,
 };
 
 inline constexpr OpRule linear_weight_grad{
@@ -99,6 +102,8 @@ inline constexpr OpRule linear_weight_grad{
         [](const Program& p, const Instruction& op) {
           return product_flops(p.at(op.reads[0]), columns(p.at(op.reads[1])));
         },
+    .axes = axes_are<"row feature, row channel -> feature channel">,
+    .sum_order = SumOrder::library_parts,
 };
 
 inline constexpr OpRule sum_rows{
@@ -115,6 +120,11 @@ inline constexpr OpRule sum_rows{
           const int64_t sums = attrs.block == 0 ? 1 : RowBlocks(r, attrs.block).count;
           o.expect(o.out(0), sums * n, DType::f32);
         },
+    .axes = [](const Program&, const Instruction& op) -> OpAxes {
+      if (attrs_as<SumRowsAttrs>(op.attrs).of_blocks) return "- channel -> channel";
+      return "row channel -> channel";
+    },
+    .sum_order = SumOrder::row_blocks,
 };
 
 inline constexpr OpRule pack_weight{

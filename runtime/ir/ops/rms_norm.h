@@ -13,6 +13,14 @@ inline void expect_groups(const Operands& o, const Buffer& x, int64_t group, con
   o.expect(rstd, x.shape.elements() / group, DType::f32);
 }
 
+// Returns the axes of an op of which operand `weight`, or if there is none the first result, has a value for each column of
+// a run.
+template <AxesText kWhole, AxesText kHeads>
+OpAxes rms_norm_axes(const Program& p, const Instruction& op, BufferId weight) {
+  const bool whole = p.at(weight).shape.elements() == columns(p.at(op.reads[0]));
+  return whole ? axes_are<kWhole>(p, op) : axes_are<kHeads>(p, op);
+}
+
 inline constexpr OpRule rms_norm{
     .repeatable = true,
     .of_model = true,
@@ -39,6 +47,11 @@ inline constexpr OpRule rms_norm{
           }
           g.emit_weight(OpKind::rms_norm_weight_grad, {}, {d_y, x, rstd}, {weight});
         },
+    .axes =
+        [](const Program& p, const Instruction& op) {
+          return rms_norm_axes<"row channel!, channel -> row channel, row",
+                               "row head, - -> row head, row head">(p, op, op.reads[1]);
+        },
 };
 
 inline constexpr OpRule rms_norm_input_grad{
@@ -56,6 +69,12 @@ inline constexpr OpRule rms_norm_input_grad{
           o.expect(o.out(0), n, t);
           o.no_alias();
         },
+    .axes =
+        [](const Program& p, const Instruction& op) {
+          return rms_norm_axes<
+              "row channel!, row channel, channel, row, row channel -> row channel",
+              "row head, row head, -, row head, row head -> row head">(p, op, op.reads[2]);
+        },
 };
 
 inline constexpr OpRule rms_norm_weight_grad{
@@ -69,6 +88,11 @@ inline constexpr OpRule rms_norm_weight_grad{
           o.expect(o.in(1), o.in(0).shape.elements(), t);
           expect_groups(o, o.in(1), g, o.in(2));
           o.expect(o.out(0), g, DType::f32);
+        },
+    .axes =
+        [](const Program& p, const Instruction& op) {
+          return rms_norm_axes<"row channel, row channel, row -> channel",
+                               "row head, row head, row head -> -">(p, op, op.writes[0]);
         },
 };
 

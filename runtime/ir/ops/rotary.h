@@ -39,6 +39,7 @@ inline constexpr OpRule rotary{
           g.emit(OpKind::rotary_grad, op.attrs, reads, {d_x});
           g.contribute(x, d_x);
         },
+    .axes = axes_are<"row head, row -> row head">,
 };
 
 inline constexpr OpRule rotary_grad{
@@ -49,6 +50,7 @@ inline constexpr OpRule rotary_grad{
           expect_rotation(o);
           o.no_alias(0, 0);
         },
+    .axes = axes_are<"row head, row -> row head">,
 };
 
 }  // namespace dstrain::ops

@@ -1,34 +1,47 @@
 #include "runtime/plan/parallel/consumers.h"
 
 #include "runtime/core/model/fine_tuning.h"
-#include "runtime/ir/ops/attention.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 
+bool is_product(const OpAxes& axes) {
+  return axes.read(0).has_columns() && axes.along(OperandAxis::row) == Along::mapped &&
+         axes.along(axes.read(0).last()) == Along::contracted &&
+         axes.read(1).is(axes.write(0).last(), axes.read(0).last());
+}
+
 bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end) {
-  if (op.op != OpKind::linear) return false;
+  if (!is_product(axes_of(program, op))) return false;
   const int index = program.at(op.reads[1]).parameter;
   return index >= 0 && program.parameters[static_cast<size_t>(index)].name.ends_with(end);
 }
 
 Consumers::Consumers(const Program& program, int ranks) : program_(program), ranks_(ranks) {
-  std::unordered_map<BufferId, std::vector<const Instruction*>> readers;
   for (const Instruction& op : program.instructions) {
     for (const BufferId id : op.reads)
-      if (id != kNone) readers[id].push_back(&op);
-    if (is_adapter_product(program, op, kLoraB)) adapters_.insert(op.writes[0]);
+      if (id != kNone) readers_[id].push_back(&op);
+    if (starts(op, axes_of(program, op))) started_.insert(op.writes.begin(), op.writes.end());
   }
   const std::vector<Instruction>& list = program.instructions;
   for (auto op = list.rbegin(); op != list.rend(); ++op)  // readers come first
     for (const BufferId id : op->writes) {
-      const auto found = readers.find(id);
-      if (found == readers.end()) continue;
+      const auto found = readers_.find(id);
+      if (found == readers_.end() || !started_.contains(id)) continue;
       if (const auto use = common_use(id, found->second)) uses_.emplace(id, *use);
     }
 }
 
-bool Consumers::adds_adapter(const Instruction& op, BufferId value) const {
-  return op.op == OpKind::add_dropout && op.reads[0] == value && adapters_.contains(op.reads[1]);
+bool Consumers::starts(const Instruction& op, const OpAxes& axes) const {
+  if (is_product(axes)) return program_.at(op.reads[1]).parameter >= 0;
+  bool any = false;
+  for (size_t i = 0; i < op.reads.size(); ++i) {
+    if (op.reads[i] == kNone || !axes.read(i).has_columns()) continue;
+    if (axes.along(axes.read(i).last()) != Along::mapped || !started_.contains(op.reads[i]))
+      return false;
+    any = true;
+  }
+  return any;
 }
 
 std::optional<ColumnUse> Consumers::common_use(
@@ -43,32 +56,36 @@ std::optional<ColumnUse> Consumers::common_use(
 }
 
 std::optional<ColumnUse> Consumers::use(const Instruction& op, BufferId value) const {
-  switch (op.op) {
-    case OpKind::activation:
-    case OpKind::gated:
-    case OpKind::scale:
-    case OpKind::rotary:
-      return columns(op.writes[0]);
-    case OpKind::add_dropout:
-      if (!adds_adapter(op, value)) return std::nullopt;
-      return columns(op.writes[0]);
-    case OpKind::rms_norm:  // of heads
-      if (program_.at(op.reads[1]).shape.elements() == program_.at(value).shape[-1])
-        return std::nullopt;
-      return columns(op.writes[0]);
-    case OpKind::attention:
-      if (value != op.reads[0] && attrs_as<AttentionAttrs>(op.attrs).kv_heads % ranks_ != 0)
-        return std::nullopt;
-      return ColumnUse{.sections = ops::AttentionInputs(op).count == 1 ? 3 : 1};
-    case OpKind::linear:
-      if (op.reads[0] != value) return std::nullopt;
-      return ColumnUse{};
-    case OpKind::cross_entropy:
-      if (op.reads[0] != value) return std::nullopt;
-      return ColumnUse{.vocabulary = true};
-    default:
+  const OpAxes axes = axes_of(program_, op);
+  std::optional<ColumnUse> all;
+  for (size_t i = 0; i < op.reads.size(); ++i) {
+    if (op.reads[i] != value) continue;
+    const OperandAxes operand = axes.read(i);
+    if (!operand.has_columns() || operand.indices % ranks_ != 0) return std::nullopt;
+    const Along along = axes.along(operand.last());
+    if (along == Along::contracted)
+      all = ColumnUse{.vocabulary = operand.last() == OperandAxis::class_};
+    else if (along == Along::mapped)
+      all = use_of_results(op, axes, operand);
+    else
       return std::nullopt;
+    if (!all) return std::nullopt;
   }
+  return all;
+}
+
+std::optional<ColumnUse> Consumers::use_of_results(const Instruction& op, const OpAxes& axes,
+                                                   const OperandAxes& operand) const {
+  std::optional<ColumnUse> all;
+  for (size_t i = 0; i < op.writes.size(); ++i) {
+    const bool alike = axes.write(i).has_columns() && axes.write(i).last() == operand.last();
+    if (!alike || !readers_.contains(op.writes[i])) continue;
+    const std::optional<ColumnUse> one = columns(op.writes[i]);
+    if (!one) return std::nullopt;
+    all = one;
+  }
+  if (all && operand.sections > 1) all->sections = operand.sections;
+  return all;
 }
 
 }  // namespace dstrain

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "runtime/ir/operand_axes.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {
@@ -16,6 +17,9 @@ struct ColumnUse {
   int64_t sections = 1;     // of columns, each of which is divided
   bool vocabulary = false;  // the columns are classes of a loss
 };
+
+// Returns whether an instruction with these axes is the product of rows with a matrix.
+bool is_product(const OpAxes& axes);
 
 // Returns whether a product's weight is a matrix of a low-rank adapter whose name ends so (kLoraA, kLoraB).
 bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end);
@@ -27,25 +31,30 @@ class Consumers {
   Consumers(const Program& program, int ranks);
 
   // Returns how the columns of `value` can be divided: only operations on single columns, or on whole heads, lie between
-  // it and what ends the division, which is attention, the input of another product, or a loss; and the sum with what the
-  // product's adapter makes, which is divided in the same way. nullopt: they cannot, as where attention has fewer heads of
-  // keys than there are ranks.
+  // it and what adds over them, which is another product or a loss; operands that are added to it are divided in the same
+  // way. nullopt: they cannot, as where attention has fewer heads of keys than there are ranks.
   std::optional<ColumnUse> columns(BufferId value) const {
     const auto found = uses_.find(value);
     return found == uses_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
+  // Returns whether all columns of what the instruction writes come from products whose weights are parameters, by
+  // operations on single columns or heads: ranks can make some of them each.
+  bool starts(const Instruction& op, const OpAxes& axes) const;
   // Returns what columns() is of a value with these readers, if it is known of all that they write.
   std::optional<ColumnUse> common_use(BufferId value,
                                       const std::vector<const Instruction*>& readers) const;
-  // Returns whether an instruction adds what an adapter makes to the result of its product, `value`.
-  bool adds_adapter(const Instruction& op, BufferId value) const;
   std::optional<ColumnUse> use(const Instruction& op, BufferId value) const;
+  // Returns how the columns of an operand of an operation on single columns or heads can be divided, as all of its results
+  // are divided likewise.
+  std::optional<ColumnUse> use_of_results(const Instruction& op, const OpAxes& axes,
+                                          const OperandAxes& operand) const;
 
   const Program& program_;
   int ranks_;
-  std::unordered_set<BufferId> adapters_;         // what adapters make
+  std::unordered_map<BufferId, std::vector<const Instruction*>> readers_;
+  std::unordered_set<BufferId> started_;          // values for which starts() holds
   std::unordered_map<BufferId, ColumnUse> uses_;  // of the values whose columns can be divided
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/ops/attention.h"
 #include "runtime/ir/ops/cross_entropy.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/parallel/consumers.h"
 #include "runtime/plan/parallel/rank_forward.h"
 
@@ -24,57 +25,65 @@ class SplitPass : RankForward {
       : RankForward(program, place, row_multiple), consumers_(program, tensor_.ranks) {}
 
   void run() {
-    for (const Instruction& op : program_.instructions) {
-      like_ = &op;
-      split(op);
+    const std::vector<Instruction>& whole = program_.instructions;
+    // Of the whole model: what an axis is may follow from shapes, which change.
+    std::vector<OpAxes> axes;
+    for (const Instruction& op : whole) axes.push_back(axes_of(program_, op));
+    for (size_t i = 0; i < whole.size(); ++i) {
+      like_ = &whole[i];
+      split(whole[i], axes[i]);
     }
     program_.instructions = std::move(list_);
   }
 
  private:
-  void split(const Instruction& op) {
-    switch (op.op) {
-      case OpKind::embed:
-        return embed(op);
-      case OpKind::linear:
-        return linear(op);
-      case OpKind::attention:
-        return attention(op);
-      case OpKind::cross_entropy:
-        return cross_entropy(op);
-      case OpKind::rotary:
-        return rotary(op);
-      case OpKind::unpack_weight:
-        check(tensor_.alone(), "packed weights are not divided");
-        return keep(op);
-      case OpKind::add_dropout:
-      case OpKind::dropout_grad: {
-        Instruction mine = op;
-        auto attrs = attrs_as<DropoutAttrs>(op.attrs);
-        const bool columns = has_columns(op.reads[0]);
-        check(!columns || attrs.dropout == 0, "dropout of some columns");
-        attrs.part = columns ? sequence_part() : own_part();
-        mine.attrs = attrs;
-        return columns ? on_columns(mine) : on_rows(std::move(mine));
-      }
-      case OpKind::accumulate:  // of a registered buffer, which has no rows
-        return keep(op);
-      case OpKind::cast:  // of an input, else of a registered buffer
-        return program_.at(op.reads[0]).per_micro || spread_.contains(op.reads[0]) ? on_rows(op)
-                                                                                   : keep(op);
-      case OpKind::sum_rows: {  // of this rank's rows: other ranks add theirs
-        Instruction mine = op;
-        mine.reads[0] = own(op.reads[0]);
-        return keep(mine);
-      }
-      default:
-        return by_first_operand(op);
-    }
+  void split(const Instruction& op, const OpAxes& axes) {
+    // Of a registered buffer, of a weight: without rows.
+    if (!has_rows(op.reads[0])) return keep(op);
+    const OperandAxes first = axes.read(0);
+    if (axes.along(OperandAxis::row) == Along::whole) return trade(op);
+    if (is_product(axes)) return product(op);
+    if (is_lookup(axes)) return lookup(op);
+    if (!has_columns(op.reads[0]))
+      return axes.along(OperandAxis::row) == Along::contracted ? sum(op, axes) : on_own_rows(op);
+    const Along along = first.has_columns() ? axes.along(first.last()) : Along::whole;
+    check(along != Along::whole, "{} of some columns", dstrain::name_of(op.op));
+    return along == Along::contracted ? in_parts(op) : on_own_columns(op, axes);
   }
 
-  // Operations on single elements, columns, rows or heads do what they do to what a rank has.
-  void by_first_operand(const Instruction& op) {
-    return has_columns(op.reads[0]) ? on_columns(op) : on_rows(op);
+  // Returns whether a value has the rows of a micro-batch: of an input, or of what has been computed of inputs.
+  bool has_rows(BufferId id) const { return program_.at(id).per_micro || spread_.contains(id); }
+
+  // Returns whether an operation takes rows of a table, which is divided by its rows: each rank adds zeros for the others.
+  static bool is_lookup(const OpAxes& axes) {
+    return axes.read(1).is(OperandAxis::class_, OperandAxis::channel) &&
+           axes.along(OperandAxis::class_) == Along::contracted;
+  }
+
+  void on_own_rows(Instruction op) {
+    set_part(op.attrs, own_part());
+    on_rows(std::move(op));
+  }
+
+  void on_own_columns(Instruction op, const OpAxes& axes) {
+    set_part(op.attrs, sequence_part());
+    for (size_t i = 0; i < op.reads.size(); ++i) {
+      BufferId& id = op.reads[i];
+      id = sequence_rows_of(id);
+      check(id == kNone || !axes.read(i).has_columns() || has_columns(id),
+            "{} works on some columns, and this rank has rows of {}", dstrain::name_of(op.op),
+            id == kNone ? "" : name_of(id));
+    }
+    on_columns(op);
+  }
+
+  // Adds over this rank's rows: other ranks add theirs.
+  void sum(Instruction op, const OpAxes& axes) {
+    for (BufferId& id : op.reads) id = own(id);
+    for (size_t i = 0; i < op.writes.size(); ++i)
+      if (axes.write(i).has(OperandAxis::row) && !spread_.contains(op.writes[i]))
+        resize(op.writes[i]);
+    keep(op);
   }
 
   // A vocabulary may be known only when the data are read. The configuration's is refused before.
@@ -87,17 +96,12 @@ class SplitPass : RankForward {
           classes, tensor_.ranks, classes);
   }
 
-  void embed(const Instruction& op) {
+  void lookup(const Instruction& op) {
     const BufferId ids = op.reads[0], token = op.reads[1], x = op.writes[0];
     const BufferId position = op.reads.size() > 2 ? op.reads[2] : kNone;
     const BufferId documents = op.reads.size() > 3 ? op.reads[3] : kNone;
     auto attrs = attrs_as<EmbedAttrs>(op.attrs);
-    if (tensor_.alone()) {
-      attrs.part = own_part();
-      Instruction mine = op;
-      mine.attrs = attrs;
-      return on_rows(std::move(mine));
-    }
+    if (tensor_.alone()) return on_own_rows(op);
     require_classes(parameter(token).shape[0]);
     divide(token, By::rows, 1, true);
     const auto [first, count] = rows_of_part(token);
@@ -107,7 +111,7 @@ class SplitPass : RankForward {
     of_part.tokens = count;
     const int64_t columns = program_.at(x).shape[-1];
     const BufferId part = value("part:" + name_of(x), sequence_rows(), columns, x);
-    emit(OpKind::embed, of_part, {sequence_rows_of(ids), token}, {part});
+    emit(op.op, of_part, {sequence_rows_of(ids), token}, {part});
     if (position == kNone) return scatter_sum(part, x);
     const BufferId tokens = value("tokens:" + name_of(x), rows_, columns, x);
     scatter_sum(part, tokens);
@@ -124,7 +128,7 @@ class SplitPass : RankForward {
     emit(OpKind::add_rows, attrs, std::move(reads), {to});
   }
 
-  void linear(const Instruction& op) {
+  void product(const Instruction& op) {
     const BufferId x = op.reads[0], y = op.writes[0];
     if (has_columns(x)) return second_product(op);
     if (tensor_.alone() || program_.at(op.reads[1]).parameter < 0) return on_rows(op);
@@ -167,7 +171,7 @@ class SplitPass : RankForward {
       return value(fmt::format("{}:{}", what, name_of(y)), rows_, columns, y);
     };
     const BufferId part = value("part:" + name_of(y), sequence_rows(), columns, y);
-    emit(OpKind::linear, {}, {op.reads[0], weight}, {part});
+    emit(op.op, {}, {op.reads[0], weight}, {part});
     BufferId sum = bias == kNone && activation == Activation::none ? y : step("sum");
     scatter_sum(part, sum);
     if (bias != kNone) {
@@ -186,18 +190,8 @@ class SplitPass : RankForward {
     return bias;
   }
 
-  void rotary(const Instruction& op) {
-    auto attrs = attrs_as<RotaryAttrs>(op.attrs);
-    Instruction mine = op;
-    const bool columns = has_columns(op.reads[0]);
-    attrs.part = columns ? sequence_part() : own_part();
-    mine.attrs = attrs;
-    if (!columns) return on_rows(std::move(mine));
-    if (mine.reads.size() > 1) mine.reads[1] = sequence_rows_of(mine.reads[1]);
-    return on_columns(mine);
-  }
-
-  void attention(const Instruction& op) {
+  // Each rank has some heads of all rows of its samples, as scores need those.
+  void trade(const Instruction& op) {
     const ops::AttentionInputs inputs(op);
     const BufferId y = op.writes[0], lse = op.writes[1];
     auto attrs = attrs_as<AttentionAttrs>(op.attrs);
@@ -243,14 +237,12 @@ class SplitPass : RankForward {
     return sequence_.alone() ? x : exchanged(x, sequence_, rows_, sections, copies);
   }
 
-  void cross_entropy(const Instruction& op) {
+  // A loss of the logits of some classes.
+  void in_parts(const Instruction& op) {
+    const auto ops = rule_of(op.op).in_parts;
+    check(ops.has_value(), "{} of some columns", dstrain::name_of(op.op));
     const BufferId logits = op.reads[0];
     Instruction mine = op;
-    if (!has_columns(logits)) {
-      for (BufferId& id : mine.reads) id = own(id);
-      if (op.writes.size() > 1 && op.writes[1] != logits) resize(op.writes[1]);
-      return keep(mine);
-    }
     const int64_t classes = classes_of(logits), first = classes * tensor_.rank / tensor_.ranks;
     require_classes(classes);
     auto attrs = attrs_as<CrossEntropyAttrs>(op.attrs);
@@ -263,9 +255,9 @@ class SplitPass : RankForward {
     };
     const BufferId own_sums = sums("class_sums", 1),
                    all_sums = sums("all_class_sums", tensor_.ranks);
-    emit(OpKind::class_sums, attrs, {logits, targets}, {own_sums});
+    emit(ops->own, attrs, {logits, targets}, {own_sums});
     collective(OpKind::all_gather, tensor_, own_sums, all_sums);
-    mine.op = OpKind::cross_entropy_part;
+    mine.op = ops->all;
     mine.attrs = attrs;
     mine.reads = {logits, targets, all_sums};
     if (op.writes.size() > 1 && op.writes[1] != logits)
@@ -277,9 +269,9 @@ class SplitPass : RankForward {
   // Returns the classes of logits of which this rank has a part.
   int64_t classes_of(BufferId logits) const {
     for (const Instruction& op : list_) {
-      if (op.op == OpKind::linear && op.writes[0] == logits) return parameter(op.reads[1]).shape[0];
-      if (op.op == OpKind::add_dropout && op.writes[0] == logits)  // with those of an adapter
-        return classes_of(op.reads[0]);
+      if (op.writes[0] != logits) continue;
+      if (is_product(axes_of(program_, op))) return parameter(op.reads[1]).shape[0];
+      return classes_of(op.reads[0]);  // of each column by itself, as the sum with an adapter's
     }
     throw InternalError(fmt::format("{} is not the result of a product", name_of(logits)));
   }
