@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -293,6 +294,8 @@ Attrs attrs_as(const OpAttrs& attrs) {
   return std::holds_alternative<std::monostate>(attrs) ? Attrs{} : std::get<Attrs>(attrs);
 }
 
+// Returns which rows of a micro-batch the rows of the operands are, where the attributes have that.
+std::optional<RowsPart> part_of(const OpAttrs& attrs);
 // Sets which rows of a micro-batch the rows of the operands are, where the attributes have that (RowsPart).
 void set_part(OpAttrs& attrs, const RowsPart& part);
 

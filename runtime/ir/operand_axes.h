@@ -154,4 +154,26 @@ class OpAxes {
   std::array<Along, kOperandAxes> along_{};
 };
 
+// Returns whether an op multiplies rows by a matrix: it adds over the columns of its first operand, and makes others of
+// them, which the matrix has as well.
+constexpr bool is_product(const OpAxes& axes) {
+  const OperandAxes rows = axes.read(0), matrix = axes.read(1), result = axes.write(0);
+  return rows.has_columns() && result.has_columns() && matrix.count == 2 &&
+         axes.along(OperandAxis::row) == Along::mapped &&
+         axes.along(rows.last()) == Along::contracted && matrix.has(rows.last()) &&
+         matrix.has(result.last());
+}
+
+// Returns whether an op works on each row and each column by itself: of all operands that have rows and columns.
+constexpr bool maps_elements(const OpAxes& axes) {
+  if (!axes.write(0).has_columns() || axes.along(OperandAxis::row) != Along::mapped) return false;
+  for (size_t i = 0; i < OpAxes::kMostReads; ++i)
+    if (axes.read(i).has_columns() && axes.along(axes.read(i).last()) != Along::mapped)
+      return false;
+  for (size_t i = 0; i < OpAxes::kMostWrites; ++i)
+    if (axes.write(i).has_columns() && axes.along(axes.write(i).last()) != Along::mapped)
+      return false;
+  return true;
+}
+
 }  // namespace dstrain

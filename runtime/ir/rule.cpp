@@ -53,17 +53,32 @@ std::string_view name_of(Queue queue) {
 
 namespace {
 
-void set(RowsPart& old, const RowsPart& part) {
-  old = part;
+// Returns where attributes have the rows of their operands; null: they do not.
+template <class Attrs>
+auto* place_of_part(Attrs& attrs) {
+  if constexpr (requires { attrs.part.all; })
+    return &attrs.part;
+  else if constexpr (requires { attrs.add.part.all; })
+    return &attrs.add.part;
+  else
+    return static_cast<RowsPart*>(nullptr);
 }
 
 }  // namespace
 
+std::optional<RowsPart> part_of(const OpAttrs& attrs) {
+  return std::visit(
+      [](const auto& of_op) {
+        const RowsPart* const part = place_of_part(of_op);
+        return part ? std::optional(*part) : std::nullopt;
+      },
+      attrs);
+}
+
 void set_part(OpAttrs& attrs, const RowsPart& part) {
   std::visit(
       [&part](auto& of_op) {
-        if constexpr (requires { set(of_op.part, part); }) set(of_op.part, part);
-        if constexpr (requires { set(of_op.add.part, part); }) set(of_op.add.part, part);
+        if (auto* const place = place_of_part(of_op)) *place = part;
       },
       attrs);
 }

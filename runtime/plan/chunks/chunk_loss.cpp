@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/chunks/chunks.h"
 #include "runtime/plan/chunks/row_pieces.h"
 
@@ -11,8 +12,10 @@ namespace {
 
 constexpr size_t kAbsent = SIZE_MAX;
 
-bool is_loss(const Instruction& op) {
-  return op.op == OpKind::cross_entropy || op.op == OpKind::cross_entropy_part;
+// Returns whether an instruction with these axes compares the classes of each row.
+bool reads_classes(const OpAxes& axes) {
+  return axes.read(0).is(OperandAxis::row, OperandAxis::class_) &&
+         axes.along(OperandAxis::class_) == Along::contracted;
 }
 
 class ChunkLoss {
@@ -22,9 +25,11 @@ class ChunkLoss {
 
   void run(int64_t chunks) {
     const std::vector<Instruction>& list = program_.instructions;
-    const auto loss = std::ranges::find_if(list, is_loss);
+    const auto loss =
+        std::ranges::find_if(list, [&](const Instruction& op) { return is_loss(op); });
     if (loss == list.end()) return;  // a stage of a pipeline that is not the last
-    check(std::ranges::count_if(list, is_loss) == 1, "several losses cannot be computed in pieces");
+    check(std::ranges::count_if(list, [&](const Instruction& op) { return is_loss(op); }) == 1,
+          "several losses cannot be computed in pieces");
     loss_ = static_cast<size_t>(loss - list.begin());
     find_users();
     const int64_t rows = program_.at(at(loss_).reads[1]).shape.elements();
@@ -37,8 +42,16 @@ class ChunkLoss {
  private:
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
 
+  bool is_loss(const Instruction& op) const {
+    return rule_of(op.op).of_model && reads_classes(axes_of(program_, op));
+  }
+
   // Returns whether ranks have the logits of some classes each.
-  bool in_parts() const { return at(loss_).op == OpKind::cross_entropy_part; }
+  bool in_parts() const { return !rule_of(at(loss_).op).in_parts; }
+
+  static bool sums_in_parts(const Instruction& op) {
+    return rule_of(op.op).sum_order == SumOrder::library_parts;
+  }
 
   // Finds the products around the loss, and what brings the sums of all classes. Throws InternalError if anything else uses the logits.
   void find_users() {
@@ -50,11 +63,13 @@ class ChunkLoss {
       if (in_parts() && std::ranges::find(op.writes, at(loss_).reads[2]) != op.writes.end())
         gather_ = i;
       if (i == loss_ || (!reads && !writes)) continue;
-      size_t* const place = writes && op.op == OpKind::linear              ? &head_
-                            : reads && op.op == OpKind::linear_input_grad  ? &input_grad_
-                            : reads && op.op == OpKind::linear_weight_grad ? &weight_grad_
-                            : reads && op.op == OpKind::class_sums         ? &class_sums_
-                                                                           : nullptr;
+      const OpAxes axes = axes_of(program_, op);
+      const bool product = is_product(axes);
+      size_t* const place = writes && product     ? &head_
+                            : product             ? &input_grad_
+                            : reads_classes(axes) ? &class_sums_
+                            : sums_in_parts(op)   ? &weight_grad_
+                                                  : nullptr;
       check(place && *place == kAbsent, "{} uses the logits: the loss cannot be computed in pieces",
             name_of(op.op));
       *place = i;

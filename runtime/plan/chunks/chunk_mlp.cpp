@@ -8,7 +8,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/ops/row_blocks.h"
-#include "runtime/ir/product.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/chunks/chunks.h"
 #include "runtime/plan/chunks/mlp_segments.h"
 #include "runtime/plan/chunks/moved_together.h"
@@ -19,14 +19,13 @@ namespace {
 
 using Pieces = std::vector<Instruction>;
 
-bool has_rows(const Instruction& op, size_t read) {
-  if (op.op == OpKind::linear) return read == 0 || read == kResidualInput;
-  if (op.op == OpKind::linear_input_grad) return read == 0 || read == kPreInput;
-  return true;
+bool sums_rows(const Instruction& op) {
+  return rule_of(op.op).sum_order != SumOrder::whole;
 }
 
-bool sums_rows(const Instruction& op) {
-  return op.op == OpKind::linear_weight_grad || op.op == OpKind::sum_rows;
+// Returns whether sums of blocks of rows are written one by one, and added.
+bool sums_blocks(const Instruction& op) {
+  return rule_of(op.op).sum_order == SumOrder::row_blocks;
 }
 
 std::string again_name(const std::string& name) {
@@ -45,7 +44,7 @@ class PieceWriter {
     for (int64_t first = 0; first < mlp_.rows; first += length_)
       for (const Instruction& op : whole) add(op, first, std::min(length_, mlp_.rows - first));
     for (const Instruction& op : whole)
-      if (op.op == OpKind::sum_rows) add_blocks(op);
+      if (sums_blocks(op)) add_blocks(op);
     return std::move(pieces_);
   }
 
@@ -86,11 +85,12 @@ class PieceWriter {
 
   void add(const Instruction& whole, int64_t first, int64_t count) {
     Instruction op = whole;
+    const OpAxes axes = axes_of(program_, whole);
     for (size_t i = 0; i < op.reads.size(); ++i)
-      if (has_rows(op, i)) op.reads[i] = rows_of(op.reads[i], first, count);
-    if (op.op == OpKind::linear_weight_grad) {
+      if (axes.read(i).has(OperandAxis::row)) op.reads[i] = rows_of(op.reads[i], first, count);
+    if (rule_of(op.op).sum_order == SumOrder::library_parts) {
       if (first > 0) op.accumulate = Accumulate::always;
-    } else if (op.op == OpKind::sum_rows) {
+    } else if (sums_blocks(op)) {
       const RowBlocks all(mlp_.rows);
       op.attrs = SumRowsAttrs{.block = all.block};
       op.accumulate = Accumulate::never;
@@ -99,11 +99,8 @@ class PieceWriter {
     } else {
       for (BufferId& id : op.writes) id = rows_of(id, first, count);
     }
-    if (op.op == OpKind::add_dropout) {
-      auto attrs = attrs_as<DropoutAttrs>(op.attrs);
-      attrs.part = {attrs.part.first + first, attrs.part.all == 0 ? mlp_.rows : attrs.part.all};
-      op.attrs = attrs;
-    }
+    if (const auto part = part_of(op.attrs))
+      set_part(op.attrs, {part->first + first, part->all == 0 ? mlp_.rows : part->all});
     pieces_.push_back(std::move(op));
   }
 
@@ -185,7 +182,7 @@ class ChunkMlp {
     for (const size_t i : mlp.backward) {
       if (!sums_rows(at(i))) continue;
       if (!gradients.insert(at(i).writes[0]).second) return;  // sums of two products in one order
-      if (at(i).op == OpKind::linear_weight_grad) sums.weight_grads.push_back(at(i));
+      if (!sums_blocks(at(i))) sums.weight_grads.push_back(at(i));
     }
     const int64_t length = piece_length(sums, mlp.rows, chunks);
     if (length >= mlp.rows) return;

@@ -2,21 +2,36 @@
 
 #include <algorithm>
 
-#include "runtime/ir/product.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
 
 using Indices = std::set<size_t>;
 
-bool is_activated(const Instruction& op) {
-  return op.op == OpKind::activation || op.op == OpKind::gated ||
-         (op.op == OpKind::linear &&
-          attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none);
+// The axes of all instructions, and which buffers are gradients.
+struct ProgramAxes {
+  explicit ProgramAxes(const Program& program) {
+    for (const Instruction& op : program.instructions) {
+      axes.push_back(axes_of(program, op));
+      // What an op of a model makes of gradients is a gradient: their sum, or one times a factor.
+      const bool of_gradients = !op.reads.empty() && gradients.contains(op.reads[0]);
+      if (axes.back().any() && (of_gradients || !rule_of(op.op).of_model))
+        gradients.insert(op.writes.begin(), op.writes.end());
+    }
+  }
+
+  std::vector<OpAxes> axes;
+  std::set<BufferId> gradients;
+};
+
+bool sums_rows(const Instruction& op) {
+  return rule_of(op.op).sum_order != SumOrder::whole;
 }
 
-bool adds_without_dropout(const Instruction& op) {
-  return op.op == OpKind::add_dropout && attrs_as<DropoutAttrs>(op.attrs).dropout == 0;
+bool is_activated(const Instruction& op) {
+  const auto* const attrs = std::get_if<ActivationAttrs>(&op.attrs);
+  return rule_of(op.op).of_model && attrs && attrs->activation != Activation::none;
 }
 
 // Who writes and reads every buffer, as indices of instructions.
@@ -43,7 +58,8 @@ class ValueUses {
 // The search for one MLP. What returns false has found something that keeps it whole.
 class MlpSearch {
  public:
-  MlpSearch(const Program& program, const ValueUses& uses) : program_(program), uses_(uses) {}
+  MlpSearch(const Program& program, const ProgramAxes& axes, const ValueUses& uses)
+      : program_(program), axes_(axes), uses_(uses) {}
 
   // Finds the MLP whose activation is instruction `first`.
   bool find(size_t first) {
@@ -52,9 +68,7 @@ class MlpSearch {
     if (!hidden(value)) return false;
     // Not an iterator: the search adds to the set.
     for (const size_t i : Indices(backward_))
-      if (at(i).op == OpKind::activation_grad || at(i).op == OpKind::gated_grad ||
-          at(i).op == OpKind::linear_input_grad)
-        if (!gradient_op(i)) return false;
+      if (!sums_rows(at(i)) && !gradient_op(i)) return false;
     take_sums();
     segment_.makers.assign(makers_.begin(), makers_.end());
     segment_.readers.assign(readers_.begin(), readers_.end());
@@ -66,6 +80,7 @@ class MlpSearch {
 
  private:
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
+  const OpAxes& axes(size_t i) const { return axes_.axes[i]; }
   const std::vector<size_t>& readers_of(BufferId id) const {
     return uses_.readers[static_cast<size_t>(id)];
   }
@@ -90,72 +105,53 @@ class MlpSearch {
     return std::ranges::all_of(readers_of(id), [&](size_t i) { return hidden_reader(i, id); });
   }
 
+  // A product of rows that are no hidden values, or an operation on single columns of hidden values.
   bool maker(size_t i) {
     const Instruction& op = at(i);
-    const bool product = op.op == OpKind::linear && op.reads.size() <= kResidualInput;
-    const bool columns =
-        op.op == OpKind::activation || op.op == OpKind::gated || op.op == OpKind::scale;
-    // The sum of a product's result and of what its adapter makes.
-    const bool sum =
-        adds_without_dropout(op) && std::ranges::all_of(op.reads, [&](BufferId id) {
-          return writers_of(id).size() == 1 && at(writers_of(id)[0]).op == OpKind::linear;
-        });
-    if (!product && !columns && !sum) return false;
+    if (!rule_of(op.op).of_model) return false;
+    const bool product = is_product(axes(i)) && !adds_rows(i);
+    if (!product && !maps_elements(axes(i))) return false;
     if (!makers_.insert(i).second) return true;
     const auto take = [&](BufferId id) { return id == kNone || hidden(id); };
     return std::ranges::all_of(op.writes, take) && (product || std::ranges::all_of(op.reads, take));
   }
 
+  // Returns whether a product adds other rows to its own.
+  bool adds_rows(size_t i) const {
+    for (size_t operand = 1; operand < at(i).reads.size(); ++operand)
+      if (at(i).reads[operand] != kNone && axes(i).read(operand).has_columns()) return true;
+    return false;
+  }
+
   bool hidden_reader(size_t i, BufferId id) {
     const Instruction& op = at(i);
-    const auto reads_at = [&](size_t operand) {
-      return operand < op.reads.size() && op.reads[operand] == id &&
-             std::ranges::count(op.reads, id) == 1;
-    };
-    switch (op.op) {
-      case OpKind::activation:
-      case OpKind::gated:
-      case OpKind::scale:
-        return maker(i);
-      case OpKind::add_dropout:
-        return makers_.contains(i) || maker(i);
-      case OpKind::linear:
-        readers_.insert(i);
-        return reads_at(0);
-      case OpKind::linear_weight_grad:
-      case OpKind::activation_grad:
-        backward_.insert(i);
-        return reads_at(1);
-      case OpKind::gated_grad:
-        backward_.insert(i);
-        return reads_at(1) || reads_at(2);
-      case OpKind::linear_input_grad:
-        backward_.insert(i);
-        return reads_at(kPreInput);
-      default:
-        return false;
+    const size_t operand = static_cast<size_t>(std::ranges::find(op.reads, id) - op.reads.begin());
+    if (rule_of(op.op).of_model) {
+      if (!is_product(axes(i))) return makers_.contains(i) || maker(i);
+      readers_.insert(i);
+      return operand == 0 && std::ranges::count(op.reads, id) == 1;
     }
+    // A gradient's rule reads the gradient of a result first, then values.
+    backward_.insert(i);
+    return operand > 0 && axes(i).read(operand).has_columns() &&
+           std::ranges::count(op.reads, id) == 1 &&
+           (sums_rows(op) || is_product(axes(i)) || maps_elements(axes(i)));
   }
 
   // Takes an instruction of the backward pass that makes gradients of hidden values, and what belongs to it.
   bool gradient_op(size_t i) {
     const Instruction& op = at(i);
+    const bool product = is_product(axes(i));
     backward_.insert(i);
+    if (!product && !maps_elements(axes(i))) return false;
     if (!std::ranges::all_of(op.writes, [&](BufferId id) { return gradient(id); })) return false;
-    switch (op.op) {
-      case OpKind::linear_input_grad:
-        return op.reads.size() <= kPreInput || segment_.hidden.contains(op.reads[kPreInput]);
-      case OpKind::activation_grad:
-        return gradient(op.reads[0]) && segment_.hidden.contains(op.reads[1]);
-      case OpKind::gated_grad:
-        return gradient(op.reads[0]) && segment_.hidden.contains(op.reads[1]) &&
-               segment_.hidden.contains(op.reads[2]);
-      case OpKind::scale:
-      case OpKind::add:
-        return std::ranges::all_of(op.reads, [&](BufferId id) { return gradient(id); });
-      default:
+    for (size_t operand = product ? 1 : 0; operand < op.reads.size(); ++operand) {
+      const BufferId id = op.reads[operand];
+      if (id == kNone || !axes(i).read(operand).has_columns()) continue;
+      if (!(axes_.gradients.contains(id) ? gradient(id) : segment_.hidden.contains(id)))
         return false;
     }
+    return true;
   }
 
   bool gradient(BufferId id) {
@@ -167,15 +163,10 @@ class MlpSearch {
 
   bool gradient_reader(size_t i, BufferId id) {
     const Instruction& op = at(i);
-    switch (op.op) {
-      case OpKind::linear_weight_grad:
-      case OpKind::sum_rows:
-      case OpKind::linear_input_grad:  // writes the gradient of an input
-        backward_.insert(i);
-        return op.reads[0] == id;
-      default:
-        return gradient_op(i);
-    }
+    // Gradients of weights, and a product that writes the gradient of an input.
+    if (!sums_rows(op) && !is_product(axes(i))) return gradient_op(i);
+    backward_.insert(i);
+    return op.reads[0] == id;
   }
 
   // Takes the sums of gradients of an input that the segment alone makes and adds.
@@ -186,7 +177,7 @@ class MlpSearch {
     };
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& op = at(i);
-      if (op.op != OpKind::add || backward_.contains(i) ||
+      if (rule_of(op.op).of_model || !maps_elements(axes(i)) || backward_.contains(i) ||
           !std::ranges::all_of(op.reads, [&](BufferId id) { return alone(i, id); }))
         continue;
       backward_.insert(i);
@@ -206,6 +197,7 @@ class MlpSearch {
   }
 
   const Program& program_;
+  const ProgramAxes& axes_;
   const ValueUses& uses_;
   MlpSegment segment_;
   Indices makers_, readers_, backward_;
@@ -214,12 +206,13 @@ class MlpSearch {
 }  // namespace
 
 std::vector<MlpSegment> find_mlps(const Program& program) {
+  const ProgramAxes axes(program);
   const ValueUses uses(program);
   std::vector<MlpSegment> found;
   Indices taken;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     if (!is_activated(program.instructions[i]) || taken.contains(i)) continue;
-    MlpSearch search(program, uses);
+    MlpSearch search(program, axes, uses);
     if (!search.find(i)) continue;
     const MlpSegment& segment = search.segment();
     const std::vector<size_t>* const lists[] = {&segment.makers, &segment.readers,

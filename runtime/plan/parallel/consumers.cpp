@@ -5,12 +5,6 @@
 
 namespace dstrain {
 
-bool is_product(const OpAxes& axes) {
-  return axes.read(0).has_columns() && axes.along(OperandAxis::row) == Along::mapped &&
-         axes.along(axes.read(0).last()) == Along::contracted &&
-         axes.read(1).is(axes.write(0).last(), axes.read(0).last());
-}
-
 bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end) {
   if (!is_product(axes_of(program, op))) return false;
   const int index = program.at(op.reads[1]).parameter;

@@ -18,9 +18,6 @@ struct ColumnUse {
   bool vocabulary = false;  // the columns are classes of a loss
 };
 
-// Returns whether an instruction with these axes is the product of rows with a matrix.
-bool is_product(const OpAxes& axes);
-
 // Returns whether a product's weight is a matrix of a low-rank adapter whose name ends so (kLoraA, kLoraB).
 bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end);
 
