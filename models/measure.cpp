@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/ir/builder.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
@@ -44,8 +45,8 @@ bool divides_loss(const Program& program, const Instruction& loss) {
     if (&op == &loss) return true;
     const bool writes = std::ranges::find(op.writes, logits) != op.writes.end();
     const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
-    return !reads(op, logits) &&
-           (!writes || (op.op == OpKind::linear && attrs->activation == Activation::none));
+    return !reads(op, logits) && (!writes || (family_of(op.op) == OpFamily::product &&
+                                              attrs->activation == Activation::none));
   });
 }
 
@@ -66,7 +67,7 @@ ModelMeasures measure(const Program& program) {
   for (const Buffer& b : program.buffers)
     if (b.parameter < 0) m.activations += elements_of(b.shape);
   for (const Instruction& op : program.instructions) {
-    if (op.op != OpKind::cross_entropy) continue;
+    if (!makes_loss(op.op)) continue;
     const Shape& logits = program.at(op.reads[0]).shape;
     m.rows = logits[0];
     m.logits += elements_of(logits);

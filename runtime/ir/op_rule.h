@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "runtime/core/collective/collective.h"
 #include "runtime/ir/gradients.h"
@@ -53,6 +55,29 @@ struct InParts {
       all{};  // reads the same operands and what all ranks have written so, and writes the op's results
 };
 
+// The sizes of a weight as the model has it: without what fills up a vocabulary or the parts of a tensor group.
+struct WeightSizes {
+  double elements = 0, features = 0;  // features: rows
+};
+
+// Work as a flops profiler counts it: a multiplication and an addition are one MAC and two FLOPs.
+struct CountedWork {
+  double macs = 0, flops = 0;
+};
+
+// Which terms of a weight's gradient an op adds.
+enum class GradientTerms : uint8_t {
+  none,
+  rows,           // those of the rows of a micro-batch
+  micro_batches,  // those of micro-batches, each already a sum over rows
+};
+
+// Consecutive outputs of an op.
+struct OutputRange {
+  size_t first = 0, count = SIZE_MAX;
+  constexpr bool contains(size_t i) const { return i >= first && i - first < count; }
+};
+
 struct OpRule {
   OpKind kind{};  // these two: as the list of ops has them (runtime/ir/op_list.def)
   std::string_view name{};
@@ -69,6 +94,24 @@ struct OpRule {
   // For a collective: which one. send and recv are the two ends of a message.
   std::optional<Collective> collective{};
   int ring_passes = 0;  // of the collective, as its traits have them
+  // The part of its FLOPs that a model needs (needed_flops()): less than 1 where it computes values again, 0 where it is
+  // an optimizer's or a codec's.
+  double needed_part = 1;
+  // Returns the work that DeepSpeed's flops profiler counts; null: none. `weight`: the sizes of operand 1, if it is a
+  // weight.
+  CountedWork (*profiled)(const Program& program, const Instruction& op,
+                          const WeightSizes& weight) = nullptr;
+  // What profiles call a module whose parameters it reads; empty: it has no name for them.
+  std::string_view module{};
+  bool prepares_weight = false;  // its result is the weight in operand 0, in another form
+  bool reads_targets = false;    // operand 0 has logits, operand 1 their targets
+  GradientTerms gradient_terms = GradientTerms::none;
+  // The outputs that it adds to where the instruction accumulates. It replaces the others.
+  OutputRange sums{};
+  bool moves_weights = false;  // of an optimizer: its outputs are weights, and state beside them
+  bool clips_gradient =
+      false;  // operand 0 is the step's gradient, which it multiplies by grad_scale
+  bool adds_residual = false;  // it adds what was lost the last time, and replaces that
   // Throws InternalError naming the instruction if shapes, dtypes or aliasing are not legal for the
   // op. Null: any operands are legal.
   void (*check)(const Program& program, const Instruction& op) = nullptr;

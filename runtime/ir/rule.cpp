@@ -138,4 +138,10 @@ Cost cost_of(const Program& program, const Instruction& op) {
   return cost;
 }
 
+double needed_flops(const Program& program, const Instruction& op) {
+  const OpRule& rule = rule_of(op.op);
+  const bool repeated = rule.of_model && op.phase != Phase::forward;
+  return rule.flops && !repeated ? rule.needed_part * rule.flops(program, op) : 0;
+}
+
 }  // namespace dstrain

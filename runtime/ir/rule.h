@@ -21,6 +21,25 @@ inline bool adds_over_ranks(OpKind op) {
 inline bool makes_sums_over_ranks(OpKind op) {
   return is_collective(op) && traits_of(*rule_of(op).collective).makes_sums;
 }
+// Returns whether the op is an end of a message between two ranks.
+inline bool is_message(OpKind op) {
+  return rule_of(op).collective == Collective::message;
+}
+// Return whether the instruction is the end of a message that sends, or that receives.
+inline bool sends_message(const Instruction& op) {
+  return is_message(op.op) && op.writes.empty();
+}
+inline bool receives_message(const Instruction& op) {
+  return is_message(op.op) && op.reads.empty();
+}
+// Returns what an end of a message sends or receives.
+inline BufferId message_of(const Instruction& op) {
+  return op.reads.empty() ? op.writes[0] : op.reads[0];
+}
+// Returns whether the op makes a model's loss.
+inline bool makes_loss(OpKind op) {
+  return rule_of(op).reads_targets && rule_of(op).of_model;
+}
 // Returns whether the op is posted to a channel and runs beside what follows it.
 inline bool is_posted(OpKind op) {
   return rule_of(op).done_by >= DoneBy::collective;
@@ -42,5 +61,8 @@ inline OpAxes axes_of(const Program& program, const Instruction& op) {
   return rule.axes ? rule.axes(program, op) : OpAxes{};
 }
 Cost cost_of(const Program& program, const Instruction& op);
+// Returns the FLOPs of the instruction that the model needs: not those of an operation of the model that is repeated
+// after the forward phase.
+double needed_flops(const Program& program, const Instruction& op);
 
 }  // namespace dstrain

@@ -47,7 +47,7 @@ std::vector<Issue> expand(const Program& program, const std::vector<StageTask>& 
   for (int32_t i = 0; i < count; ++i) {
     const Instruction& op = op_at(i);
     if (op.when == When::every_micro || op.when == When::last_micro)
-      (op.op == OpKind::recv ? receives : others)[{op.phase, op.chunk}].push_back(i);
+      (receives_message(op) ? receives : others)[{op.phase, op.chunk}].push_back(i);
   }
   const auto issue = [&](Bodies& bodies, const StageTask& task) {
     const bool last = task.micro + 1 == micro_batches;

@@ -39,7 +39,7 @@ int64_t wire_bytes(const Plan& plan) {
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
     if (!is_collective(op.op)) continue;
-    if (op.op == OpKind::recv) continue;  // its sender counts it
+    if (receives_message(op)) continue;  // its sender counts it
     int64_t bytes = 0;
     for (const std::vector<BufferId>* operands : {&op.reads, &op.writes})
       for (const BufferId id : *operands) bytes = std::max(bytes, plan.program.at(id).bytes());

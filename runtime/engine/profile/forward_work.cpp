@@ -10,11 +10,6 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kValue = "param:";  // begins the name of a parameter's value
-constexpr double kNormFlops = 5;               // of an element of a layer norm
-
-double buffer_elements(const Program& program, BufferId id) {
-  return static_cast<double>(program.at(id).shape.elements());
-}
 
 // Returns the innermost path that contains both.
 std::string common_path(const std::string& a, const std::string& b) {
@@ -46,7 +41,7 @@ class ModuleSearch {
 
   std::vector<std::string> run() {
     for (size_t i = 0; i < modules_.size(); ++i)
-      if (counts(i) || (is_forward(at(i)) && prepares(at(i).op))) find_own(i);
+      if (counts(i) || (is_forward(at(i)) && rule_of(at(i).op).prepares_weight)) find_own(i);
     for (size_t i = 0; i < modules_.size(); ++i)
       if (counts(i)) look_back(i);
     for (size_t i = modules_.size(); i-- > 0;)
@@ -62,10 +57,6 @@ class ModuleSearch {
 
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
   bool counts(size_t i) const { return is_forward(at(i)) && is_of_model(at(i).op); }
-  // Returns whether an operation brings a weight into the form that a product reads.
-  static bool prepares(OpKind op) {
-    return op == OpKind::pack_weight || op == OpKind::unpack_weight;
-  }
   Key key_of(const Instruction& op, BufferId id) const {
     return {program_.root(id), program_.sublayers[static_cast<size_t>(op.sublayer)].layer};
   }
@@ -110,7 +101,7 @@ class ModuleSearch {
     narrow(module, after);
     // It is beside a module that has parameters of its own, not in it.
     if (module && owners_.contains(*module)) module = module_of(*module);
-    modules_[i] = at(i).op == OpKind::cross_entropy ? "" : module.value_or("");
+    modules_[i] = makes_loss(at(i).op) ? "" : module.value_or("");
   }
 
   const Program& program_;
@@ -121,11 +112,6 @@ class ModuleSearch {
   std::map<Key, Path> written_, read_;
 };
 
-// The sizes of a product's weight, without what fills up a vocabulary or the parts of a tensor group.
-struct WeightSizes {
-  double elements = 0, features = 0;  // features: rows
-};
-
 // Returns the share of a parameter's rows that a weight is: all, or those of a view.
 double share_of_value(const Program& program, BufferId weight) {
   const Buffer& b = program.at(weight);
@@ -134,8 +120,10 @@ double share_of_value(const Program& program, BufferId weight) {
          static_cast<double>(program.at(b.parent).shape.elements());
 }
 
+// Returns the sizes of the operand that an op has its weight in.
 WeightSizes weight_sizes(const Program& program, const Instruction& op,
                          const ParameterModules& parameters) {
+  if (op.reads.size() < 2 || op.reads[1] == kNone) return {};
   const Parameter* const weight = parameters.of(op, op.reads[1]).parameter;
   if (!weight) {
     const Shape& shape = program.at(op.reads[1]).shape;
@@ -147,38 +135,6 @@ WeightSizes weight_sizes(const Program& program, const Instruction& op,
   const double share = share_of_value(program, op.reads[1]);
   return {share * elements,
           share * (weight->part.by == TensorPart::By::rows ? rows * elements / whole : rows)};
-}
-
-void count_work(const Program& program, const Instruction& op, const ParameterModules& parameters,
-                ForwardWork& work) {
-  switch (op.op) {
-    case OpKind::linear: {
-      const WeightSizes weight = weight_sizes(program, op, parameters);
-      const Shape& x = program.at(op.reads[0]).shape;
-      const double rows = static_cast<double>(x.elements()) / static_cast<double>(x[-1]);
-      work.macs = rows * weight.elements;
-      work.flops = 2 * work.macs;
-      if (attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none)
-        work.flops += rows * weight.features;
-      break;
-    }
-    case OpKind::attention: {
-      const auto keys = static_cast<double>(attrs_as<AttentionAttrs>(op.attrs).seq_len);
-      work.macs = 2 * buffer_elements(program, op.writes[0]) * keys;
-      work.flops = 2 * work.macs;
-      break;
-    }
-    case OpKind::layer_norm:
-    case OpKind::add_layer_norm:
-      work.flops = kNormFlops * buffer_elements(program, op.writes[0]);
-      break;
-    case OpKind::activation:
-    case OpKind::gated:
-      work.flops = buffer_elements(program, op.writes[0]);
-      break;
-    default:
-      break;
-  }
 }
 
 }  // namespace
@@ -195,7 +151,7 @@ bool is_forward(const Instruction& op) {
 ParameterModules::ParameterModules(const Program& program)
     : program_(program), packed_(program.buffers.size(), kNone) {
   for (const Instruction& op : program.instructions)
-    if (op.op == OpKind::unpack_weight) packed_[static_cast<size_t>(op.writes[0])] = op.reads[0];
+    if (rule_of(op.op).prepares_weight) packed_[static_cast<size_t>(op.writes[0])] = op.reads[0];
 }
 
 ModuleParameter ParameterModules::of(const Instruction& op, BufferId id) const {
@@ -227,7 +183,11 @@ std::vector<ForwardWork> forward_work(const Program& program) {
     const Instruction& op = program.instructions[i];
     if (!is_forward(op)) continue;
     work[i].module = std::move(modules[i]);
-    count_work(program, op, parameters, work[i]);
+    const auto profiled = rule_of(op.op).profiled;
+    if (!profiled) continue;
+    const CountedWork counted = profiled(program, op, weight_sizes(program, op, parameters));
+    work[i].macs = counted.macs;
+    work[i].flops = counted.flops;
   }
   return work;
 }

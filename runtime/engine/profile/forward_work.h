@@ -15,9 +15,9 @@ namespace dstrain {
 struct ForwardWork {
   // The path of the module that it belongs to: "decoder.layers.0.attn.qkv"; empty: the model itself.
   std::string module{};
-  // A multiplication and an addition are one MAC and two FLOPs. Counted are products, attention over all pairs of queries
-  // and keys (also those that do not see each other), layer norms (5 FLOPs an element) and activations (1). Embeddings,
-  // RMS norms, rotations, dropout, additions and the loss count nothing.
+  // As the op's rule counts it (OpRule::profiled): products, attention over all pairs of queries and keys (also those that
+  // do not see each other), layer norms (5 FLOPs an element) and activations (1). Embeddings, RMS norms, rotations, dropout,
+  // additions and the loss count nothing.
   double macs = 0, flops = 0;
 };
 
@@ -49,12 +49,13 @@ class ParameterModules {
  public:
   // The caller must keep the program alive.
   explicit ParameterModules(const Program& program);
-  // Returns the parameter whose value `op` reads from the buffer. What is unpacked of a frozen weight counts as its value.
+  // Returns the parameter whose value `op` reads from the buffer. What a product reads of a weight in another form, such as an
+  // unpacked frozen weight, counts as its value.
   ModuleParameter of(const Instruction& op, BufferId id) const;
 
  private:
   const Program& program_;
-  std::vector<BufferId> packed_;  // by buffer: the packed value that it is unpacked from
+  std::vector<BufferId> packed_;  // by buffer: the weight that it is another form of
 };
 
 // Returns the path of the module that a parameter belongs to: its name up to the last dot.

@@ -5,25 +5,12 @@
 #include <string_view>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
 
-std::string_view kind_of(OpKind op) {
-  switch (op) {
-    case OpKind::linear:
-      return "Linear";
-    case OpKind::embed:
-      return "Embedding";
-    case OpKind::layer_norm:
-    case OpKind::add_layer_norm:
-      return "LayerNorm";
-    case OpKind::rms_norm:
-      return "RMSNorm";
-    default:
-      return "Module";
-  }
-}
+constexpr std::string_view kUnnamed = "Module";  // a kind that has no name of its own
 
 // Returns the module with this path in the tree, and makes it where it is not there.
 ModuleNode& node_at(ModuleNode& root, std::string_view path) {
@@ -55,7 +42,7 @@ void add_up(ModuleNode& node) {
   }
   if (!node.kind.empty()) return;
   const bool list = !node.children.empty() && std::ranges::all_of(node.children, is_number);
-  node.kind = list ? "ModuleList" : "Module";
+  node.kind = list ? "ModuleList" : kUnnamed;
 }
 
 // Names the kinds of the modules whose parameters an instruction reads, and counts tied ones.
@@ -71,7 +58,8 @@ void add_parameters(ModuleNode& root, const Program& program) {
       const ModuleParameter found = parameters.of(op, id);
       if (!found.parameter) continue;
       ModuleNode& node = node_at(root, found.module);
-      node.kind = kind_of(op.op);
+      const std::string_view kind = rule_of(op.op).module;
+      node.kind = kind.empty() ? kUnnamed : kind;
       if (found.tied && tied.insert(found.module + ":" + found.parameter->name).second)
         node.tied += own_elements(found.parameter->part, found.parameter->shape);
     }

@@ -18,25 +18,6 @@ namespace {
 constexpr int64_t kCpuSize = 1024, kGpuSize = 8192;
 constexpr double kMostSeconds = 0.1;  // after these no further product is measured
 constexpr int kMostProducts = 10;
-// attention_grad computes the scores again, which is one of its five products.
-constexpr double kNeededOfAttentionGrad = 4.0 / 5.0;
-
-// Returns which part of an instruction's FLOPs the model needs.
-double needed_part(const Instruction& op) {
-  switch (op.op) {
-    case OpKind::linear:
-    case OpKind::attention:
-      return op.phase == Phase::forward ? 1 : 0;
-    case OpKind::linear_input_grad:
-    case OpKind::linear_weight_grad:
-      return 1;
-    case OpKind::attention_grad:
-      return kNeededOfAttentionGrad;
-    default:
-      return 0;
-  }
-}
-
 // Fills `bytes` of a device's matrix with numbers between -1 and 1: some processors multiply zeros faster.
 void fill(const Backend& backend, std::byte* matrix, int64_t bytes, DType dtype) {
   constexpr size_t kPieceValues = size_t{1} << 20;
@@ -65,11 +46,9 @@ void fill(const Backend& backend, std::byte* matrix, int64_t bytes, DType dtype)
 
 double model_flops(const Plan& plan) {
   double sum = 0;
-  for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
-    if (const double part = needed_part(op); part > 0)
-      sum += part * cost_of(plan.program, op).flops;
-  }
+  for (const Issue& issue : plan.order)
+    sum += needed_flops(plan.program,
+                        plan.program.instructions[static_cast<size_t>(issue.instruction)]);
   return sum;
 }
 

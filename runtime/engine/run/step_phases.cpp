@@ -65,7 +65,7 @@ double& part_of(PhaseTimes& times, const Instruction& op) {
 
 double& part_of(MessageTimes& times, const Instruction& op) {
   const bool forward = op.phase == Phase::forward;
-  if (op.op == OpKind::send) return forward ? times.send_output : times.send_grad;
+  if (sends_message(op)) return forward ? times.send_output : times.send_grad;
   return forward ? times.recv_input : times.recv_grad;
 }
 
@@ -90,7 +90,7 @@ StepPhases phases_of(const StepTrace& trace) {
     (sums.waits_for_sum(i) ? times.backward_allreduce : part) += milliseconds(waited);
     part += milliseconds(end - begin - waited);
     begin = end;
-    if (phases.messages && (op.op == OpKind::send || op.op == OpKind::recv))
+    if (phases.messages && is_message(op.op))
       part_of(*phases.messages, op) += milliseconds(trace.issues[i].size());
   }
   phases.micro_batches.back().step += milliseconds(trace.whole.end_ns - begin);

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "runtime/engine/verify/operand_values.h"
+#include "runtime/ir/ops/dropout.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
@@ -11,12 +12,23 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+// The sums of the units' squares; those on the host have a prefix.
+constexpr std::string_view kSquareSums = "square_sums";
+
 std::string_view root_name(const ObservedIssue& issue, BufferId id) {
   const Program& program = issue.plan.program;
   return program.at(program.root(id)).name;
 }
 
 }  // namespace
+
+const Unit* unit_of_norm(const Program& program, const Instruction& op) {
+  // Copies between spaces move such sums, too, and the executor makes them 0.
+  if (!has_kernel(op.op) || op.writes.empty() || op.writes[0] == kNone) return nullptr;
+  const Buffer& sum = program.at(op.writes[0]);
+  if (!program.at(program.root(op.writes[0])).name.ends_with(kSquareSums)) return nullptr;
+  return &program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
+}
 
 bool adds_replicated_gradient(const ObservedIssue& issue) {
   const Instruction& op = issue.instruction();
@@ -41,8 +53,9 @@ bool leave_out_sum(const ObservedIssue& issue, const Bytes& own) {
 
 bool rotate_heads(const ObservedIssue& issue) {
   const Instruction& op = issue.instruction();
-  if (op.op != OpKind::attention || op.phase != Phase::forward) return false;
-  const auto heads = static_cast<std::ptrdiff_t>(attrs_as<AttentionAttrs>(op.attrs).heads);
+  const auto* const attrs = std::get_if<AttentionAttrs>(&op.attrs);
+  if (attrs == nullptr || op.phase != Phase::forward) return false;
+  const auto heads = static_cast<std::ptrdiff_t>(attrs->heads);
   if (heads < 2) return false;
   const Buffer& result = issue.plan.program.at(op.writes[0]);
   const std::ptrdiff_t row = result.shape[-1] * size_of(result.dtype);
@@ -55,14 +68,9 @@ bool rotate_heads(const ObservedIssue& issue) {
 }
 
 bool count_for_each_tensor_rank(const ObservedIssue& issue) {
-  const Program& program = issue.plan.program;
   const Instruction& op = issue.instruction();
-  if (op.op != OpKind::sum_squares || !root_name(issue, op.writes[0]).ends_with("square_sums"))
-    return false;
-  const Buffer& sum = program.at(op.writes[0]);
-  const Unit& unit =
-      program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
-  if (!unit.axes.has(Axis::tensor)) return false;
+  const Unit* const unit = unit_of_norm(issue.plan.program, op);
+  if (unit == nullptr || !unit->axes.has(Axis::tensor)) return false;
   return change_values(issue, op.writes[0], [&](Bytes& bytes) {
     double value = 0;
     std::memcpy(&value, bytes.data(), sizeof value);
@@ -76,8 +84,7 @@ bool shift_targets_late(const ObservedIssue& issue) {
   const Program& program = issue.plan.program;
   const Place& place = issue.plan.place;
   const Instruction& op = issue.instruction();
-  const bool reads_targets = op.op == OpKind::cross_entropy || op.op == OpKind::class_sums;
-  if (!reads_targets || place.ranks_in(Axis::sequence) == 1) return false;
+  if (!rule_of(op.op).reads_targets || place.ranks_in(Axis::sequence) == 1) return false;
   const Buffer& targets = program.at(op.reads[1]);
   const int64_t all = program.at(program.root(op.reads[1])).shape.elements();
   const int64_t end =
@@ -93,26 +100,7 @@ bool shift_targets_late(const ObservedIssue& issue) {
 }
 
 std::optional<OpAttrs> without_offset(const Instruction& op) {
-  if (op.phase != Phase::forward) return std::nullopt;
-  if (op.op == OpKind::attention) {
-    auto attrs = attrs_as<AttentionAttrs>(op.attrs);
-    if (attrs.dropout == 0 || attrs.first_head == 0) return std::nullopt;
-    attrs.first_head = 0;
-    return attrs;
-  }
-  if (op.op == OpKind::add_dropout) {
-    auto attrs = attrs_as<DropoutAttrs>(op.attrs);
-    if (attrs.dropout == 0 || attrs.part.first == 0) return std::nullopt;
-    attrs.part.first = 0;
-    return attrs;
-  }
-  if (op.op == OpKind::add_layer_norm) {
-    auto attrs = attrs_as<AddLayerNormAttrs>(op.attrs);
-    if (attrs.add.dropout == 0 || attrs.add.part.first == 0) return std::nullopt;
-    attrs.add.part.first = 0;
-    return attrs;
-  }
-  return std::nullopt;
+  return op.phase == Phase::forward ? with_first_mask(op.attrs) : std::nullopt;
 }
 
 }  // namespace dstrain

@@ -9,6 +9,9 @@
 
 namespace dstrain {
 
+// Returns the unit whose whole gradient's squares the instruction adds; null for other instructions.
+const Unit* unit_of_norm(const Program& program, const Instruction& op);
+
 // Returns whether the instruction adds a gradient over ranks that all tensor ranks have alike.
 bool adds_replicated_gradient(const ObservedIssue& issue);
 // Makes the sum that such an instruction has written this rank's own gradient. `own`: what it read. Returns whether that

@@ -8,6 +8,7 @@
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/layer_faults.h"
 #include "runtime/engine/verify/operand_values.h"
+#include "runtime/ir/ops/dropout.h"
 #include "runtime/ir/rule.h"
 #include "runtime/optim/optimizer_rules.h"
 
@@ -40,52 +41,24 @@ bool is_optimizer_state(std::string_view name) {
 bool gathers_parameters(const ObservedIssue& issue) {
   const Program& program = issue.plan.program;
   const Instruction& op = issue.instruction();
-  return op.op == OpKind::all_gather &&
+  return rule_of(op.op).collective == Collective::all_gather &&
          program.at(program.root(op.writes[0])).memory != MemoryClass::activations &&
          begins(state_name(issue, op.writes[0]), {"params:", "gathered:", "shard:", "quantized:"});
 }
 
-// Returns whether the instruction moves weights.
-bool updates_weights(const Instruction& op) {
-  constexpr std::array kOps{OpKind::adam,        OpKind::adagrad,     OpKind::lion,
-                            OpKind::lamb,        OpKind::sgd,         OpKind::muon,
-                            OpKind::frozen_adam, OpKind::frozen_lamb, OpKind::end_local_steps};
-  return std::ranges::find(kOps, op.op) != kOps.end();
-}
-
 // Returns whether the instruction reads the step's gradient first and multiplies it by the clipping factor.
 bool clips_gradient(const Instruction& op) {
-  constexpr std::array kOps{
-      OpKind::adam,      OpKind::adagrad,       OpKind::lion,           OpKind::lamb_direction,
-      OpKind::sgd,       OpKind::muon_momentum, OpKind::local_momentum, OpKind::scaled_momentum,
-      OpKind::local_step};
-  return op.when == When::step_end && std::ranges::find(kOps, op.op) != kOps.end();
+  return op.when == When::step_end && rule_of(op.op).clips_gradient;
 }
 
-bool adds_weight_gradient(const Instruction& op) {
-  constexpr std::array kOps{OpKind::linear_weight_grad,     OpKind::sum_rows,
-                            OpKind::embed_token_grad,       OpKind::embed_position_grad,
-                            OpKind::layer_norm_weight_grad, OpKind::rms_norm_weight_grad};
-  return std::ranges::find(kOps, op.op) != kOps.end();
-}
-
-// Returns whether the instruction adds the residual that it then replaces. Others write what the next step reads.
-bool adds_residual(const Instruction& op) {
-  return op.op == OpKind::quantize_signs || op.op == OpKind::requantize_signs;
+// Returns whether the instruction writes nothing but a gradient of weights, or a sum of such.
+bool writes_weight_gradient(const Instruction& op) {
+  const OpRule& rule = rule_of(op.op);
+  return rule.gradient_terms != GradientTerms::none && rule.sums.first == 0;
 }
 
 bool has_dropout(const Instruction& op) {
-  if (op.phase != Phase::forward) return false;
-  switch (op.op) {
-    case OpKind::attention:
-      return attrs_as<AttentionAttrs>(op.attrs).dropout > 0;
-    case OpKind::add_dropout:
-      return attrs_as<DropoutAttrs>(op.attrs).dropout > 0;
-    case OpKind::add_layer_norm:
-      return attrs_as<AddLayerNormAttrs>(op.attrs).add.dropout > 0;
-    default:
-      return false;
-  }
+  return op.phase == Phase::forward && dropout_of(op.attrs) > 0;
 }
 
 // Returns the weights that the forward pass reads: of an update's operands the copy in the run's dtype, which comes last and
@@ -186,13 +159,13 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
       return {.attrs = attrs};
     }
     case Fault::stale_weight:
-      if (updates_weights(op)) keep(issue, updated_weights(issue.plan.program, op));
+      if (rule_of(op.op).moves_weights) keep(issue, updated_weights(issue.plan.program, op));
       return {};
     case Fault::unclipped_unit:
       if (clips_gradient(op)) scale_gradient(issue);
       return {};
     case Fault::lost_residual:
-      if (adds_residual(op) && lose_residual(issue)) note(issue, kForgotten);
+      if (rule_of(op.op).adds_residual && lose_residual(issue)) note(issue, kForgotten);
       return {};
     case Fault::mask_offset:
       if (!has_dropout(op)) return {};
@@ -200,7 +173,7 @@ IssueChange SeededFault::before(const ObservedIssue& issue) {
       return {.sample_shift = 1};
     case Fault::missed_micro_batch:
       if (op.accumulate != Accumulate::after_first_micro || issue.issue.micro == 0 ||
-          (op.op != OpKind::accumulate && !adds_weight_gradient(op)))
+          !writes_weight_gradient(op))
         return {};
       note(issue, "a gradient that is not added");
       return {.skip = true};
@@ -224,11 +197,11 @@ void SeededFault::after(const ObservedIssue& issue) {
   const Instruction& op = issue.instruction();
   switch (fault_) {
     case Fault::dropped_gather:
-      if (op.op == OpKind::all_gather && put_back(issue, op.writes[0]))
+      if (rule_of(op.op).collective == Collective::all_gather && put_back(issue, op.writes[0]))
         note(issue, "a gather that brings nothing");
       return;
     case Fault::stale_weight:
-      if (updates_weights(op) && kept_ != kNone && put_back(issue, kept_))
+      if (rule_of(op.op).moves_weights && kept_ != kNone && put_back(issue, kept_))
         note(issue, "weights that stay as they were");
       return;
     case Fault::unclipped_unit:
@@ -245,7 +218,7 @@ void SeededFault::after(const ObservedIssue& issue) {
       if (round_once_more(issue)) note(issue, "values rounded to bf16");
       return;
     case Fault::lost_residual:
-      if (!adds_residual(op) && lose_residual(issue)) note(issue, kForgotten);
+      if (!rule_of(op.op).adds_residual && lose_residual(issue)) note(issue, kForgotten);
       return;
     case Fault::missed_replicated_sum:
       if (adds_replicated_gradient(issue) &&
@@ -268,8 +241,9 @@ void SeededFault::after(const ObservedIssue& issue) {
 
 bool SeededFault::double_gradient(const ObservedIssue& issue) const {
   const Instruction& op = issue.instruction();
-  return adds_weight_gradient(op) && issue.issue.micro == 0 &&
-         map_values(issue, op.writes[0], [](float x) { return 2 * x; });
+  const OpRule& rule = rule_of(op.op);
+  return rule.gradient_terms == GradientTerms::rows && issue.issue.micro == 0 &&
+         map_values(issue, op.writes[rule.sums.first], [](float x) { return 2 * x; });
 }
 
 bool SeededFault::flip_bit(const ObservedIssue& issue) const {
@@ -329,7 +303,7 @@ bool SeededFault::lose_residual(const ObservedIssue& issue) const {
 
 bool SeededFault::mix_messages(const ObservedIssue& issue) {
   const Instruction& op = issue.instruction();
-  if (op.op != OpKind::recv) return false;
+  if (!receives_message(op)) return false;
   if (issue.issue.micro == 0) {
     keep(issue, op.writes[0]);
     return false;

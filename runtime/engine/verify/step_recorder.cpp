@@ -7,6 +7,7 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/verify/layer_faults.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/residency.h"
 #include "runtime/plan/step_kinds.h"
@@ -14,15 +15,11 @@
 namespace dstrain {
 namespace {
 
-// The sums of the units' squares; those on the host have a prefix.
-constexpr std::string_view kSquareSums = "square_sums";
-
-// Returns whether the instruction adds the squares of a unit's whole gradient, and of which unit.
-const Unit* unit_of_norm(const Program& program, const Instruction& op) {
-  if (op.op != OpKind::sum_squares) return nullptr;
-  const Buffer& sum = program.at(op.writes[0]);
-  if (!program.at(program.root(op.writes[0])).name.ends_with(kSquareSums)) return nullptr;
-  return &program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
+// Returns whether the instruction loads the batches: it is issued once and writes those of all micro-batches.
+bool loads_batches(const Program& program, const Instruction& op) {
+  return op.when == When::step_begin && std::ranges::any_of(op.writes, [&](BufferId id) {
+           return id != kNone && program.at(id).per_micro;
+         });
 }
 
 // Returns the buffer of the unit's `slot`: the parameters where they are the masters.
@@ -100,7 +97,7 @@ void StepRecorder::add(const ObservedIssue& issue, int32_t micro,
        .micro = micro,
        .at_end = op.when == When::step_end,
        .moves = moves,
-       .computes = has_kernel(op.op) || op.op == OpKind::load_batch,
+       .computes = has_kernel(op.op) || loads_batches(issue.plan.program, op),
        .sums = makes_sums_over_ranks(op.op),
        .inputs = static_cast<int32_t>(inputs.size()),
        .outputs = static_cast<int32_t>(outputs.size()),
@@ -126,7 +123,7 @@ void StepRecorder::after(const ObservedIssue& issue) {
   if (fault_) fault_->after(issue);
   if (issue.state.step > observed_) return;
   const Instruction& op = issue.instruction();
-  if (op.op == OpKind::load_batch) return add_batch(issue);
+  if (loads_batches(issue.plan.program, op)) return add_batch(issue);
   if (terms_ && issue.state.step == 1) add_terms(issue);
   std::vector<RecordedValue> outputs;
   for (const BufferId id : op.writes)

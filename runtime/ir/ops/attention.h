@@ -63,6 +63,13 @@ inline constexpr OpRule attention{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<AttentionAttrs>,
+    // All pairs of queries and keys, also those that do not see each other.
+    .profiled =
+        [](const Program& p, const Instruction& op, const WeightSizes&) {
+          const auto keys = static_cast<double>(attrs_as<AttentionAttrs>(op.attrs).seq_len);
+          const double macs = 2 * static_cast<double>(p.at(op.writes[0]).shape.elements()) * keys;
+          return CountedWork{.macs = macs, .flops = 2 * macs};
+        },
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -100,6 +107,7 @@ inline constexpr OpRule attention{
 
 inline constexpr OpRule attention_grad{
     .attrs = kAttrs<AttentionAttrs>,
+    .needed_part = 4.0 / 5.0,  // one of its products computes the scores again
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

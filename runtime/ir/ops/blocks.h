@@ -9,6 +9,7 @@ namespace dstrain::ops {
 inline constexpr OpRule unpack_weight{
     .repeatable = true,
     .attrs = kAttrs<UnpackAttrs>,
+    .prepares_weight = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

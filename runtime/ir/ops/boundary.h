@@ -32,6 +32,7 @@ inline constexpr OpRule cast{
 };
 
 inline constexpr OpRule accumulate{
+    .gradient_terms = GradientTerms::micro_batches,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -130,6 +131,7 @@ inline void expect_feedback(const Operands& o, int64_t parts, int64_t part) {
 
 inline constexpr OpRule quantize_int4{
     .attrs = kAttrs<Int4Attrs>,
+    .sums = {.first = 1},
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -149,6 +151,7 @@ inline constexpr OpRule quantize_int4{
 
 inline constexpr OpRule requantize_int4{
     .attrs = kAttrs<Int4Attrs>,
+    .sums = {.first = 1},
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

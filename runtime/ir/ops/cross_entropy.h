@@ -17,6 +17,8 @@ inline void expect_losses_before(const Operands& o, size_t i, bool by_row) {
 inline constexpr OpRule cross_entropy{
     .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
+    .reads_targets = true,
+    .sums = {.count = 1},
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -62,6 +64,7 @@ inline void expect_classes(const Operands& o, const CrossEntropyAttrs& attrs) {
 
 inline constexpr OpRule class_sums{
     .attrs = kAttrs<CrossEntropyAttrs>,
+    .reads_targets = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -75,6 +78,8 @@ inline constexpr OpRule class_sums{
 inline constexpr OpRule cross_entropy_part{
     .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
+    .reads_targets = true,
+    .sums = {.count = 1},
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

@@ -16,6 +16,7 @@ inline constexpr OpRule activation{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<ActivationAttrs>,
+    .profiled = flops_per_element<1>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -134,6 +135,7 @@ inline constexpr OpRule gated{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<ActivationAttrs>,
+    .profiled = flops_per_element<1>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

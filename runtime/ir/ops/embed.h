@@ -25,6 +25,7 @@ inline constexpr OpRule embed{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<EmbedAttrs>,
+    .module = "Embedding",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -96,6 +97,7 @@ inline constexpr OpRule add_rows{
 
 inline constexpr OpRule embed_token_grad{
     .attrs = kAttrs<EmbedAttrs>,
+    .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -110,6 +112,7 @@ inline constexpr OpRule embed_token_grad{
 
 inline constexpr OpRule embed_position_grad{
     .attrs = kAttrs<EmbedAttrs>,
+    .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

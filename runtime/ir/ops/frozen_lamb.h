@@ -36,6 +36,7 @@ inline constexpr OpRule momentum_scale{
 
 inline constexpr OpRule scaled_momentum{
     .attrs = kAttrs<LocalMomentumAttrs>,
+    .clips_gradient = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -86,6 +87,7 @@ inline constexpr OpRule lamb_factor{
 };
 
 inline constexpr OpRule frozen_lamb{
+    .moves_weights = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

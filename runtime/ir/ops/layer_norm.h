@@ -9,6 +9,8 @@ inline constexpr OpRule layer_norm{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<LayerNormAttrs>,
+    .profiled = flops_per_element<5>,
+    .module = "LayerNorm",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -65,6 +67,7 @@ inline constexpr OpRule layer_norm_input_grad{
 };
 
 inline constexpr OpRule layer_norm_weight_grad{
+    .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -83,6 +86,8 @@ inline constexpr OpRule layer_norm_weight_grad{
 
 // Made by the pass `join_norms`, after the backward pass: they have none.
 inline constexpr OpRule layer_norm_grad{
+    .gradient_terms = GradientTerms::rows,
+    .sums = {.first = 1},
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -99,6 +104,8 @@ inline constexpr OpRule add_layer_norm{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<AddLayerNormAttrs>,
+    .profiled = flops_per_element<5>,
+    .module = "LayerNorm",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

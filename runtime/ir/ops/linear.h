@@ -15,6 +15,15 @@ inline constexpr OpRule linear{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<ActivationAttrs>,
+    .profiled =
+        [](const Program& p, const Instruction& op, const WeightSizes& weight) {
+          const double r = static_cast<double>(rows(p.at(op.reads[0])));
+          CountedWork work{.macs = r * weight.elements, .flops = 2 * r * weight.elements};
+          if (attrs_as<ActivationAttrs>(op.attrs).activation != Activation::none)
+            work.flops += r * weight.features;
+          return work;
+        },
+    .module = "Linear",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -87,6 +96,7 @@ inline constexpr OpRule linear_input_grad{
 };
 
 inline constexpr OpRule linear_weight_grad{
+    .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -108,6 +118,7 @@ inline constexpr OpRule linear_weight_grad{
 
 inline constexpr OpRule sum_rows{
     .attrs = kAttrs<SumRowsAttrs>,
+    .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -129,6 +140,7 @@ inline constexpr OpRule sum_rows{
 
 inline constexpr OpRule pack_weight{
     .attrs = kAttrs<PackAttrs>,
+    .prepares_weight = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

@@ -42,6 +42,7 @@ inline constexpr OpRule random_factor{
 };
 
 inline constexpr OpRule project_rows{
+    .needed_part = 0,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -56,6 +57,7 @@ inline constexpr OpRule project_rows{
 };
 
 inline constexpr OpRule project_columns{
+    .needed_part = 0,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -71,6 +73,7 @@ inline constexpr OpRule project_columns{
 
 inline constexpr OpRule expand_factors{
     .attrs = kAttrs<ExpandAttrs>,
+    .needed_part = 0,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

@@ -50,4 +50,10 @@ inline int64_t rows(const Buffer& b) {
   return b.shape.elements() / b.shape[-1];
 }
 
+// The work of an op that counts `kFlops` FLOPs for each element of its first output.
+template <int kFlops>
+CountedWork flops_per_element(const Program& program, const Instruction& op, const WeightSizes&) {
+  return {.flops = kFlops * static_cast<double>(program.at(op.writes[0]).shape.elements())};
+}
+
 }  // namespace dstrain::ops

@@ -34,6 +34,8 @@ inline void check_own_masters(const Program& p, const Instruction& op) {
 
 inline constexpr OpRule adam{
     .attrs = kAttrs<AdamAttrs>,
+    .moves_weights = true,
+    .clips_gradient = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const bool own_masters = op.writes.size() > 0 && op.writes[0] != kNone &&
@@ -47,16 +49,21 @@ inline constexpr OpRule adam{
 
 inline constexpr OpRule adagrad{
     .attrs = kAttrs<AdagradAttrs>,
+    .moves_weights = true,
+    .clips_gradient = true,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
 inline constexpr OpRule lion{
     .attrs = kAttrs<LionAttrs>,
+    .moves_weights = true,
+    .clips_gradient = true,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
 inline constexpr OpRule lamb_direction{
     .attrs = kAttrs<LambDirectionAttrs>,
+    .clips_gradient = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -71,6 +78,7 @@ inline constexpr OpRule lamb_direction{
 
 inline constexpr OpRule lamb{
     .attrs = kAttrs<LambAttrs>,
+    .moves_weights = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -90,11 +98,14 @@ inline constexpr OpRule lamb{
 
 inline constexpr OpRule sgd{
     .attrs = kAttrs<SgdAttrs>,
+    .moves_weights = true,
+    .clips_gradient = true,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
 };
 
 inline constexpr OpRule muon_momentum{
     .attrs = kAttrs<MuonMomentumAttrs>,
+    .clips_gradient = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -108,6 +119,7 @@ inline constexpr OpRule muon_momentum{
 
 inline constexpr OpRule orthogonalize{
     .attrs = kAttrs<OrthogonalizeAttrs>,
+    .needed_part = 0,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -127,6 +139,7 @@ inline constexpr OpRule orthogonalize{
 
 inline constexpr OpRule muon{
     .attrs = kAttrs<MuonAttrs>,
+    .moves_weights = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

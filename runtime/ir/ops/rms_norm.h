@@ -25,6 +25,7 @@ inline constexpr OpRule rms_norm{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<LayerNormAttrs>,
+    .module = "RMSNorm",
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -78,6 +79,7 @@ inline constexpr OpRule rms_norm_input_grad{
 };
 
 inline constexpr OpRule rms_norm_weight_grad{
+    .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

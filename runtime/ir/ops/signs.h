@@ -17,6 +17,7 @@ inline int64_t expect_signs(const Operands& o, const Buffer& packed, int64_t n) 
 
 inline constexpr OpRule quantize_signs{
     .attrs = kAttrs<SignAttrs>,
+    .adds_residual = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -31,6 +32,7 @@ inline constexpr OpRule quantize_signs{
 };
 
 inline constexpr OpRule requantize_signs{
+    .adds_residual = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -71,6 +73,7 @@ inline constexpr OpRule positive_bits{
 
 inline constexpr OpRule local_momentum{
     .attrs = kAttrs<LocalMomentumAttrs>,
+    .clips_gradient = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -86,6 +89,7 @@ inline constexpr OpRule local_momentum{
 
 inline constexpr OpRule frozen_adam{
     .attrs = kAttrs<FrozenAdamAttrs>,
+    .moves_weights = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -100,6 +104,7 @@ inline constexpr OpRule frozen_adam{
 
 inline constexpr OpRule local_step{
     .attrs = kAttrs<LocalMomentumAttrs>,
+    .clips_gradient = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -128,6 +133,7 @@ inline constexpr OpRule local_weights{
 
 inline constexpr OpRule end_local_steps{
     .attrs = kAttrs<FrozenAdamAttrs>,
+    .moves_weights = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

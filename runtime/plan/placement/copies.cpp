@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "runtime/ir/rule.h"
+
 namespace dstrain {
 namespace {
 
@@ -57,8 +59,8 @@ std::vector<Copies> copies_of(const Plan& plan) {
         if (id == kNone) continue;
         const auto root = static_cast<size_t>(p.root(id));
         uses[root].kinds.emplace(op.phase, op.chunk);
-        uses[root].received = uses[root].received || op.op == OpKind::recv;
-        sent[root] = sent[root] != 0 || op.op == OpKind::send;
+        uses[root].received = uses[root].received || receives_message(op);
+        sent[root] = sent[root] != 0 || sends_message(op);
       }
   }
   std::map<Uses, Copies> known;

@@ -49,8 +49,7 @@ void Repetition::find_slots() {
   for (size_t i = end; i < plan_.order.size(); ++i) {
     const Instruction& op = op_of(i);
     if (!in_slot(op)) continue;
-    if (op.op == OpKind::recv)
-      continue;  // for a later task: it belongs to the one that it precedes
+    if (receives_message(op)) continue;  // for a later task: it belongs to the one that it precedes
     const TaskIssues task{end, op.phase, op.chunk, plan_.order[i].micro};
     end = i + 1;
     if (tasks_.empty() || !tasks_.back().is_like(task)) tasks_.push_back(task);

@@ -17,14 +17,6 @@
 namespace dstrain {
 namespace {
 
-// Returns whether an op that accumulates adds to output i: to losses, gradients of weights and errors, not to the
-// gradients of activations or the packed values that it writes beside them.
-bool can_add_to(OpKind op, size_t i) {
-  if (op == OpKind::cross_entropy || op == OpKind::cross_entropy_part) return i == 0;
-  if (op == OpKind::quantize_int4 || op == OpKind::requantize_int4) return i == 1;
-  return op != OpKind::layer_norm_grad || i > 0;
-}
-
 class Replay {
  public:
   explicit Replay(const Plan& plan)
@@ -235,7 +227,7 @@ class Replay {
       if (id == kNone) continue;
       const bool adds = op.accumulate == Accumulate::always ||
                         (op.accumulate == Accumulate::after_first_micro && issue.micro > 0);
-      if (adds && can_add_to(op.op, i)) require(id, issue.micro, where);
+      if (adds && rule_of(op.op).sums.contains(i)) require(id, issue.micro, where);
       const int copies =
           all_micros && program_.at(id).per_micro ? static_cast<int>(plan_.micro_batches) : 1;
       for (int m = 0; m < copies; ++m) claim(id, copies > 1 ? m : issue.micro);

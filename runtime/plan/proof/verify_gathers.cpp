@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/mesh.h"
 
@@ -22,8 +23,10 @@ bool continues_gather(const Plan& plan, size_t i) {
   const auto op_at = [&](size_t k) -> const Instruction& {
     return program.instructions[static_cast<size_t>(plan.order[k].instruction)];
   };
-  if (i == 0 || op_at(i - 1).op != OpKind::all_gather || op_at(i).op != OpKind::all_gather)
-    return false;
+  const auto gathers = [&](size_t k) {
+    return rule_of(op_at(k).op).collective == Collective::all_gather;
+  };
+  if (i == 0 || !gathers(i - 1) || !gathers(i)) return false;
   const BufferId before = op_at(i - 1).writes[0], mine = op_at(i).writes[0];
   return program.root(before) == program.root(mine) &&
          program.at(before).parent_offset < program.at(mine).parent_offset;

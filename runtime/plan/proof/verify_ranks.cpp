@@ -18,17 +18,13 @@ const Instruction& op_at(const Plan& plan, size_t i) {
   return plan.program.instructions[static_cast<size_t>(plan.order[i].instruction)];
 }
 
-bool is_message(const Instruction& op) {
-  return op.op == OpKind::send || op.op == OpKind::recv;
-}
-
 // Returns what both sides of a message, or all ranks of a collective, know of it. What they know by the same name is the
 // root of a buffer: views are of different slices.
 std::string exchange_text(const Plan& plan, size_t i) {
   const Instruction& op = op_at(plan, i);
   const Program& p = plan.program;
-  if (is_message(op)) {
-    const Buffer& b = p.at(op.op == OpKind::send ? op.reads[0] : op.writes[0]);
+  if (is_message(op.op)) {
+    const Buffer& b = p.at(message_of(op));
     return fmt::format("{} of micro-batch {}, {} bytes", b.name, plan.order[i].micro, b.bytes());
   }
   return fmt::format("{} of {} to {} of micro-batch {}, {} to {} bytes", name_of(op.op),
@@ -44,14 +40,10 @@ bool same_exchange(const Plan& a, size_t issue_of_a, const Plan& b, size_t issue
     const Buffer& y = b.program.at(whole ? b.program.root(theirs) : theirs);
     return x.name == y.name && a.program.at(mine).bytes() == b.program.at(theirs).bytes();
   };
-  if (is_message(one) != is_message(two) || a.order[issue_of_a].micro != b.order[issue_of_b].micro)
+  if (is_message(one.op) != is_message(two.op) ||
+      a.order[issue_of_a].micro != b.order[issue_of_b].micro)
     return false;
-  if (is_message(one)) {
-    const auto buffer_of = [](const Instruction& op) {
-      return op.op == OpKind::send ? op.reads[0] : op.writes[0];
-    };
-    return same(buffer_of(one), buffer_of(two), false);
-  }
+  if (is_message(one.op)) return same(message_of(one), message_of(two), false);
   return one.op == two.op && same(one.reads[0], two.reads[0], true) &&
          same(one.writes[0], two.writes[0], true);
 }
@@ -157,7 +149,7 @@ class Together {
     }
     ++rank.next;
     const Instruction& op = op_at(plan, i);
-    if (is_message(op))
+    if (is_message(op.op))
       post_message(r, i, op.channel);
     else if (is_collective(op.op))
       start_collective(r, i, op.channel);

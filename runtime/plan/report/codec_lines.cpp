@@ -40,9 +40,11 @@ double times_leaving(OpKind op, const std::vector<int>& group, int here) {
   double slices = 0;
   for (const int sender : group)
     for (const int receiver : group) slices += sender == here && receiver != here;
-  if (op == OpKind::all_to_all) return slices / static_cast<double>(group.size());
+  const CollectiveTraits& traits = traits_of(*rule_of(op).collective);
+  if (traits.sliced_source && traits.sliced_result)
+    return slices / static_cast<double>(group.size());
   const auto hosts = static_cast<double>(std::set<int>(group.begin(), group.end()).size());
-  return rule_of(op).ring_passes * (hosts - 1) / hosts;
+  return traits.ring_passes * (hosts - 1) / hosts;
 }
 
 int64_t leaving(const Plan& plan, std::span<const int> hosts) {

@@ -67,10 +67,11 @@ OffloadCost offload_cost(const Plan& plan, const MachineRates& rates, int64_t mi
     const DoneBy done_by = rule_of(op.op).done_by;
     if (done_by != DoneBy::copies && done_by != DoneBy::drives) continue;
     const auto bytes = static_cast<double>(program.at(op.reads[0]).bytes());
-    const bool to_device = program.space_of(op.writes[0]) == Space::device;
-    (done_by == DoneBy::drives ? op.op == OpKind::swap_in ? cost.disk_read : cost.disk_written
-     : to_device               ? cost.to_device
-                               : cost.to_host) += bytes;
+    const Space from = program.space_of(op.reads[0]), to = program.space_of(op.writes[0]);
+    (from == Space::disk   ? cost.disk_read
+     : to == Space::disk   ? cost.disk_written
+     : to == Space::device ? cost.to_device
+                           : cost.to_host) += bytes;
   }
   for (const Instruction& op : program.instructions) {
     const Work one = work_of(program, op, rates);

@@ -61,7 +61,7 @@ std::string gathers_text(const Plan& plan) {
     const BufferId gathered = gathered_from(p, op, unpacked);
     if (gathered == kNone) continue;
     if (std::exchange(newest, gathered) == gathered) continue;  // another block of the same gather
-    packed = op.op == OpKind::dequantize;
+    packed = !is_collective(op.op);  // it unpacks what a gather has brought
     sources.insert(p.root(op.reads[0]));
     (op.when == When::step_begin ? kept : gathers) += 1;
     (op.when == When::step_begin ? kept_elements : elements) += p.at(gathered).shape.elements();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 
@@ -26,7 +27,7 @@ PhaseSeconds phase_seconds(const Plan& plan, int chunk, const MachineRates& rate
 double message_seconds(const Plan& plan, const MachineRates& rates) {
   int64_t bytes = 0;
   for (const Instruction& op : plan.program.instructions)
-    if (op.op == OpKind::send) bytes = std::max(bytes, plan.program.at(op.reads[0]).bytes());
+    if (sends_message(op)) bytes = std::max(bytes, plan.program.at(op.reads[0]).bytes());
   return static_cast<double>(bytes) / rates.wire;
 }
 
