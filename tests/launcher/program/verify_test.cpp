@@ -86,6 +86,9 @@ constexpr const char* kAllAxes =
     "--num_gpus 8 --set sequence_parallel_size=2 --set tensor_parallel.autotp_size=2 "
     "--pipeline_num_stages 2 --set zero_optimization.stage=1 ";
 
+constexpr const char* kEmbeddingDropout =
+    "--num_gpus 2 --set 'dstrain.model={\"type\":\"gpt2\",\"n_layer\":2,\"n_embd\":32,\"n_head\":2,"
+    "\"n_positions\":32,\"vocab_size\":1000,\"attn_pdrop\":0,\"resid_pdrop\":0}' ";
 constexpr const char* kRecompute =
     "--num_gpus 2 --set sequence_parallel_size=2 --set dstrain.recompute=2 ";
 constexpr const char* kTensorRecompute =
@@ -118,6 +121,7 @@ const SeededCase kCases[] = {
     {"mask_offset", kHost, "attention"},
     {"mask_offset", kGPipe, "attention"},
     {"mask_offset", kStage3, "attention"},
+    {"mask_offset", kEmbeddingDropout, "dropout_grad"},
     {"stale_weight", kStage1, "adam"},
     {"stale_weight", kHost, "adam"},
     {"stale_weight", k1F1B, "adam"},
