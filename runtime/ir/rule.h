@@ -40,6 +40,10 @@ inline BufferId message_of(const Instruction& op) {
 inline bool makes_loss(OpKind op) {
   return rule_of(op).reads_targets && rule_of(op).of_model;
 }
+// Returns whether the op adds over rows in an order that pieces of rows keep (OpRule::sum_order).
+inline bool sums_pieces(OpKind op) {
+  return rule_of(op).sum_order != SumOrder::whole;
+}
 // Returns whether the op is posted to a channel and runs beside what follows it.
 inline bool is_posted(OpKind op) {
   return rule_of(op).done_by >= DoneBy::collective;

@@ -1,5 +1,6 @@
 // What rules say of ops, against what the instructions of plans do.
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 #include "tests/plan/plans.h"
@@ -53,6 +54,46 @@ TEST_CASE("what writes the gradient of a parameter sums its rows, in norms that 
     }
     CHECK(written.size() == plan.program.parameters.size());
   }
+}
+
+// Checks that the operands of an instruction which name an axis have as many indices of it.
+void check_sizes(const Program& program, const Instruction& op) {
+  const OpAxes axes = axes_of(program, op);
+  std::map<OperandAxis, std::set<int64_t>> sizes;
+  const auto add = [&](BufferId id, const OperandAxes& operand) {
+    if (id == kNone || operand.count == 0 || operand.count > 2) return;
+    const Shape& shape = program.at(id).shape;
+    // Keys may have fewer heads, and sums for each head fewer columns.
+    if (operand.last() != OperandAxis::head && (operand.count == 2 || shape.rank == 1))
+      sizes[operand.last()].insert(shape[-1] / operand.sections);
+    if (operand.count == 2) sizes[operand.axes[0]].insert(shape.elements() / shape[-1]);
+  };
+  for (size_t i = 0; i < op.reads.size(); ++i) add(op.reads[i], axes.read(i));
+  for (size_t i = 0; i < op.writes.size(); ++i) add(op.writes[i], axes.write(i));
+  for (const auto& [axis, of_operands] : sizes) {
+    CAPTURE(name_of(op.op), program.group_name(op), static_cast<int>(axis));
+    CHECK(of_operands.size() == 1);
+  }
+}
+
+TEST_CASE("operands that name an axis have as many indices of it, in parts and pieces too") {
+  for (const int tensor : {1, 2})
+    for (const int64_t chunks : {1, 2}) {
+      Job job = small_job();
+      job.model =
+          GptLite{.n_layer = 2, .n_embd = 16, .n_head = 4, .block_size = 8, .vocab_size = 11};
+      job.tensor_ranks = tensor;
+      job.ranks = tensor;
+      job.loss_chunks = job.mlp_chunks = chunks;
+      const Plan plan = make_rank_plan(job, place_of(job, 0), fake_inputs()).train;
+      size_t seen = 0;
+      for (const Instruction& op : plan.program.instructions) {
+        if (op.when != When::every_micro || op.op == OpKind::cast) continue;
+        if (axes_of(plan.program, op).any()) ++seen;
+        check_sizes(plan.program, op);
+      }
+      CHECK(seen > 20);
+    }
 }
 
 }  // namespace

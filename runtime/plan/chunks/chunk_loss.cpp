@@ -12,10 +12,8 @@ namespace {
 
 constexpr size_t kAbsent = SIZE_MAX;
 
-// Returns whether an instruction with these axes compares the classes of each row.
-bool reads_classes(const OpAxes& axes) {
-  return axes.read(0).is(OperandAxis::row, OperandAxis::class_) &&
-         axes.along(OperandAxis::class_) == Along::contracted;
+bool is_loss(const Instruction& op) {
+  return makes_loss(op.op);
 }
 
 class ChunkLoss {
@@ -25,11 +23,9 @@ class ChunkLoss {
 
   void run(int64_t chunks) {
     const std::vector<Instruction>& list = program_.instructions;
-    const auto loss =
-        std::ranges::find_if(list, [&](const Instruction& op) { return is_loss(op); });
+    const auto loss = std::ranges::find_if(list, is_loss);
     if (loss == list.end()) return;  // a stage of a pipeline that is not the last
-    check(std::ranges::count_if(list, [&](const Instruction& op) { return is_loss(op); }) == 1,
-          "several losses cannot be computed in pieces");
+    check(std::ranges::count_if(list, is_loss) == 1, "several losses cannot be computed in pieces");
     loss_ = static_cast<size_t>(loss - list.begin());
     find_users();
     const int64_t rows = program_.at(at(loss_).reads[1]).shape.elements();
@@ -41,10 +37,6 @@ class ChunkLoss {
 
  private:
   const Instruction& at(size_t i) const { return program_.instructions[i]; }
-
-  bool is_loss(const Instruction& op) const {
-    return rule_of(op.op).of_model && reads_classes(axes_of(program_, op));
-  }
 
   // Returns whether ranks have the logits of some classes each.
   bool in_parts() const { return !rule_of(at(loss_).op).in_parts; }
@@ -65,11 +57,11 @@ class ChunkLoss {
       if (i == loss_ || (!reads && !writes)) continue;
       const OpAxes axes = axes_of(program_, op);
       const bool product = is_product(axes);
-      size_t* const place = writes && product     ? &head_
-                            : product             ? &input_grad_
-                            : reads_classes(axes) ? &class_sums_
-                            : sums_in_parts(op)   ? &weight_grad_
-                                                  : nullptr;
+      size_t* const place = writes && product              ? &head_
+                            : product                      ? &input_grad_
+                            : rule_of(op.op).reads_targets ? &class_sums_
+                            : sums_in_parts(op)            ? &weight_grad_
+                                                           : nullptr;
       check(place && *place == kAbsent, "{} uses the logits: the loss cannot be computed in pieces",
             name_of(op.op));
       *place = i;

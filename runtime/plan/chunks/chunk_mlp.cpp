@@ -19,10 +19,6 @@ namespace {
 
 using Pieces = std::vector<Instruction>;
 
-bool sums_rows(const Instruction& op) {
-  return rule_of(op.op).sum_order != SumOrder::whole;
-}
-
 // Returns whether sums of blocks of rows are written one by one, and added.
 bool sums_blocks(const Instruction& op) {
   return rule_of(op.op).sum_order == SumOrder::row_blocks;
@@ -180,7 +176,7 @@ class ChunkMlp {
                  .block = RowBlocks(mlp.rows).block};
     std::set<BufferId> gradients;
     for (const size_t i : mlp.backward) {
-      if (!sums_rows(at(i))) continue;
+      if (!sums_pieces(at(i).op)) continue;
       if (!gradients.insert(at(i).writes[0]).second) return;  // sums of two products in one order
       if (!sums_blocks(at(i))) sums.weight_grads.push_back(at(i));
     }

@@ -25,10 +25,6 @@ struct ProgramAxes {
   std::set<BufferId> gradients;
 };
 
-bool sums_rows(const Instruction& op) {
-  return rule_of(op.op).sum_order != SumOrder::whole;
-}
-
 bool is_activated(const Instruction& op) {
   const auto* const attrs = std::get_if<ActivationAttrs>(&op.attrs);
   return rule_of(op.op).of_model && attrs && attrs->activation != Activation::none;
@@ -68,7 +64,7 @@ class MlpSearch {
     if (!hidden(value)) return false;
     // Not an iterator: the search adds to the set.
     for (const size_t i : Indices(backward_))
-      if (!sums_rows(at(i)) && !gradient_op(i)) return false;
+      if (!sums_pieces(at(i).op) && !gradient_op(i)) return false;
     take_sums();
     segment_.makers.assign(makers_.begin(), makers_.end());
     segment_.readers.assign(readers_.begin(), readers_.end());
@@ -135,7 +131,7 @@ class MlpSearch {
     backward_.insert(i);
     return operand > 0 && axes(i).read(operand).has_columns() &&
            std::ranges::count(op.reads, id) == 1 &&
-           (sums_rows(op) || is_product(axes(i)) || maps_elements(axes(i)));
+           (sums_pieces(op.op) || is_product(axes(i)) || maps_elements(axes(i)));
   }
 
   // Takes an instruction of the backward pass that makes gradients of hidden values, and what belongs to it.
@@ -164,7 +160,7 @@ class MlpSearch {
   bool gradient_reader(size_t i, BufferId id) {
     const Instruction& op = at(i);
     // Gradients of weights, and a product that writes the gradient of an input.
-    if (!sums_rows(op) && !is_product(axes(i))) return gradient_op(i);
+    if (!sums_pieces(op.op) && !is_product(axes(i))) return gradient_op(i);
     backward_.insert(i);
     return op.reads[0] == id;
   }
