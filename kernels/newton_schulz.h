@@ -1,4 +1,4 @@
-// The kernel of `orthogonalize` on every device: the Newton-Schulz iteration (runtime/ir/newton_schulz.h) out of the
+// The kernel of `orthogonalize` on every device: the Newton-Schulz iteration (runtime/ir/ops/newton_schulz.h) out of the
 // device's f32 products and sum of squares, and of a few elementwise operations. Its bits depend on the matrix alone,
 // because it is copied into scratch memory first: neither on where it lies nor on the number of threads.
 #pragma once
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "runtime/ir/kernel.h"
-#include "runtime/ir/newton_schulz.h"
+#include "runtime/ir/ops/newton_schulz.h"
 
 namespace dstrain {
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "runtime/ir/newton_schulz.h"
+#include "runtime/ir/ops/newton_schulz.h"
 #include "runtime/ir/quantized.h"
 
 namespace dstrain::bench {

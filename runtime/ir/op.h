@@ -182,7 +182,7 @@ struct MuonMomentumAttrs {
   double momentum = 0.95;
   bool operator==(const MuonMomentumAttrs&) const = default;
 };
-// The attributes of orthogonalize (runtime/ir/newton_schulz.h).
+// The attributes of orthogonalize (runtime/ir/ops/newton_schulz.h).
 struct OrthogonalizeAttrs {
   bool gram = true;  // on the Gram matrix where that takes fewer FLOPs
   bool operator==(const OrthogonalizeAttrs&) const = default;

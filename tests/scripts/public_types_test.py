@@ -101,7 +101,7 @@ class PublicTypes(unittest.TestCase):
     def test_this_tree(self):
         out = run("runtime/ir").stdout
         self.assertIn("struct Instruction", out)
-        self.assertRegex(out, r"\n\d\d types\n$")
+        self.assertRegex(out, r"\n\d+ types\n$")
 
 
 unittest.main()

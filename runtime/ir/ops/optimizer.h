@@ -2,8 +2,8 @@
 // 16-bit parameters of a 16-bit run.
 #pragma once
 
-#include "runtime/ir/newton_schulz.h"
 #include "runtime/ir/ops/boundary.h"
+#include "runtime/ir/ops/newton_schulz.h"
 #include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {

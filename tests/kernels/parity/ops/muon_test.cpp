@@ -1,4 +1,4 @@
-#include "runtime/ir/newton_schulz.h"
+#include "runtime/ir/ops/newton_schulz.h"
 #include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/flat_update.h"
 
