@@ -12,7 +12,7 @@ packages=(
   libaio-dev                                    # tensors on disk
   libssl-dev                                    # HMAC between hosts
   libpcre2-dev                                  # tokenizers of rare patterns
-  nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev
+  nlohmann-json3-dev libcli11-dev libfmt-dev libxxhash-dev
   catch2                                        # tests
   libbenchmark-dev libdnnl-dev                  # benchmarks
   bible-kjv                                     # the text of scripts/quickstart.sh

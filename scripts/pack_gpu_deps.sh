@@ -23,7 +23,7 @@ while [[ ${1:-} == --* ]]; do
 done
 folder=${1:-.deps}
 
-packages=(libhwy-dev libaio-dev nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev
+packages=(libhwy-dev libaio-dev nlohmann-json3-dev libcli11-dev libfmt-dev
   libxxhash-dev libssl-dev libpcre2-dev catch2 libboost-context-dev)
 installed() { [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 for package in "${packages[@]}"; do
@@ -56,7 +56,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 # Copies files and links, without documentation, and without static libraries of which there is a shared version.
 dpkg-query -L "${!wanted[@]}" | sort -u |
-  grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(aio|boost.*|crypto|fmt|hwy.*|pcre2.*|spdlog|ssl|xxhash)\.a$' |
+  grep -E '^/usr/(include|lib|share/cmake)/' | grep -vE '/lib(aio|boost.*|crypto|fmt|hwy.*|pcre2.*|ssl|xxhash)\.a$' |
   while read -r path; do [[ -f $path || -L $path ]] && echo "$path"; done |
   tar -C / --no-recursion -cf - --files-from=<(sed 's|^/||') --transform='s|^/||' 2>/dev/null |
   tar -C "$folder" -xf -

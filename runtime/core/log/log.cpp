@@ -1,14 +1,13 @@
 #include "runtime/core/log/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <ctime>
-#include <memory>
 #include <mutex>
 #include <string>
 
@@ -17,89 +16,66 @@
 namespace dstrain::log {
 namespace {
 
-spdlog::level::level_enum spd_level(Level level) {
-  switch (level) {
-    case Level::info:
-      return spdlog::level::info;
-    case Level::warning:
-      return spdlog::level::warn;
-    case Level::error:
-      break;
-  }
-  return spdlog::level::err;
-}
-
 constexpr std::string_view kErase = "\r\x1b[K";
-constexpr const char* kTimePattern = "%Y-%m-%d %H:%M:%S ";
+constexpr const char* kTimeFormat = "%Y-%m-%d %H:%M:%S ";
 
 // The format and the outputs of this process's lines.
 class Lines {
  public:
-  Lines()
-      : output_("dstrain", std::make_shared<spdlog::sinks::stdout_sink_mt>()),
-        error_("dstrain", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
-    for (spdlog::logger* logger : {&output_, &error_}) logger->flush_on(spdlog::level::trace);
-    set_pattern();
-  }
-
-  void set_mark(std::string_view mark) {
-    mark_.clear();
-    for (const char c : mark) mark_.append(c == '%' ? 2 : 1, c);
-    set_pattern();
+  void set_mark(const std::string& mark) {
+    const std::lock_guard lock(mutex_);
+    mark_ = mark;
   }
 
   void set_time_stamps(bool wanted) {
-    time_ = wanted ? kTimePattern : "";
-    set_pattern();
+    const std::lock_guard lock(mutex_);
+    time_stamps_ = wanted;
   }
 
-  void set_least(Level least) {
-    for (spdlog::logger* logger : {&output_, &error_}) logger->set_level(spd_level(least));
-  }
+  void set_least(Level least) { least_ = least; }
 
-  bool shows(Level level) { return of(level).should_log(spd_level(level)); }
+  bool shows(Level level) const { return level >= least_; }
 
-  void write(Level level, const std::string& text) {
+  // One call of fwrite() for the whole line, so that lines of processes with the same output do not mix.
+  void write(Level level, std::string_view text) {
     if (!shows(level)) return;
     const std::lock_guard lock(mutex_);
-    if (!below_.empty()) write_error(kErase);
-    of(level).log(spd_level(level), text);
+    const std::string line =
+        fmt::format("{}{}{}\n", time_stamps_ ? time_stamp() : std::string(), mark_, text);
+    if (!below_.empty()) write_to(stderr, kErase);
+    write_to(level == Level::info ? stdout : stderr, line);
     if (!below_.empty()) draw_below();
   }
 
   void show_below(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (text.empty() && !below_.empty()) write_error(kErase);
+    if (text.empty() && !below_.empty()) write_to(stderr, kErase);
     below_ = text;
     if (!below_.empty()) draw_below();
   }
 
   void send_below(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    write_error(std::string(text) + '\r');
+    write_to(stderr, std::string(text) + '\r');
   }
 
  private:
-  spdlog::logger& of(Level level) { return level == Level::info ? output_ : error_; }
-
-  static void write_error(std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stderr);
-    std::fflush(stderr);
+  // What the stream refuses is lost: a closed output must not end a run.
+  static void write_to(std::FILE* stream, std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stream);
+    std::fflush(stream);
   }
 
   // The last column stays free: what goes on in a second line is not erased.
   void draw_below() const {
     const int columns = std::max(terminal_columns(STDERR_FILENO) - 1, 0);
-    write_error(fmt::format("{}{}", kErase,
-                            std::string_view(below_).substr(0, static_cast<size_t>(columns))));
+    write_to(stderr, fmt::format("{}{}", kErase,
+                                 std::string_view(below_).substr(0, static_cast<size_t>(columns))));
   }
 
-  void set_pattern() {
-    for (spdlog::logger* logger : {&output_, &error_}) logger->set_pattern(time_ + mark_ + "%v");
-  }
-
-  spdlog::logger output_, error_;
-  std::string mark_, time_;
+  std::atomic<Level> least_ = Level::info;
+  bool time_stamps_ = false;
+  std::string mark_;
   std::mutex mutex_;
   std::string below_;  // the text below all lines; empty: none
 };
@@ -130,7 +106,7 @@ std::string time_stamp() {
   std::tm local{};
   ::localtime_r(&now, &local);
   std::array<char, 32> text{};
-  const size_t size = std::strftime(text.data(), text.size(), kTimePattern, &local);
+  const size_t size = std::strftime(text.data(), text.size(), kTimeFormat, &local);
   return {text.data(), size};
 }
 

@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <functional>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace dstrain {
 namespace {
 
-// Returns the text that `body` writes to a descriptor.
+// Returns the text that `body` writes to a descriptor, without what the streams had not yet written.
 std::string written_to(int descriptor, const std::function<void()>& body) {
+  std::fflush(nullptr);
   std::array<int, 2> ends{};
   REQUIRE(::pipe(ends.data()) == 0);
   const int old = ::dup(descriptor);
@@ -63,8 +67,26 @@ TEST_CASE("a line says how bad it is and, beyond rank 0, who speaks") {
   CHECK(captured([] { log::warn("slow"); }) == "warning: slow\n");
   log::set_rank(2);
   CHECK(captured([] { log::error("lost %v"); }) == "[rank 2] error: lost %v\n");
+  log::set_rank(3, "a%v{}");
+  CHECK(captured([] { log::warn("one\ntwo"); }) == "[rank 3 a%v{}] warning: one\ntwo\n");
+  CHECK(captured([] { log::info(""); }) == "[rank 3 a%v{}] \n");
   log::set_rank(0);
   CHECK(captured([] { log::info("again"); }) == "again\n");
+}
+
+TEST_CASE("lines of several threads stay whole, and each is written when the call returns") {
+  const std::string text(40, 'x');
+  const std::string output = captured([&] {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        for (int n = 0; n < 20; ++n) log::info("{}", text);
+      });
+    }
+  });
+  std::string expected;
+  for (int i = 0; i < 80; ++i) expected += text + '\n';
+  CHECK(output == expected);
 }
 
 TEST_CASE("a quiet log drops what is less than asked for") {
