@@ -24,7 +24,7 @@ enum class OperandAxis : uint8_t {
   head,      // heads of attention, each of several columns
   channel,   // of what an op reads
   feature,   // of what a product writes
-  class_,    // "class": the tokens of a vocabulary, or what a loss tells apart
+  classes,   // "class": the tokens of a vocabulary, or what a loss tells apart
 };
 inline constexpr int kOperandAxes = 7;
 

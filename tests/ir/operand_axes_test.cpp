@@ -31,12 +31,12 @@ TEST_CASE(
     "operand axes: a result without an axis is a sum over it, and an axis may be needed whole") {
   constexpr OpAxes loss("row class, row -> -, row class");
   CHECK(loss.along(A::row) == Along::contracted);
-  CHECK(loss.along(A::class_) == Along::contracted);
+  CHECK(loss.along(A::classes) == Along::contracted);
   constexpr OpAxes norm("row channel!, channel -> row channel, row");
   CHECK(norm.along(A::channel) == Along::whole);
   CHECK_FALSE(maps_elements(norm));
   constexpr OpAxes table("row channel, row -> class channel");
-  CHECK(table.along(A::class_) == Along::made);
+  CHECK(table.along(A::classes) == Along::made);
 }
 
 TEST_CASE("operand axes: sections and the number of an axis's indices belong to one operand") {

@@ -58,7 +58,7 @@ std::optional<ColumnUse> Consumers::use(const Instruction& op, BufferId value) c
     if (!operand.has_columns() || operand.indices % ranks_ != 0) return std::nullopt;
     const Along along = axes.along(operand.last());
     if (along == Along::contracted)
-      all = ColumnUse{.vocabulary = operand.last() == OperandAxis::class_};
+      all = ColumnUse{.vocabulary = operand.last() == OperandAxis::classes};
     else if (along == Along::mapped)
       all = use_of_results(op, axes, operand);
     else

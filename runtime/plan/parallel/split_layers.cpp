@@ -56,8 +56,8 @@ class SplitPass : RankForward {
 
   // Returns whether an operation takes rows of a table, which is divided by its rows: each rank adds zeros for the others.
   static bool is_lookup(const OpAxes& axes) {
-    return axes.read(1).is(OperandAxis::class_, OperandAxis::channel) &&
-           axes.along(OperandAxis::class_) == Along::contracted;
+    return axes.read(1).is(OperandAxis::classes, OperandAxis::channel) &&
+           axes.along(OperandAxis::classes) == Along::contracted;
   }
 
   void on_own_rows(Instruction op) {
