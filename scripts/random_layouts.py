@@ -98,6 +98,8 @@ def run_once(program, config, ranks, folder):
     environment = dict(os.environ)
     # Ranks are forks that end without a search for leaks.
     environment.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+    # They start threads of their own.
+    environment.setdefault("TSAN_OPTIONS", "die_after_fork=0")
     try:
         ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
