@@ -44,9 +44,9 @@ bool divides_loss(const Program& program, const Instruction& loss) {
   return std::ranges::all_of(program.instructions, [&](const Instruction& op) {
     if (&op == &loss) return true;
     const bool writes = std::ranges::find(op.writes, logits) != op.writes.end();
-    const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
-    return !reads(op, logits) && (!writes || (family_of(op.op) == OpFamily::product &&
-                                              attrs->activation == Activation::none));
+    return !reads(op, logits) &&
+           (!writes || (is_product(axes_of(program, op)) &&
+                        attrs_as<ActivationAttrs>(op.attrs).activation == Activation::none));
   });
 }
 

@@ -186,8 +186,7 @@ class TokenCache {
       fail_user(
           "{}, which the launching process has made, has not been made of the text {} that is "
           "here: all hosts need the same text, tokenizer and chat template, and --output on a file "
-          "system that "
-          "they share",
+          "system that they share",
           file, text);
     if (!has_json_lines(text)) refuse_doubtful(DataFile(text));
     open_model_tokenizer();

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "runtime/core/error.h"
-#include "runtime/core/files/system_reason.h"
 
 namespace dstrain {
 namespace {
@@ -24,14 +23,17 @@ void take_room(const std::string& path) {
   if (file < 0) return;
   struct stat status {};
   int error = 0;
-  // Not posix_fallocate(), which would write where the file system cannot allocate.
-  if (::fstat(file, &status) == 0 && ::fallocate(file, 0, 0, status.st_size) != 0) error = errno;
+  if (::fstat(file, &status) == 0) {
+    // Not posix_fallocate(), which would write where the file system cannot allocate.
+    do error = ::fallocate(file, 0, 0, status.st_size) == 0 ? 0 : errno;
+    while (error == EINTR);
+  }
   ::close(file);
   if (error == ENOSPC)
     fail_run(
         "there is no room for the {} bytes of {}, through which ranks of this host exchange "
-        "messages: free space there, or "
-        "let TMPDIR name a directory with more, at the same path on all hosts",
+        "messages: free space there, or let TMPDIR name a directory with more, at the same path on "
+        "all hosts",
         status.st_size, path);
 }
 

@@ -13,8 +13,8 @@ namespace dstrain {
 enum class OtherFiles : bool { stay, removed };
 
 // Copies the files of generation and of the tokenizer from the model's folder, if there is one, to the output directory,
-// which must exist, writes the chat template that a key names, and then config.json. Removes the vocabulary of an earlier run there. Beside adapters alone
-// there is no config.json where they name the model's folder: transformers open that with the adapters, but not a folder
+// which must exist, writes the chat template that a key names, and then config.json. Removes the vocabulary of an earlier
+// run there. Beside adapters alone there is no config.json where they name the model's folder: transformers open that with the adapters, but not a folder
 // that has a config.json and no weights of the model. Returns the dtypes that the model's tensors have where the weights
 // keep them. Throws UserError, RunError.
 std::map<std::string, DType> begin_model_directory(const Job& job, const std::string& config_json,

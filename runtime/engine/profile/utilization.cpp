@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kCpuSize = 1024, kGpuSize = 8192;
 constexpr double kMostSeconds = 0.1;  // after these no further product is measured
 constexpr int kMostProducts = 10;
+
 // Fills `bytes` of a device's matrix with numbers between -1 and 1: some processors multiply zeros faster.
 void fill(const Backend& backend, std::byte* matrix, int64_t bytes, DType dtype) {
   constexpr size_t kPieceValues = size_t{1} << 20;

@@ -127,8 +127,8 @@ inline constexpr OpRule attention_grad{
         },
     .axes = [](const Program&, const Instruction& op) -> OpAxes {
       return attention_axes(
-          "row! head, row head, row head, row head, row head, sample head position, row -> row "
-          "head, row head, row head",
+          "row! head, row head, row head, row head, row head, sample head position, row "
+          "-> row head, row head, row head",
           "row! head, row head*3, row head, sample head position, row -> row head*3", op);
     },
 };

@@ -14,6 +14,12 @@ inline void expect_losses_before(const Operands& o, size_t i, bool by_row) {
   o.expect(!by_row, "losses of rows are not added to others");
 }
 
+// Returns the axes of a loss, of which each row's classes are compared.
+inline OpAxes loss_axes(const Program&, const Instruction& op) {
+  if (attrs_as<CrossEntropyAttrs>(op.attrs).by_row) return "row class, row -> row, row class";
+  return "row class, row -> -, row class";
+}
+
 inline constexpr OpRule cross_entropy{
     .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
@@ -41,10 +47,7 @@ inline constexpr OpRule cross_entropy{
                 "cross_entropy was emitted without its gradient");
           g.contribute(op.reads[0], op.writes[1]);
         },
-    .axes = [](const Program&, const Instruction& op) -> OpAxes {
-      if (attrs_as<CrossEntropyAttrs>(op.attrs).by_row) return "row class, row -> row, row class";
-      return "row class, row -> -, row class";
-    },
+    .axes = loss_axes,
     .in_parts = InParts{.own = OpKind::class_sums, .all = OpKind::cross_entropy_part},
 };
 
@@ -100,10 +103,7 @@ inline constexpr OpRule cross_entropy_part{
                 "cross_entropy_part was emitted without its gradient");
           g.contribute(op.reads[0], op.writes[1]);
         },
-    .axes = [](const Program&, const Instruction& op) -> OpAxes {
-      if (attrs_as<CrossEntropyAttrs>(op.attrs).by_row) return "row class, row -> row, row class";
-      return "row class, row -> -, row class";
-    },
+    .axes = loss_axes,
 };
 
 }  // namespace dstrain::ops

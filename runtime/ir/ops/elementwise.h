@@ -52,6 +52,13 @@ inline constexpr OpRule activation_grad{
     .axes = axes_are<"row channel, row channel -> row channel">,
 };
 
+// Returns the axes of an op with dropout. Masks follow from the columns of whole rows.
+template <AxesText kWithDropout, AxesText kWithout>
+OpAxes dropout_axes(const Program& p, const Instruction& op) {
+  const bool drops = attrs_as<DropoutAttrs>(op.attrs).dropout > 0;
+  return drops ? axes_are<kWithDropout>(p, op) : axes_are<kWithout>(p, op);
+}
+
 inline constexpr OpRule add_dropout{
     .repeatable = true,
     .of_model = true,
@@ -79,12 +86,8 @@ inline constexpr OpRule add_dropout{
           }
           if (g.needs(x)) g.contribute(x, d_y);
         },
-    .axes = [](const Program&, const Instruction& op) -> OpAxes {
-      // Masks follow from the columns of whole rows.
-      if (attrs_as<DropoutAttrs>(op.attrs).dropout > 0)
-        return "row channel!, row channel -> row channel";
-      return "row channel, row channel -> row channel";
-    },
+    .axes = dropout_axes<"row channel!, row channel -> row channel",
+                         "row channel, row channel -> row channel">,
 };
 
 // Dropout is linear: the gradient of its input is dropout of its result's gradient, by the same mask.
@@ -107,11 +110,7 @@ inline constexpr OpRule dropout_grad{
           g.emit(OpKind::dropout_grad, op.attrs, {g.of(op.writes[0])}, {d_x});
           g.contribute(x, d_x);
         },
-    .axes = [](const Program&, const Instruction& op) -> OpAxes {
-      // Masks follow from the columns of whole rows.
-      if (attrs_as<DropoutAttrs>(op.attrs).dropout > 0) return "row channel! -> row channel";
-      return "row channel -> row channel";
-    },
+    .axes = dropout_axes<"row channel! -> row channel", "row channel -> row channel">,
 };
 
 inline constexpr OpRule add{

@@ -26,7 +26,7 @@ class SplitPass : RankForward {
 
   void run() {
     const std::vector<Instruction>& whole = program_.instructions;
-    // Of the whole model: what an axis is may follow from shapes, which change.
+    // What an axis is may follow from the shapes of the whole model, which change below.
     std::vector<OpAxes> axes;
     for (const Instruction& op : whole) axes.push_back(axes_of(program_, op));
     for (size_t i = 0; i < whole.size(); ++i) {
@@ -38,7 +38,7 @@ class SplitPass : RankForward {
 
  private:
   void split(const Instruction& op, const OpAxes& axes) {
-    // Of a registered buffer, of a weight: without rows.
+    // It works on a registered buffer or on a weight, which have no rows to divide.
     if (!has_rows(op.reads[0])) return keep(op);
     const OperandAxes first = axes.read(0);
     if (axes.along(OperandAxis::row) == Along::whole) return trade(op);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests restarts of runs on hosts with every kind of input: the weights of a model from a folder, adapters and the first
-# weights of adapters, a file of weights, texts and chats for a tokenizer. Ranks start in every way that can be restarted.
+# weights of adapters, a file of weights, texts and chats for a tokenizer, a chat template. Ranks start in every way that can be restarted.
 # After a rank was killed, the weights are bitwise those of an undisturbed run on one host. Where the input has changed
 # since the run began, a restart is refused. restarts.sh has what else a restart keeps.
 #   tests/hosts/restarts/restart_inputs.sh DSTRAIN
@@ -23,6 +23,7 @@ END
 for ((i = 0; i < 200; ++i)); do
   echo '{"messages": [{"role": "user", "content": "the fox?"}, {"role": "assistant", "content": "the quick brown fox"}]}'
 done >chats.jsonl
+echo '{% for m in messages %}{{ m.role }} said: {{ m.content }}<|eot_id|>{% endfor %}' >own.jinja
 
 # begins NAME OPTION...: trains one step, into the folder NAME.
 begins() {
@@ -81,7 +82,7 @@ reference whole "${whole[@]}"
 run whole --hostfile hosts "${whole[@]}"
 restarts whole whole node2 $!
 
-adapted=(--model model "${lora[@]}" --set dstrain.lora.init=adapter --data chats.jsonl)
+adapted=(--model model "${lora[@]}" --set dstrain.lora.init=adapter --data chats.jsonl --set dstrain.data.chat_template=own.jinja)
 reference adapted "${adapted[@]}"
 run adapted --hostfile hosts --elastic "${adapted[@]}"
 restarts adapted adapted node2 $!
@@ -120,4 +121,8 @@ cp text.txt other.txt
 run text --hostfile hosts "${whole[@]}" --data other.txt
 echo 'echo more >>other.txt' >text.changes
 refuses text 'other.txt, text/cache/other.txt.bin'
+cp own.jinja other.jinja
+run template --hostfile hosts --elastic "${adapted[@]}" --set dstrain.data.chat_template=other.jinja
+echo "sed -i 's/said/says/' other.jinja" >template.changes
+refuses template other.jinja
 for host in node1 node2; do hosts_wait_until "no process is left on $host" hosts_idle "$host"; done

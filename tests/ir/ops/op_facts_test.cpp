@@ -64,7 +64,7 @@ TEST_CASE("a profiler counts products, attention, layer norms and activations") 
     const Instruction op{.op = kind, .attrs = attrs, .reads = {x, w}, .writes = {written}};
     return rule_of(kind).profiled(t.program, op, weight);
   };
-  // Of a weight of 3 rows the model may have 2.
+  // The model may have 2 rows of a weight of 3.
   const CountedWork product = of(OpKind::linear, {}, y, {8, 2});
   CHECK((product.macs == 6 * 8 && product.flops == 2 * 6 * 8));
   CHECK(of(OpKind::linear, kRelu, y, {8, 2}).flops == 2 * 6 * 8 + 6 * 2);
