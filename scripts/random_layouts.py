@@ -32,9 +32,9 @@ def model(r):
         return {"type": "gptlite", "n_layer": layers, "n_embd": 8 * heads, "n_head": heads, "block_size": 16,
                 "vocab_size": r.choice((7, 40, 97)), "dropout": r.choice((0, 0.1)), "activation": "gelu",
                 "tied_head": r.random() < 0.3}
-    return {"type": r.choice(("llama", "qwen2")), "num_hidden_layers": layers, "hidden_size": 8 * heads,
+    return {"type": r.choice(("llama", "qwen2", "qwen3")), "num_hidden_layers": layers, "hidden_size": 8 * heads,
             "intermediate_size": r.choice((37, 64)), "num_attention_heads": heads,
-            "num_key_value_heads": heads // r.choice((1, 2)), "max_position_embeddings": 16,
+            "num_key_value_heads": heads // r.choice((1, 2, heads)), "max_position_embeddings": 16,
             "vocab_size": r.choice((7, 40, 97))}
 
 

@@ -30,9 +30,11 @@ bool Consumers::starts(const Instruction& op, const OpAxes& axes) const {
   if (is_product(axes)) return program_.at(op.reads[1]).parameter >= 0;
   bool any = false;
   for (size_t i = 0; i < op.reads.size(); ++i) {
-    if (op.reads[i] == kNone || !axes.read(i).has_columns()) continue;
-    if (axes.along(axes.read(i).last()) != Along::mapped || !started_.contains(op.reads[i]))
-      return false;
+    const OperandAxes operand = axes.read(i);
+    if (op.reads[i] == kNone || !operand.has_columns()) continue;
+    if (axes.along(operand.last()) != Along::mapped) return false;
+    if (operand.indices % ranks_ != 0) continue;  // heads of keys that ranks exchange
+    if (!started_.contains(op.reads[i])) return false;
     any = true;
   }
   return any;

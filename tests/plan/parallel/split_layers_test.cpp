@@ -201,6 +201,19 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("queries are divided where one head of keys, with a norm of its own, is not") {
+  Job job = layers_job(1, 2);
+  job.model = decoder(
+      "qwen3", {{"num_key_value_heads", int64_t{1}}, {"max_position_embeddings", int64_t{8}}});
+  const Program p = make_stage_plans(job, 0, fake_inputs()).back().train.program;
+  for (const Instruction* op : all_of(p, OpKind::attention)) {
+    const auto attrs = attrs_as<AttentionAttrs>(op->attrs);
+    CHECK(attrs.heads == 2);
+    CHECK(attrs.kv_heads == 1);
+    CHECK(p.at(op->reads[0]).shape[-1] == 2 * p.at(op->reads[1]).shape[-1]);
+  }
+}
+
 TEST_CASE("sequence ranks get copies of the heads of keys, where these are fewer") {
   Job job = llama_job(4, 1);
   const Program p = plan_of(job, 3).train.program;
