@@ -130,11 +130,13 @@ template <size_t kSize>
 struct AxesText {
   char text[kSize]{};
   consteval AxesText(const char (&from)[kSize]) { std::copy_n(from, kSize, text); }
+  // By value: with a sanitizer GCC 12 does not take the address of a template argument for a constant.
+  static consteval OpAxes axes_of(AxesText copy) { return OpAxes(copy.text); }
 };
 // OpRule::axes of an op whose axes mean the same in all instructions.
 template <AxesText kText>
 OpAxes axes_are(const Program&, const Instruction&) {
-  static constexpr OpAxes axes(kText.text);
+  static constexpr OpAxes axes = decltype(kText)::axes_of(kText);
   return axes;
 }
 
