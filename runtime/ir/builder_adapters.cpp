@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/ir/builder.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 BufferId Builder::unpacked(BufferId weight) {
@@ -31,10 +32,13 @@ std::string Builder::adapted_module(BufferId weight) const {
   const std::string& name = program_.parameters[static_cast<size_t>(index)].name;
   if (!name.ends_with(end)) return "";
   // PEFT would put the adapter of a head that shares the table of tokens on the embedding.
-  if (std::ranges::any_of(program_.instructions, [weight](const Instruction& op) {
-        return op.op == OpKind::embed && std::ranges::find(op.reads, weight) != op.reads.end();
-      }))
-    return "";
+  const auto is_table_of_tokens = [&](const Instruction& op) {
+    const auto read = std::ranges::find(op.reads, weight);
+    return read != op.reads.end() && axes_of(program_, op)
+                                         .read(static_cast<size_t>(read - op.reads.begin()))
+                                         .has(OperandAxis::classes);
+  };
+  if (std::ranges::any_of(program_.instructions, is_table_of_tokens)) return "";
   std::string module = name.substr(0, name.size() - end.size());
   const bool numbered = program_.layers.back().number >= 0;
   return tuning_.lora->takes(module, numbered) ? module : "";

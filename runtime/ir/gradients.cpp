@@ -1,8 +1,21 @@
 #include "runtime/ir/gradients.h"
 
+#include <algorithm>
+
 #include "runtime/core/error.h"
 
 namespace dstrain {
+namespace {
+
+// Returns whether an instruction reads the packed blocks of a weight: it unpacks them.
+bool reads_blocks(const Program& program, const Instruction& op) {
+  return std::ranges::any_of(op.reads, [&program](BufferId id) {
+    const int index = id == kNone ? -1 : program.at(id).parameter;
+    return index >= 0 && program.parameters[static_cast<size_t>(index)].blocks != BlockFormat::none;
+  });
+}
+
+}  // namespace
 
 BufferId Gradients::of(BufferId value) const {
   const auto it = gradient_.find(value);
@@ -17,7 +30,7 @@ bool Gradients::needs(BufferId value) const {
 }
 
 void Gradients::mark(const Instruction& op) {
-  if (op.op == OpKind::unpack_weight) unpacked_[op.writes[0]] = op;
+  if (reads_blocks(program_, op)) unpacked_[op.writes[0]] = op;
   bool any = false;
   for (BufferId id : op.reads) any = any || needs(id);
   needs_.resize(program_.buffers.size());
@@ -32,7 +45,7 @@ BufferId Gradients::again(BufferId value) {
   Buffer copy = program_.at(value);
   copy.name = "again:" + copy.name;
   const BufferId unpacked = program_.add_buffer(std::move(copy));
-  emit(OpKind::unpack_weight, found->second.attrs, found->second.reads, {unpacked});
+  emit(found->second.op, found->second.attrs, found->second.reads, {unpacked});
   return unpacked;
 }
 

@@ -55,6 +55,14 @@ struct InParts {
       all{};  // reads the same operands and what all ranks have written so, and writes the op's results
 };
 
+// Two ops that an op does at once, the second one right behind the first.
+struct TwoOps {
+  OpKind first{}, second{};
+  // Returns `first` with what the op reads, its attributes and whether it accumulates; it writes the results of both.
+  // Nothing if `second` does not belong to `first`.
+  std::optional<Instruction> (*join)(const Instruction& first, const Instruction& second) = nullptr;
+};
+
 // The sizes of a weight as the model has it: without what fills up a vocabulary or the parts of a tensor group.
 struct WeightSizes {
   double elements = 0, features = 0;  // features: rows
@@ -90,6 +98,9 @@ struct OpRule {
   bool of_model = false;
   // The host does it before the rest of the step, which a device may replay as a graph.
   bool begins_step = false;
+  // Before it the step's gradients are completed, and behind it the weights are updated. Operand 0 has each unit's sum of
+  // squares of its gradients.
+  bool ends_gradients = false;
   size_t attrs = 0;  // which alternative of OpAttrs the op reads: kAttrs<LayerNormAttrs>; 0: none
   // For a collective: which one. send and recv are the two ends of a message.
   std::optional<Collective> collective{};
@@ -104,7 +115,9 @@ struct OpRule {
   // What profiles call a module whose parameters it reads; empty: it has no name for them.
   std::string_view module{};
   bool prepares_weight = false;  // its result is the weight in operand 0, in another form
-  bool reads_targets = false;    // operand 0 has logits, operand 1 their targets
+  // The operand that may have the weight, operand 1, in the layout that its kernels read fastest (pack_weight); 0: none.
+  size_t packed_weight = 0;
+  bool reads_targets = false;  // operand 0 has logits, operand 1 their targets
   GradientTerms gradient_terms = GradientTerms::none;
   // The outputs that it adds to where the instruction accumulates. It replaces the others.
   OutputRange sums{};
@@ -123,6 +136,7 @@ struct OpRule {
   OpAxes (*axes)(const Program& program, const Instruction& op) = nullptr;
   SumOrder sum_order = SumOrder::whole;
   std::optional<InParts> in_parts{};
+  std::optional<TwoOps> joins{};
 };
 
 // A text of operand_axes.h as a template argument.

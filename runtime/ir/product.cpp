@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
@@ -52,6 +53,10 @@ void check_size(const Product& p) {
 }
 
 }  // namespace
+
+size_t packed_operand(OpKind op) {
+  return rule_of(op).packed_weight;
+}
 
 Product product_of(const KernelSpec& spec) {
   Product p;

@@ -49,8 +49,6 @@ inline constexpr size_t kPreOutput = 1, kPreInput = 3;
 inline constexpr size_t kResidualInput = 4;
 
 // Index of the packed weight among the operands of a linear or linear_input_grad.
-constexpr size_t packed_operand(OpKind op) {
-  return op == OpKind::linear ? 3 : 2;
-}
+size_t packed_operand(OpKind op);
 
 }  // namespace dstrain

@@ -28,6 +28,8 @@ constexpr OpRule listed(OpKind kind, std::string_view name, OpFamily family, OpR
     throw InternalError("the list and the rule differ about who does an op");
   if (rule.collective.has_value() != (rule.done_by == DoneBy::collective))
     throw InternalError("a collective has no kind, or another op has one");
+  if (rule.done_by == DoneBy::kernel && rule.queue != Queue::compute)
+    throw InternalError("a kernel computes on another queue than that of computation");
   rule.kind = kind;
   rule.name = name;
   if (rule.collective) rule.ring_passes = traits_of(*rule.collective).ring_passes;
@@ -111,7 +113,7 @@ void check_spaces(const Program& program, const Instruction& op, const OpRule& r
 
 bool runs_on_host(const Program& program, const Instruction& op) {
   bool host = false;
-  if (has_kernel(op.op) || op.op == OpKind::zero)
+  if (computes(op.op))
     for_spaces(program, op, [&](Space space) { host = host || space == Space::host; });
   return host;
 }

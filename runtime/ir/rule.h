@@ -10,6 +10,14 @@ using RuleOf = const OpRule& (*)(OpKind op);
 inline bool has_kernel(OpKind op) {
   return rule_of(op).done_by == DoneBy::kernel;
 }
+// Returns whether the op computes: on the device, or on the host where its operands are the host's.
+inline bool computes(OpKind op) {
+  return rule_of(op).queue == Queue::compute;
+}
+// Returns whether the gradients of the step are complete there (OpRule::ends_gradients).
+inline bool ends_gradients(OpKind op) {
+  return rule_of(op).ends_gradients;
+}
 inline bool is_collective(OpKind op) {
   return rule_of(op).done_by == DoneBy::collective;
 }

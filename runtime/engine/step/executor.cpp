@@ -289,6 +289,11 @@ void Executor::post_collective(const Bound& bound, const Issue& issue) {
 }
 
 void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {
+  const DoneBy by = rule_of(op_of(issue)).done_by;
+  if (by == DoneBy::kernel) return run_kernel(bound, issue, context);
+  if (by == DoneBy::collective) return post_collective(bound, issue);
+  if (by == DoneBy::copies) return post_copy(bound, issue, context);
+  if (by == DoneBy::drives) return post_swap(bound, issue, context);
   switch (op_of(issue)) {
     case OpKind::load_batch:
       return load_batch(context);
@@ -298,18 +303,12 @@ void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& cont
         return static_cast<void>(std::memset(t.data, 0, static_cast<size_t>(t.bytes())));
       return backend_.compute->zero(t.data, t.bytes());
     }
-    case OpKind::copy:
-      return post_copy(bound, issue, context);
-    case OpKind::swap_in:
-    case OpKind::swap_out:
-      return post_swap(bound, issue, context);
     case OpKind::reduce_counts:
       return reduce_counts(context);
     case OpKind::finish_gradients:
       return finish_gradients(bound, context);
     default:
-      return is_collective(op_of(issue)) ? post_collective(bound, issue)
-                                         : run_kernel(bound, issue, context);
+      throw InternalError(fmt::format("the executor does not do {}", name_of(op_of(issue))));
   }
 }
 

@@ -84,6 +84,27 @@ inline constexpr OpRule layer_norm_weight_grad{
     .axes = axes_are<"row channel, row channel, row, row -> channel, channel">,
 };
 
+// Returns the two gradients of one norm as one instruction: input gradients are never added to others.
+inline std::optional<Instruction> join_norm_grads(const Instruction& first,
+                                                  const Instruction& second) {
+  const std::vector<BufferId>& in = first.reads;
+  if (second.reads != std::vector{in[0], in[1], in[3], in[4]}) return std::nullopt;
+  Instruction one = first;
+  one.accumulate = second.accumulate;
+  return one;
+}
+
+// Returns a sum and its norm as one instruction.
+inline std::optional<Instruction> join_add_and_norm(const Instruction& first,
+                                                    const Instruction& second) {
+  if (second.reads[0] != first.writes[0]) return std::nullopt;
+  Instruction one = first;
+  one.attrs = AddLayerNormAttrs{attrs_as<DropoutAttrs>(first.attrs),
+                                attrs_as<LayerNormAttrs>(second.attrs)};
+  one.reads.insert(one.reads.end(), second.reads.begin() + 1, second.reads.end());
+  return one;
+}
+
 // Made by the pass `join_norms`, after the backward pass: they have none.
 inline constexpr OpRule layer_norm_grad{
     .gradient_terms = GradientTerms::rows,
@@ -98,6 +119,9 @@ inline constexpr OpRule layer_norm_grad{
         },
     .axes = axes_are<"row channel!, row channel, channel, row, row, row channel -> row channel, "
                      "channel, channel">,
+    .joins = TwoOps{.first = OpKind::layer_norm_input_grad,
+                    .second = OpKind::layer_norm_weight_grad,
+                    .join = join_norm_grads},
 };
 
 inline constexpr OpRule add_layer_norm{
@@ -126,6 +150,9 @@ inline constexpr OpRule add_layer_norm{
         },
     .axes = axes_are<
         "row channel!, row channel, channel, channel -> row channel, row channel, row, row">,
+    .joins =
+        TwoOps{
+            .first = OpKind::add_dropout, .second = OpKind::layer_norm, .join = join_add_and_norm},
 };
 
 }  // namespace dstrain::ops

@@ -24,6 +24,7 @@ inline constexpr OpRule linear{
           return work;
         },
     .module = "Linear",
+    .packed_weight = 3,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -75,6 +76,7 @@ inline constexpr OpRule linear{
 
 inline constexpr OpRule linear_input_grad{
     .attrs = kAttrs<ActivationAttrs>,
+    .packed_weight = 2,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

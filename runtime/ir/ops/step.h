@@ -33,6 +33,7 @@ inline constexpr OpRule reduce_counts{
 inline constexpr OpRule finish_gradients{
     .queue = Queue::comm,
     .done_by = DoneBy::executor,
+    .ends_gradients = true,
 };
 
 }  // namespace dstrain::ops

@@ -292,7 +292,7 @@ class ChunkMlp {
       for (const BufferId written : at(i).writes)
         if (written != kNone && program_.root(written) == root) return false;
     const std::optional<size_t> writer = writer_before_last(root);
-    if (at(maker).phase != Phase::forward || !writer || at(*writer).op != OpKind::unpack_weight)
+    if (at(maker).phase != Phase::forward || !writer || !rule_of(at(*writer).op).prepares_weight)
       return true;
     Instruction unpack = at(*writer);
     Buffer weight = program_.at(id);

@@ -35,7 +35,10 @@ class HalvePass {
 
  private:
   bool can_halve(const Instruction& product, const Instruction& sum) const {
-    if (product.op != OpKind::linear || sum.op != OpKind::reduce_scatter ||
+    const OpAxes axes = axes_of(program_, product);
+    const bool by_rows =  // of the weight, which are columns of the result
+        is_product(axes) && axes.read(1).axes[0] == axes.write(0).last();
+    if (!by_rows || rule_of(sum.op).collective != Collective::reduce_scatter ||
         sum.channel != channel_ || sum.reads[0] != product.writes[0] ||
         is_adapter_product(program_, product, kLoraA) ||
         std::ranges::any_of(product.reads.begin() + 2, product.reads.end(),

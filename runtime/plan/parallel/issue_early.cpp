@@ -8,11 +8,6 @@
 namespace dstrain {
 namespace {
 
-bool is_product(OpKind op) {
-  return op == OpKind::linear || op == OpKind::linear_input_grad ||
-         op == OpKind::linear_weight_grad;
-}
-
 class EarlyPass {
  public:
   EarlyPass(Program& program, const Place& place) : program_(program) {
@@ -27,7 +22,9 @@ class EarlyPass {
       if (!is_collective(list[i].op) || std::ranges::count(channels_, list[i].channel) == 0)
         continue;
       size_t to = i;
-      while (to > 0 && !is_product(list[to].op) && may_pass(list[i], list[to - 1])) --to;
+      while (to > 0 && family_of(list[to].op) != OpFamily::product &&
+             may_pass(list[i], list[to - 1]))
+        --to;
       const auto at = [&](size_t index) { return begin + static_cast<std::ptrdiff_t>(index); };
       std::rotate(at(to), at(i), at(i + 1));
     }

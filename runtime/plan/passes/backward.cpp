@@ -11,8 +11,7 @@ void backward(Program& program) {
   for (size_t i = forward; i-- > 0;) {
     const Instruction op = program.instructions[i];  // a copy: emitting moves the list
     const BufferId result = op.writes[0];
-    const bool loss = op.op == OpKind::cross_entropy || op.op == OpKind::cross_entropy_part;
-    const bool wanted = loss || g.of(result) != kNone;
+    const bool wanted = makes_loss(op.op) || g.of(result) != kNone;
     if (!wanted || !g.needs(result)) continue;
     const OpRule& rule = rule_of(op.op);
     check(rule.backward != nullptr, "{} has no backward rule", rule.name);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/passes/transfers.h"
 
 namespace dstrain {
@@ -18,23 +20,26 @@ class GradientTransfers {
       : program_(program), one_micro_batch_(one_micro_batch) {}
 
   void run() {
+    const auto end = std::ranges::find_if(program_.instructions, ends_gradients, &Instruction::op);
+    check(end != program_.instructions.end(), "the step has no end");
+    norm_ = program_.root(end->reads[0]);
     for (const Instruction& op : program_.instructions)
-      if (op.op == OpKind::sum_squares) squares_of_[program_.root(op.reads[0])] = op;
+      if (adds_to_norm(op)) squares_of_[program_.root(op.reads[0])] = op;
     bool finished = false;
     std::vector<Instruction> before = std::exchange(program_.instructions, {});
     for (Instruction& op : before) {
       if (!waiting_.empty() && !in_turn_of(op)) add_waiting();
-      if (!finished && op.op == OpKind::accumulate &&
+      if (!finished && rule_of(op.op).gradient_terms == GradientTerms::micro_batches &&
           program_.space_of(op.writes[0]) != Space::device) {
         bring(std::move(op));
         continue;
       }
-      if (op.op == OpKind::sum_squares && !finished) {
+      if (adds_to_norm(op)) {
         const Space space = program_.space_of(op.reads[0]);
         if (space == Space::disk) continue;  // found as they passed
         if (space == Space::host) op.writes[0] = on_host(op.writes[0]);
       }
-      if (op.op == OpKind::finish_gradients) {
+      if (ends_gradients(op.op)) {
         finished = true;
         bring_sums(op);
       }
@@ -44,6 +49,11 @@ class GradientTransfers {
 
  private:
   bool leaves(size_t unit) const { return program_.units[unit].spaces.gradients != Space::device; }
+
+  // Returns whether the op finds the sum of squares of a unit's gradients, of which the norm of all consists.
+  bool adds_to_norm(const Instruction& op) const {
+    return !op.writes.empty() && op.writes[0] != kNone && program_.root(op.writes[0]) == norm_;
+  }
 
   bool in_turn_of(const Instruction& op) const {
     return op.when != When::step_end && op.phase == waiting_.front().phase &&
@@ -123,7 +133,8 @@ class GradientTransfers {
   const bool one_micro_batch_;
   std::vector<Instruction> waiting_;                      // add what has been posted last
   std::unordered_map<BufferId, Instruction> squares_of_;  // the step's, by gradients
-  BufferId sums_ = kNone;                                 // of squares, on the host
+  BufferId norm_ = kNone;  // the units' sums of squares, which the end of the gradients reads
+  BufferId sums_ = kNone;  // the host's of them
 };
 
 }  // namespace

@@ -31,10 +31,6 @@ Part part_of(const Program& program, BufferId id) {
   return part;
 }
 
-bool is_kernel(const Instruction& op) {
-  return has_kernel(op.op) || op.op == OpKind::zero;
-}
-
 // The consecutive instructions of one unit's update, and the transfers around them.
 struct UnitStep {
   std::vector<Instruction> fetches{};  // two units before: first hops, where there are two
@@ -66,7 +62,7 @@ class UpdateOperands {
 
   void run() {
     std::vector<Instruction>& list = program_.instructions;
-    const auto finish = std::ranges::find(list, OpKind::finish_gradients, &Instruction::op);
+    const auto finish = std::ranges::find_if(list, ends_gradients, &Instruction::op);
     check(finish != list.end(), "the step has no end");
     update_.assign(std::make_move_iterator(finish + 1), std::make_move_iterator(list.end()));
     list.erase(finish + 1, list.end());
@@ -149,12 +145,12 @@ class UpdateOperands {
     }
     for (size_t i = begin; i < end; ++i) {
       Instruction& op = update_[i];
-      if (op.op == OpKind::copy) {
+      if (rule_of(op.op).done_by == DoneBy::copies) {
         op.reads[0] = here(op.reads[0], staged, true);
         step.body.push_back(std::move(op));
         continue;
       }
-      const bool kernel = is_kernel(op);
+      const bool kernel = computes(op.op);
       for (auto* list : {&op.reads, &op.writes})
         for (BufferId& id : *list) id = here(id, staged, kernel);
       if (!kernel) {
@@ -172,10 +168,10 @@ class UpdateOperands {
   // too, where the update has them: what it gathers is stored with what has been updated.
   void find_staged(size_t i, std::map<BufferId, Staged>& staged) const {
     const Instruction& op = update_[i];
-    const bool copy = op.op == OpKind::copy;
+    const bool copy = rule_of(op.op).done_by == DoneBy::copies;
     // Masters go to the device from where they are updated. A slice of padding alone is not, and may be on disk.
     if (copy && program_.space_of(op.reads[0]) != Space::disk) return;
-    const bool kernel = is_kernel(op);
+    const bool kernel = computes(op.op);
     const auto away = [&](BufferId id) {
       const Space space = program_.space_of(id);
       return space != updates_in_ && (kernel || space != Space::device);

@@ -13,7 +13,7 @@ EarlyReads::EarlyReads(Program& program, const Job& job)
 
 void EarlyReads::take(std::vector<Instruction>& loads) {
   const auto can_precede = [this](const Instruction& op) {
-    return op.op == OpKind::swap_in &&
+    return program_.space_of(op.reads[0]) == Space::disk &&
            program_.at(program_.root(op.reads[0])).memory != MemoryClass::gradients;
   };
   int64_t bytes = 0;

@@ -1,30 +1,25 @@
-#include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "runtime/ir/kernel_spec.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
 namespace {
 
-// An instruction that does what `first` and then `second` do; `op` of it is set where there is one.
-Instruction joined(const Instruction& first, const Instruction& second) {
-  Instruction one = first;
-  const std::vector<BufferId>&in = second.reads, &out = second.writes;
-  if (first.op == OpKind::layer_norm_input_grad && second.op == OpKind::layer_norm_weight_grad &&
-      in == std::vector{first.reads[0], first.reads[1], first.reads[3], first.reads[4]}) {
-    one.op = OpKind::layer_norm_grad;
-    one.accumulate = second.accumulate;  // input gradients are never added to others
-  } else if (first.op == OpKind::add_dropout && second.op == OpKind::layer_norm &&
-             in[0] == first.writes[0]) {
-    one.op = OpKind::add_layer_norm;
-    one.attrs = AddLayerNormAttrs{attrs_as<DropoutAttrs>(first.attrs),
-                                  attrs_as<LayerNormAttrs>(second.attrs)};
-    one.reads.insert(one.reads.end(), in.begin() + 1, in.end());
-  } else {
+// Returns the instruction that does what `first` and then `second` do; nothing where there is no op for it.
+std::optional<Instruction> joined(const Instruction& first, const Instruction& second) {
+  for (int op = 0; op < kOpKinds; ++op) {
+    const OpRule& rule = rule_of(static_cast<OpKind>(op));
+    if (!rule.joins || rule.joins->first != first.op || rule.joins->second != second.op) continue;
+    std::optional<Instruction> one = rule.joins->join(first, second);
+    if (!one) continue;
+    one->op = rule.kind;
+    one->writes.insert(one->writes.end(), second.writes.begin(), second.writes.end());
     return one;
   }
-  one.writes.insert(one.writes.end(), out.begin(), out.end());
-  return one;
+  return std::nullopt;
 }
 
 bool issued_together(const Instruction& a, const Instruction& b) {
@@ -39,9 +34,9 @@ void join_norms(Program& program, const KernelLibrary& library, int threads) {
   result.reserve(list.size());
   for (size_t i = 0; i < list.size(); ++i) {
     if (i + 1 < list.size() && issued_together(list[i], list[i + 1])) {
-      Instruction one = joined(list[i], list[i + 1]);
-      if (one.op != list[i].op && library.fuses(SpecStorage(program, one, threads).get())) {
-        result.push_back(std::move(one));
+      std::optional<Instruction> one = joined(list[i], list[i + 1]);
+      if (one && library.fuses(SpecStorage(program, *one, threads).get())) {
+        result.push_back(std::move(*one));
         ++i;
         continue;
       }

@@ -89,18 +89,21 @@ class Cut {
       if (begun.emplace(at(i).phase, part).second)
         for (const Message& m : messages_)
           if (m.to == part && at(m.reader).phase == at(i).phase)
-            list.push_back(carried(OpKind::recv, m, at(m.reader)));
+            list.push_back(carried(m, false, at(m.reader)));
       list.push_back(at(i));
       list.back().chunk = home_of(part).chunk;
       for (const Message& m : messages_)
-        if (m.writer == i) list.push_back(carried(OpKind::send, m, at(i)));
+        if (m.writer == i) list.push_back(carried(m, true, at(i)));
     }
     return list;
   }
 
-  Instruction carried(OpKind kind, const Message& m, const Instruction& like) const {
-    const bool out = kind == OpKind::send;
-    Instruction op{.op = kind, .group = like.group, .phase = like.phase, .sublayer = like.sublayer};
+  // Returns the end of a message that sends, if `out`, or receives.
+  Instruction carried(const Message& m, bool out, const Instruction& like) const {
+    Instruction op{.op = out ? OpKind::send : OpKind::recv,
+                   .group = like.group,
+                   .phase = like.phase,
+                   .sublayer = like.sublayer};
     op.chunk = home_of(out ? m.from : m.to).chunk;
     op.channel = channel_of(place_, link_of(m, out));
     (out ? op.reads : op.writes) = {m.buffer};

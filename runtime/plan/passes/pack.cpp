@@ -2,7 +2,7 @@
 #include <map>
 
 #include "runtime/ir/kernel_spec.h"
-#include "runtime/ir/product.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
@@ -11,11 +11,12 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
   std::map<std::pair<BufferId, bool>, BufferId> packed;
   std::vector<Instruction> at_start, body;
   for (Instruction& op : program.instructions) {
-    const bool backward = op.op == OpKind::linear_input_grad;
-    const bool product = backward || op.op == OpKind::linear;
+    const size_t packed_weight = rule_of(op.op).packed_weight;
+    // It adds over the features of the weight, and not over its channels.
+    const bool backward = axes_of(program, op).along(OperandAxis::feature) == Along::contracted;
     int64_t bytes = 0;
-    if (product) {
-      op.reads.resize(std::max(op.reads.size(), packed_operand(op.op) + 1), kNone);
+    if (packed_weight > 0) {
+      op.reads.resize(std::max(op.reads.size(), packed_weight + 1), kNone);
       bytes = library.packed_bytes(SpecStorage(program, op, threads).get());
     }
     if (bytes > 0) {
@@ -41,7 +42,7 @@ void pack(Program& program, const KernelLibrary& library, int threads) {
                         .phase = op.phase,
                         .chunk = op.chunk});
       }
-      op.reads[packed_operand(op.op)] = buffer;
+      op.reads[packed_weight] = buffer;
     }
     (op.when == When::step_begin ? at_start : body).push_back(std::move(op));
   }

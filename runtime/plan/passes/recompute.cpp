@@ -69,7 +69,7 @@ std::vector<int64_t> find_segments(const Program& program, int64_t interval) {
     const auto [layer, fresh] = layer_of.try_emplace({of_model, op.chunk}, -1);
     if (fresh && program.layers[static_cast<size_t>(of_model)].number >= 0)
       layer->second = layers++;
-    const bool outside = op.op == OpKind::cross_entropy || layer->second < 0;
+    const bool outside = makes_loss(op.op) || layer->second < 0;
     segments.push_back(outside ? -1 : layer->second / interval);
   }
   return segments;
@@ -141,7 +141,7 @@ Places selective(const Program& program, Repeats repeats, RuleOf rule) {
   Places places(forward, kNowhere);
   for (size_t i = forward; i-- > 0;) {
     const Instruction& op = program.instructions[i];
-    const bool gather = op.op == OpKind::all_gather;
+    const bool gather = rule(op.op).collective == Collective::all_gather;
     if (!repeatable[i] || (is_collective(op.op) && !gather) ||
         !(gather ? repeats.gathers : repeats.cheap))
       continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/rule.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/schedule.h"
 
@@ -45,7 +46,7 @@ class TiedParameter {
             .group = like.group,
             .phase = like.phase,
             .sublayer = like.sublayer,
-            .channel = kind == OpKind::accumulate ? kStateChannel : channel_};
+            .channel = is_message(kind) ? channel_ : kStateChannel};
   }
 
   void copy_value() {

@@ -90,6 +90,43 @@ TEST_CASE("a module is named by an op of the model, and a weight is prepared for
         std::set{OpKind::pack_weight, OpKind::unpack_weight});
 }
 
+TEST_CASE("products of a weight may read it packed, at the place that pack_weight's result has") {
+  CHECK(ops_where([](const OpRule& r) { return r.packed_weight > 0; }) ==
+        std::set{OpKind::linear, OpKind::linear_input_grad});
+  CHECK(rule_of(OpKind::linear).packed_weight == 3);
+  CHECK(rule_of(OpKind::linear_input_grad).packed_weight == 2);
+}
+
+TEST_CASE("an op joins two others, whose rows it has in common") {
+  CHECK(ops_where([](const OpRule& r) { return r.joins.has_value(); }) ==
+        std::set{OpKind::layer_norm_grad, OpKind::add_layer_norm});
+  const Instruction add{.op = OpKind::add_dropout, .reads = {0, 1}, .writes = {2}},
+      norm{.op = OpKind::layer_norm, .reads = {2, 3, 4}, .writes = {5, 6, 7}},
+      of_other{.op = OpKind::layer_norm, .reads = {1, 3, 4}, .writes = {5, 6, 7}};
+  const TwoOps sum = *rule_of(OpKind::add_layer_norm).joins;
+  CHECK(sum.join(add, norm)->reads == std::vector<BufferId>{0, 1, 3, 4});
+  CHECK_FALSE(sum.join(add, of_other));
+  const Instruction input{
+      .op = OpKind::layer_norm_input_grad, .reads = {0, 1, 2, 3, 4, kNone}, .writes = {5}};
+  Instruction weights{.op = OpKind::layer_norm_weight_grad,
+                      .accumulate = Accumulate::after_first_micro,
+                      .reads = {0, 1, 3, 4},
+                      .writes = {6, 7}};
+  const TwoOps gradients = *rule_of(OpKind::layer_norm_grad).joins;
+  CHECK(gradients.join(input, weights)->accumulate == Accumulate::after_first_micro);
+  CHECK(gradients.join(input, weights)->reads == input.reads);
+  weights.reads[1] = 8;
+  CHECK_FALSE(gradients.join(input, weights));
+}
+
+TEST_CASE("what computes is a kernel or fills memory, and the gradients end in one op") {
+  CHECK(ops_where([](const OpRule& r) { return computes(r.kind) && !has_kernel(r.kind); }) ==
+        std::set{OpKind::zero});
+  CHECK(ops_where([](const OpRule& r) { return has_kernel(r.kind) && !computes(r.kind); }).empty());
+  CHECK(ops_where([](const OpRule& r) { return ends_gradients(r.kind); }) ==
+        std::set{OpKind::finish_gradients});
+}
+
 TEST_CASE("weights' gradients are sums over rows, and then over micro-batches") {
   CHECK(ops_where([](const OpRule& r) { return r.gradient_terms == GradientTerms::rows; }) ==
         std::set{OpKind::linear_weight_grad, OpKind::sum_rows, OpKind::embed_token_grad,

@@ -3,7 +3,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
-#include "runtime/ir/op.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 
@@ -12,21 +12,21 @@ namespace dstrain {
 template <class Collectives, class... InStream>
 auto start_collective(Collectives& comm, OpKind op, const Tensor& in, const Tensor& out,
                       InStream&... stream) {
-  switch (op) {
-    case OpKind::all_reduce:
+  const OpRule& rule = rule_of(op);
+  check(rule.collective.has_value(), "{} is no collective", rule.name);
+  switch (*rule.collective) {
+    case Collective::all_reduce:
       return comm.all_reduce(in, stream...);
-    case OpKind::reduce_scatter:
+    case Collective::reduce_scatter:
       return comm.reduce_scatter(in, out, stream...);
-    case OpKind::all_gather:
+    case Collective::all_gather:
       return comm.all_gather(in, out, stream...);
-    case OpKind::all_to_all:
+    case Collective::all_to_all:
       return comm.all_to_all(in, out, stream...);
-    case OpKind::send:
-      return comm.send(in, stream...);
-    case OpKind::recv:
-      return comm.recv(out, stream...);
+    case Collective::message:  // one end has a tensor to send, the other one to receive
+      return in ? comm.send(in, stream...) : comm.recv(out, stream...);
     default:
-      throw InternalError(fmt::format("{} is no collective", name_of(op)));
+      throw InternalError(fmt::format("{}: no instruction starts it", rule.name));
   }
 }
 
