@@ -3,6 +3,7 @@
 // runtime/optim/optimizers, the keys of the configuration in runtime/config/keys/deepspeed/optimizer.cpp.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,9 @@ struct StepPattern {
   std::string (*steps_text)(const OptimizerConfig& config, StepKind kind) = nullptr;
 };
 
+// A number of updates that no run reaches, and that can be counted on from.
+inline constexpr int64_t kNoFreeze = INT64_MAX / 4;
+
 // An optimizer whose ranks, from some step on, keep their own gradients and send signs of momenta, gradients or steps.
 struct SignRule {
   // Makes the update of a unit in steps of a kind other than `whole_gradients`.
@@ -50,6 +54,12 @@ struct SignRule {
   // Returns after how many updates the second slot is frozen, and the key of the configuration that says so.
   int64_t (*freeze_step)(const OptimizerConfig& config) = nullptr;
   const char* freeze_key = nullptr;
+  // Returns how many updates at the beginning equal those of the optimizer that sends whole gradients; null: freeze_step().
+  int64_t (*exact_steps)(const OptimizerConfig& config) = nullptr;
+  // Changes the constants so that no step of a run sends signs.
+  void (*never_freeze)(OptimizerConfig& config) = nullptr;
+  // Changes the constants so that all kinds of steps occur in a run of few. Returns how many steps that takes.
+  int64_t (*shorten)(OptimizerConfig& config) = nullptr;
   // Not null: ranks move by themselves between synchronisations, so that master weights, which all ranks have alike,
   // are never the parameters themselves. Returns how many steps directly before the step after `applied_steps` updates
   // are local and not synchronised.
@@ -77,6 +87,8 @@ struct OptimizerRule {
   const SignRule* signs = nullptr;
   // The learning rate of the parameters that are not updated as matrices.
   double OptimizerConfig::*other_lr = &OptimizerConfig::lr;
+  // The share that an update keeps of an average in the state; null: the state has no average.
+  double OptimizerConfig::*kept_share = nullptr;
   bool has_betas = false;      // a schedule may move the step state's betas, which it reads
   bool corrects_bias = false;  // it reads the step state's bias corrections
   // Returns its parameters besides lr and weight_decay.

@@ -19,9 +19,13 @@ bool may_compare(const std::string& path) {
          path == "runtime/plan/passes/fuse.cpp";
 }
 
-// Returns how many times a line of code compares with the name of an op.
-size_t comparisons_in(const std::string& line) {
-  static const std::regex comparison(R"((==|!=)\s*OpKind::|OpKind::\w+\s*(==|!=)|case OpKind::)");
+// Returns what a comparison with a name of an enumeration looks like.
+std::regex comparison_with(const std::string& type) {
+  return std::regex(fmt::format(R"((==|!=)\s*{0}::|{0}::\w+\s*(==|!=)|case {0}::)", type));
+}
+const std::regex kOpComparison = comparison_with("OpKind");
+
+size_t comparisons_in(const std::string& line, const std::regex& comparison = kOpComparison) {
   return static_cast<size_t>(std::distance(
       std::sregex_iterator(line.begin(), line.end(), comparison), std::sregex_iterator()));
 }
@@ -46,6 +50,23 @@ TEST_CASE("ever fewer places ask which op an instruction has: the rule of the op
   INFO(places);
   CHECK(count > 0);  // else nothing has been read
   CHECK(count <= kMostComparisons);
+}
+
+TEST_CASE("outside settings and optimizers no code asks which optimizer a run has") {
+  const std::regex comparison = comparison_with("OptimizerKind");
+  std::string places;
+  size_t inside = 0;
+  for (const SourceFile& file : read_sources({"runtime", "launcher", "models"}, {".h", ".cpp"})) {
+    const bool may_ask =
+        file.path.starts_with("runtime/config/") || file.path.starts_with("runtime/optim/");
+    for (const std::string& line : without_comments(file.lines)) {
+      const size_t here = comparisons_in(line, comparison);
+      if (may_ask) inside += here;
+      if (here > 0 && !may_ask) places += fmt::format("{}: {}\n", file.path, line);
+    }
+  }
+  CHECK(inside > 0);  // else nothing has been read
+  CHECK(places == "");
 }
 
 }  // namespace

@@ -273,6 +273,20 @@ TEST_CASE("Muon's ranks gather directions, with zeros between the matrices") {
   CHECK(program.instructions[3].writes[0] == program.units[0].buffers.direction.id);
 }
 
+TEST_CASE("a short run has all kinds of an optimizer's steps, and one that never freezes has one") {
+  for (const OptimizerKind kind :
+       {OptimizerKind::one_bit_adam, OptimizerKind::zero_one_adam, OptimizerKind::one_bit_lamb}) {
+    const SignRule& signs = *optimizer_rule(kind).signs;
+    OptimizerConfig config = of(kind);
+    const int64_t steps = signs.shorten(config);
+    CHECK(steps < 10);
+    CHECK(signs.freeze_step(config) < steps);
+    if (signs.exact_steps) CHECK(signs.exact_steps(config) <= signs.freeze_step(config));
+    signs.never_freeze(config);
+    CHECK(signs.freeze_step(config) > INT32_MAX);
+  }
+}
+
 TEST_CASE("the parameters that a resumed run compares") {
   const auto params = [](OptimizerKind kind) {
     const OptimizerConfig config = of(kind);

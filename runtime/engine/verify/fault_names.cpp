@@ -6,6 +6,7 @@
 #include "runtime/config/model/divisibility.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/seeded_fault.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {
@@ -42,8 +43,7 @@ bool keeps_residual(const Job& job) {
   if (job.state_ranks() == 1) return false;
   const HookKind hook = job.hook.kind;
   const bool factors = hook == HookKind::power_sgd || hook == HookKind::batched_power_sgd;
-  return job.quantize.feedback || (factors && job.hook.error_feedback) ||
-         is_one_bit(job.optimizer.kind);
+  return job.quantize.feedback || (factors && job.hook.error_feedback) || freezes(job.optimizer);
 }
 
 // Returns how many ranks have parts of the same samples and layers.
@@ -54,7 +54,7 @@ int layer_ranks(const Job& job) {
 // Returns what the job lacks for a fault; empty: nothing that it says.
 std::string lack(Fault fault, const Job& job) {
   const OptimizerConfig& o = job.optimizer;
-  const bool momentum = o.kind != OptimizerKind::sgd || o.momentum > 0;
+  const bool state = !state_slots(o).empty();
   switch (fault) {
     case Fault::dropped_gather:
       return job.state_ranks() > 1 && job.zero_stage > 0
@@ -65,13 +65,13 @@ std::string lack(Fault fault, const Job& job) {
     case Fault::missed_micro_batch:
       return job.batch.accumulation > 1 ? "" : "a step has one micro-batch";
     case Fault::wrong_beta:
-      return momentum && o.kind != OptimizerKind::adagrad
+      return state && optimizer_rule(o.kind).kept_share
                  ? ""
                  : "its optimizer has neither betas nor a momentum";
     case Fault::repeated_data:
       return job.data_ranks() > 1 ? "" : "it has one data-parallel rank";
     case Fault::flipped_bit:
-      return momentum ? "" : "its optimizer keeps no state";
+      return state ? "" : "its optimizer keeps no state";
     case Fault::wrong_message:
       return job.pipeline.stages > 1 && job.batch.accumulation > 1
                  ? ""
@@ -129,9 +129,7 @@ void check_fault(Fault fault, const Job& job) {
 Job with_fault(Fault fault, const Job& job) {
   Job faulty = job;
   if (fault != Fault::wrong_beta) return faulty;
-  OptimizerConfig& o = faulty.optimizer;
-  const bool by_momentum = o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::muon;
-  double& beta = by_momentum ? o.momentum : o.beta2;
+  double& beta = faulty.optimizer.*optimizer_rule(job.optimizer.kind).kept_share;
   beta = 1 - 2 * (1 - beta);
   if (beta <= 0) beta = 0.5;
   return faulty;

@@ -10,6 +10,7 @@
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/ir/builder.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/build_model.h"
 
 namespace dstrain {
@@ -74,10 +75,9 @@ double error_of_divided_layers(const Job& job, double gain) {
 // Returns after how many steps a job begins to send signs, factors, or nothing to some ranks.
 int64_t exact_steps(const Job& job) {
   if (job.state_ranks() > 1 && job.hook.kind != HookKind::none) return job.hook.start;
-  if (job.optimizer.kind == OptimizerKind::zero_one_adam)
-    return std::min(job.optimizer.zero_one.var_freeze_step,
-                    job.optimizer.zero_one.var_update_scaler);
-  return is_one_bit(job.optimizer.kind) ? job.optimizer.freeze_step : INT64_MAX;
+  const SignRule* signs = optimizer_rule(job.optimizer.kind).signs;
+  if (!signs) return INT64_MAX;
+  return (signs->exact_steps ? signs->exact_steps : signs->freeze_step)(job.optimizer);
 }
 
 }  // namespace
@@ -118,11 +118,8 @@ Job naive_job(const Job& job) {
   naive.sparse_gradients = false;
   naive.reduce = ReduceMode::boundary;
   naive.wire_dtype = naive.grad_dtype = DType::f32;
-  if (is_one_bit(job.optimizer.kind)) {  // it never freezes a moment
-    naive.optimizer.freeze_step = INT64_MAX / 4;
-    naive.optimizer.zero_one.var_freeze_step = INT64_MAX / 4;
-    naive.optimizer.zero_one.var_update_scaler = INT64_MAX / 4;
-  }
+  if (const SignRule* signs = optimizer_rule(job.optimizer.kind).signs)
+    signs->never_freeze(naive.optimizer);
   return naive;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/small_model.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {
@@ -107,17 +108,7 @@ int64_t shrink_step_counts(Job& job) {
   OptimizerConfig& o = job.optimizer;
   HookConfig& hook = job.hook;
   int64_t steps = kSteps;
-  if (o.kind == OptimizerKind::one_bit_adam || o.kind == OptimizerKind::one_bit_lamb) {
-    o.freeze_step = std::clamp<int64_t>(o.freeze_step, 1, 2);
-    steps = o.freeze_step + 3;
-  }
-  if (o.kind == OptimizerKind::zero_one_adam) {
-    o.zero_one = {.var_freeze_step = std::clamp<int64_t>(o.zero_one.var_freeze_step, 1, 3),
-                  .var_update_scaler = 1,
-                  .local_step_scaler = 1,
-                  .local_step_clipper = std::min<int64_t>(o.zero_one.local_step_clipper, 2)};
-    steps = o.zero_one.var_freeze_step + 4;
-  }
+  if (const SignRule* signs = optimizer_rule(o.kind).signs) steps = signs->shorten(o);
   if (hook.kind != HookKind::none) {
     hook.start = 1;  // the first step adds gradients as they are
     hook.period = std::min<int64_t>(hook.period, 2);
@@ -159,7 +150,7 @@ double largest_rate(const Job& job) {
 void raise_rates(Job& job) {
   const double largest = largest_rate(job);
   // A second moment that is frozen after two steps makes large steps.
-  const double wanted = is_one_bit(job.optimizer.kind) ? kLearningRate / 10 : kLearningRate;
+  const double wanted = freezes(job.optimizer) ? kLearningRate / 10 : kLearningRate;
   if (largest <= 0 || largest >= wanted) return;
   const double factor = wanted / largest;
   ScheduleConfig& s = job.schedule;

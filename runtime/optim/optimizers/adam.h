@@ -24,6 +24,7 @@ inline constexpr OptimizerRule adam{
                                          .lr_scale = run.settings.lr_scale},
                                run.range, 2);
         },
+    .kept_share = &OptimizerConfig::beta2,
     .has_betas = true,
     .corrects_bias = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

@@ -70,6 +70,7 @@ inline constexpr OptimizerRule lamb{
     .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
     .begin = emit_directions,
     .finish = [](UnitUpdate& update) { emit_steps(update, emit_square_sums(update)); },
+    .kept_share = &OptimizerConfig::beta2,
     .has_betas = true,
     .corrects_bias = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {

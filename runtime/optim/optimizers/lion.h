@@ -19,6 +19,7 @@ inline constexpr OptimizerRule lion{
                                          .lr_scale = run.settings.lr_scale},
                                run.range, 1);
         },
+    .kept_share = &OptimizerConfig::beta2,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)}};

@@ -83,6 +83,7 @@ inline constexpr OptimizerRule muon{
             if (run.matrix) update_matrix(update, run);
         },
     .other_lr = &OptimizerConfig::adam_lr,
+    .kept_share = &OptimizerConfig::momentum,
     .corrects_bias = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"momentum", fmt::format("{}", o.momentum)},

@@ -19,10 +19,21 @@ void emit_frozen_adam(UnitUpdate& update);
 // Makes the update with a frozen second moment (SignRule::update).
 std::unique_ptr<SignUpdate> send_momentum(UnitUpdate& update, StepKind kind);
 
+// SignRule::never_freeze and shorten of optimizers that freeze a moment at OptimizerConfig::freeze_step.
+inline void never_freeze(OptimizerConfig& config) {
+  config.freeze_step = kNoFreeze;
+}
+inline int64_t freeze_soon(OptimizerConfig& config) {
+  config.freeze_step = std::clamp<int64_t>(config.freeze_step, 1, 2);
+  return config.freeze_step + 3;
+}
+
 inline constexpr SignRule kMomentumSigns{
     .update = send_momentum,
     .freeze_step = [](const OptimizerConfig& o) { return o.freeze_step; },
     .freeze_key = "optimizer.params.freeze_step",
+    .never_freeze = never_freeze,
+    .shorten = freeze_soon,
 };
 
 inline constexpr OptimizerRule one_bit_adam{
@@ -31,6 +42,7 @@ inline constexpr OptimizerRule one_bit_adam{
     .slots = {{.name = "exp_avg", .gathered = true}, {.name = "exp_avg_sq"}},
     .begin = emit_adam,
     .signs = &kMomentumSigns,
+    .kept_share = &OptimizerConfig::beta2,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},

@@ -24,6 +24,8 @@ inline constexpr SignRule kScaledMomentumSigns{
     .update = send_scaled_momentum,
     .freeze_step = [](const OptimizerConfig& o) { return o.freeze_step; },
     .freeze_key = "optimizer.params.freeze_step",
+    .never_freeze = never_freeze,
+    .shorten = freeze_soon,
 };
 
 inline constexpr OptimizerRule one_bit_lamb{
@@ -43,6 +45,7 @@ inline constexpr OptimizerRule one_bit_lamb{
           emit_steps(update, sums);
         },
     .signs = &kScaledMomentumSigns,
+    .kept_share = &OptimizerConfig::beta2,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       const OneBitLambConfig& c = o.one_bit_lamb;

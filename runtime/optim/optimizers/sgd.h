@@ -24,6 +24,7 @@ inline constexpr OptimizerRule sgd{
                                         .lr_scale = run.settings.lr_scale},
                                run.range, 1);
         },
+    .kept_share = &OptimizerConfig::momentum,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"momentum", fmt::format("{}", o.momentum)},
               {"dampening", fmt::format("{}", o.dampening)},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "runtime/optim/optimizers/one_bit_adam.h"
@@ -26,6 +27,22 @@ inline constexpr SignRule kLocalSteps{
     .update = send_local_steps,
     .freeze_step = [](const OptimizerConfig& o) { return o.zero_one.var_freeze_step; },
     .freeze_key = "optimizer.params.var_freeze_step",
+    .exact_steps =
+        [](const OptimizerConfig& o) {
+          return std::min(o.zero_one.var_freeze_step, o.zero_one.var_update_scaler);
+        },
+    .never_freeze =
+        [](OptimizerConfig& o) {
+          o.zero_one.var_freeze_step = o.zero_one.var_update_scaler = kNoFreeze;
+        },
+    .shorten =
+        [](OptimizerConfig& o) {
+          o.zero_one = {.var_freeze_step = std::clamp<int64_t>(o.zero_one.var_freeze_step, 1, 3),
+                        .var_update_scaler = 1,
+                        .local_step_scaler = 1,
+                        .local_step_clipper = std::min<int64_t>(o.zero_one.local_step_clipper, 2)};
+          return o.zero_one.var_freeze_step + 4;
+        },
     .open_local_steps =
         [](const OptimizerConfig& o, int64_t applied_steps) {
           return open_local_steps(o.zero_one, applied_steps);
@@ -39,6 +56,7 @@ inline constexpr OptimizerRule zero_one_adam{
     .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
     .begin = emit_adam,
     .signs = &kLocalSteps,
+    .kept_share = &OptimizerConfig::beta2,
     .has_betas = true,
     .params = [](const OptimizerConfig& o) -> OptimizerParams {
       return {{"betas", fmt::format("[{}, {}]", o.beta1, o.beta2)},

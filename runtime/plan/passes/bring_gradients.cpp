@@ -52,7 +52,7 @@ class GradientTransfers {
 
   // Returns whether the op finds the sum of squares of a unit's gradients, of which the norm of all consists.
   bool adds_to_norm(const Instruction& op) const {
-    return !op.writes.empty() && op.writes[0] != kNone && program_.root(op.writes[0]) == norm_;
+    return computes(op.op) && !op.reads.empty() && program_.root(op.writes[0]) == norm_;
   }
 
   bool in_turn_of(const Instruction& op) const {

@@ -213,7 +213,7 @@ std::vector<size_t> axes_of(const std::vector<const Change*>& changes,
 // Returns advice to divide each sample among more ranks, each with a device of its own; empty where up to 8 times as many
 // do not make it fit.
 std::string shared_samples(const Job& job, int64_t offered, const PlanInputs& inputs) {
-  if (!limits_device(job) || !job.model.family().reads_tokens() || is_one_bit(job.optimizer.kind) ||
+  if (!limits_device(job) || !job.model.family().reads_tokens() || freezes(job.optimizer) ||
       job.hook.kind != HookKind::none)
     return {};
   for (const int times : {2, 4, 8})

@@ -77,6 +77,12 @@ TEST_CASE("faults: a wrong beta is another one, within its range") {
   job.optimizer.momentum = 0.9;
   CHECK(with_fault(Fault::wrong_beta, job).optimizer.momentum == Approx(0.8));
   CHECK(with_fault(Fault::flipped_bit, job) == job);
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adagrad}) {
+    job.optimizer.kind = kind;  // without a momentum, and a sum that no update makes smaller
+    job.optimizer.momentum = 0;
+    CHECK_THROWS_AS(check_fault(Fault::wrong_beta, job), UserError);
+  }
+  CHECK_NOTHROW(check_fault(Fault::flipped_bit, job));
 }
 
 }  // namespace dstrain
