@@ -16,8 +16,9 @@ const Implementations& implementations() {
 PlanInputs plan_inputs(const Job& job, int ranks_on_host) {
   const int asked_for = threads_asked_for();
   const int share = threads_per_rank(ranks_on_host > 0 ? ranks_on_host : job.ranks);
-  return {make_planning_library(implementations(), job.device), asked_for > 0 ? asked_for : share,
-          make_planning_library(implementations(), "cpu"), rates_of(job.device)};
+  return {make_planning_library(implementations(), kind_of(job.device)),
+          asked_for > 0 ? asked_for : share,
+          make_planning_library(implementations(), DeviceKind::cpu), rates_of(job.device)};
 }
 
 }  // namespace dstrain

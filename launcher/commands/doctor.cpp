@@ -66,7 +66,7 @@ int check_hosts(const DoctorArguments& arguments, const Placement& placement) {
 // Checks the memory of the GPUs that `ranks` ranks would use, as each rank does at its start. Throws UserError.
 void check_gpus_here(const Job& job, const PlanInputs& inputs, int ranks) {
   const int gpus = cuda_device_count();
-  if (job.device != "cuda" || gpus == 0) return;
+  if (!is_gpu(job.device) || gpus == 0) return;
   const int sharing = (ranks + gpus - 1) / gpus;
   SelfComm alone;
   MemoryTable memory;
@@ -90,7 +90,7 @@ MachineLines memory_of_run(const Job& asked, int ranks) {
       memory_need(job, planned_memory(job, inputs), inputs, ranks, processes);
   return {{.subject = "run's memory",
            .text = fmt::format("the ranks need {}{}",
-                               job.device == "cuda" ? "of the host's memory " : "", sum_text(need)),
+                               is_gpu(job.device) ? "of the host's memory " : "", sum_text(need)),
            .values = {{"bytes", need.total()}}}};
 }
 
@@ -148,7 +148,7 @@ int check_machine(const DoctorArguments& arguments, const Placement& placement) 
     request.ranks_origin = hosts.include.empty() ? "--exclude" : "--include";
   }
   MachineQuestions questions{.ranks = static_cast<int>(*request.ranks),
-                             .device = request.device.value_or("auto"),
+                             .device = device_named(request.device.value_or("auto")),
                              .output = request.output.value_or(".")};
   const MachineLines run = request.path.empty() ? MachineLines() : look_at_run(request, questions);
   std::filesystem::path output =

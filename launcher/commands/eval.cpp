@@ -143,8 +143,9 @@ std::string text_of(const Evaluation& e) {
 TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& models) {
   TrainedModel trained =
       arguments.model.empty()
-          ? read_trained_model(arguments.run_dir, arguments.device, models)
-          : read_model_directory(arguments.model, arguments.device, arguments.ignored, models);
+          ? read_trained_model(arguments.run_dir, device_named(arguments.device), models)
+          : read_model_directory(arguments.model, device_named(arguments.device), arguments.ignored,
+                                 models);
   if (!arguments.seq_len) return trained;
   ModelConfig& model = trained.job.model;
   const ModelFamily& family = model.family();

@@ -145,8 +145,9 @@ std::vector<int32_t> prompt_of(const GenerateArguments& arguments, const Vocabul
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models) {
   const TrainedModel model =
       arguments.model.empty()
-          ? read_trained_model(arguments.run_dir, arguments.device, models)
-          : read_model_directory(arguments.model, arguments.device, arguments.ignored, models);
+          ? read_trained_model(arguments.run_dir, device_named(arguments.device), models)
+          : read_model_directory(arguments.model, device_named(arguments.device), arguments.ignored,
+                                 models);
   const auto& [job, vocabulary, place, tokenizer_directory] = model;
   const std::unique_ptr<const Tokenizer> tokenizer = tokenizer_for(arguments, tokenizer_directory);
   GenerateRequest request;

@@ -19,8 +19,9 @@ nlohmann::json read_files(const AgentInput& input, const ModelRegistry& models) 
     fail_user("cannot enter {}: {}", input.directory, std::strerror(errno));
   const auto [config, read] =
       read_host_input(input.words, input.ranks, models, RunsWhere::here, CacheUse::read);
-  const int gpus = read.job().device == "cuda" ? cuda_device_count() : 0;
-  return {{"files", input_files(read, config)}, {"device", read.job().device}, {"gpus", gpus}};
+  const int gpus = is_gpu(read.job().device) ? cuda_device_count() : 0;
+  return {
+      {"files", input_files(read, config)}, {"device", name_of(read.job().device)}, {"gpus", gpus}};
 }
 
 }  // namespace

@@ -46,13 +46,13 @@ std::string cuda_version(int version) {
   return fmt::format("{}.{}", version / major, version % major / minor);
 }
 
-MachineLine no_gpu_line(const GpuReport& report, const std::string& device) {
+MachineLine no_gpu_line(const GpuReport& report, DeviceChoice device) {
   MachineLine line{.subject = "GPUs", .values = {{"count", 0}, {"driver", report.driver}}};
   line.text = fmt::format("none that a run can use, {}",
                           report.driver.empty()
                               ? "and no driver of NVIDIA's is loaded"
                               : fmt::format("though the driver {} is loaded", report.driver));
-  const bool wanted = device == "cuda";
+  const bool wanted = is_gpu(device);
   if (report.driver.empty() && !wanted) {
     line.text += report.built ? ": runs compute on the CPU"
                               : ": runs compute on the CPU, and this program is built without CUDA";
@@ -144,7 +144,7 @@ std::optional<bool> kernels_run_on(std::string_view architectures, int capabilit
   return some_run;
 }
 
-MachineLines gpu_lines(const GpuReport& report, int ranks, const std::string& device) {
+MachineLines gpu_lines(const GpuReport& report, int ranks, DeviceChoice device) {
   const CudaFacts& cuda = report.cuda;
   if (cuda.gpus.empty()) return {no_gpu_line(report, device)};
   const auto gpus = static_cast<int>(cuda.gpus.size());
@@ -158,7 +158,7 @@ MachineLines gpu_lines(const GpuReport& report, int ranks, const std::string& de
                  {"driver_cuda", cuda_version(cuda.driver)},
                  {"program_cuda", cuda_version(cuda.runtime)},
                  {"architectures", cuda.architectures}}};
-  if (ranks > gpus && device != "cpu") {
+  if (ranks > gpus && device != DeviceChoice::cpu) {
     all.health = Health::note;
     all.remedy = fmt::format(
         "{} share them: tensors then pass through the host's memory instead of NCCL; --num_gpus {} "

@@ -8,6 +8,7 @@
 
 #include "launcher/doctor/machine_line.h"
 #include "runtime/core/devices/cuda_facts.h"
+#include "runtime/core/devices/device_choice.h"
 
 namespace dstrain {
 
@@ -27,7 +28,7 @@ GpuReport gpu_report(const std::filesystem::path& root);
 // (90 is 9.0); nothing if the text does not tell ("native").
 std::optional<bool> kernels_run_on(std::string_view architectures, int capability);
 
-// Returns the lines about GPUs for a run of `ranks` ranks on `device` (auto, cpu, cuda).
-MachineLines gpu_lines(const GpuReport& report, int ranks, const std::string& device);
+// Returns the lines about GPUs for a run of `ranks` ranks on a device.
+MachineLines gpu_lines(const GpuReport& report, int ranks, DeviceChoice device);
 
 }  // namespace dstrain

@@ -13,7 +13,7 @@ namespace dstrain {
 // What is asked about: a run of `ranks` ranks here.
 struct MachineQuestions {
   int ranks = 1;
-  std::string device = "auto";        // auto, cpu, cuda
+  DeviceChoice device = DeviceChoice::automatic;
   std::string output = ".";           // the directory of its results
   std::vector<std::string> drives{};  // directories that it offloads to
   AioConfig aio{};                    // how it reads and writes there

@@ -111,7 +111,7 @@ int run_local_ranks(const RunInput& input, const TrainArguments& arguments,
   const int ranks = input.job().ranks;
   log::info("launcher local: {} on this machine", counted(ranks, "rank"));
   const int cores = usable_core_count();
-  if (ranks > cores && input.job().device != "cuda")
+  if (ranks > cores && !is_gpu(input.job().device))
     log::warn("{} ranks share {}, so they take turns: --num_gpus {} would be faster", ranks,
               counted(cores, "core"), cores);
   LocalStart local(input, arguments, words);

@@ -106,7 +106,7 @@ RunOutcome train_as(int rank, const RunInput& input, Communicator& comm, const R
   if (const std::optional<SlurmJob> job = slurm_job()) context.job = job->id;
   if (const char* const holder = std::getenv(kOutputHolderVariable)) context.output_holder = holder;
   context.threads = threads;
-  if (input.job().device == "cuda") {
+  if (is_gpu(input.job().device)) {
     const char* const gpus = std::getenv(kGpusVariable);
     context.gpu = gpu_of_rank(gpus == nullptr ? "" : gpus, rank,
                               rank_on_this_host_from_environment(), cuda_device_count());

@@ -33,7 +33,7 @@ bool fits(const Job& asked, const RankMemory& offered) {
 bool settle_open(ConfigRequest& request, LoadedConfig& loaded, std::optional<RankMemory> offered,
                  Pieces pieces) {
   const Job& job = loaded.job;
-  if (!offered || job.device == "cuda") return false;
+  if (!offered || is_gpu(job.device)) return false;
   if (fits(job, *offered)) return true;
   Job open = job;
   if (pieces == Pieces::stay_open) {

@@ -39,14 +39,14 @@ Job job_of_host(const Job& asked, int ranks_here) {
 
 RankProcesses local_ranks(const Job& job) {
   // A GPU driver's state does not survive a fork.
-  return job.device == "cuda" ? RankProcesses::programs : RankProcesses::forks;
+  return is_gpu(job.device) ? RankProcesses::programs : RankProcesses::forks;
 }
 
 HostMemoryNeed memory_need(const Job& job, const PlannedMemory& plan, const PlanInputs& inputs,
                            int ranks, RankProcesses processes) {
   HostMemoryNeed need{.ranks = ranks};
   int64_t pages = 0;
-  if (job.device != "cuda") {
+  if (!is_gpu(job.device)) {
     need.planned = plan.device + plan.host;
     pages = plan.device_pages + plan.host_pages;
   } else if (job.offload != OffloadConfig{}) {
@@ -68,7 +68,7 @@ HostMemoryNeed memory_need(const Job& job, const PlannedMemory& plan, const Plan
 std::string machine_line(const Job& job, const PlannedMemory& plan, const PlanInputs& inputs,
                          int ranks) {
   return fmt::format("on one machine the ranks need {}{}\n",
-                     job.device == "cuda" ? "of the host's memory " : "",
+                     is_gpu(job.device) ? "of the host's memory " : "",
                      sum_text(memory_need(job, plan, inputs, ranks, local_ranks(job))));
 }
 
@@ -100,7 +100,7 @@ std::string ways_to_need_less(const Job& job) {
 void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes) {
   const Job job = job_of_host(asked, ranks_here);
   const MemoryOffer offer = available_memory();
-  if (job.device != "cuda") {  // a rank looks at its own GPU's memory before it takes any
+  if (!is_gpu(job.device)) {  // a rank looks at its own GPU's memory before it takes any
     // Planning a model that is far too large would take long.
     check_memory({.ranks = ranks_here,
                   .planned = static_cast<int64_t>(std::min(least_state_bytes(job).memory(), 1e18)),
@@ -109,14 +109,14 @@ void check_memory_here(const Job& asked, int ranks_here, RankProcesses processes
   }
   const PlanInputs inputs = plan_inputs(job, ranks_here);
   const PlannedMemory plan = planned_memory(job, inputs);
-  if (job.device != "cuda") {
+  if (!is_gpu(job.device)) {
     if (const std::string lack = lack_of_device_memory(job, plan, inputs); !lack.empty())
       fail_user("{}", lack);
   }
   const HostMemoryNeed need = memory_need(job, plan, inputs, ranks_here, processes);
   Job whole = job;
   whole.device_memory = 0;
-  const bool advises = job.device != "cuda" && need.total() > static_cast<double>(offer.bytes);
+  const bool advises = !is_gpu(job.device) && need.total() > static_cast<double>(offer.bytes);
   check_memory(need, offer.bytes, offer.source,
                advises ? advice_to_fit(whole, need.most_planned(offer.bytes), inputs)
                        : ways_to_need_less(job));

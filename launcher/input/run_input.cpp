@@ -13,7 +13,6 @@
 #include "launcher/input/defaults.h"
 #include "launcher/input/name_patterns.h"
 #include "launcher/input/output_folder.h"
-#include "runtime/config/device_name.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/config/read/run_folder.h"
@@ -150,11 +149,11 @@ void check_initial_adapters(const Job& job) {
 }  // namespace
 
 void settle_device(Job& job, RunsWhere where) {
-  check_device_name(job.device);
-  if (job.device == "auto") job.device = cuda_device_count() > 0 ? "cuda" : "cpu";
-  if (where != RunsWhere::nowhere && job.device == "cpu" && job.graph == GraphMode::on)
+  if (job.device == DeviceChoice::automatic)
+    job.device = cuda_device_count() > 0 ? DeviceChoice::cuda : DeviceChoice::cpu;
+  if (where != RunsWhere::nowhere && job.device == DeviceChoice::cpu && job.graph == GraphMode::on)
     fail_user("dstrain.cuda_graph: the CPU has no graphs: use \"auto\" or --device cuda");
-  if (job.device != "cuda" || cuda_device_count() > 0) return;
+  if (!is_gpu(job.device) || cuda_device_count() > 0) return;
   if (has_cuda_backend() && where != RunsWhere::here) return;
   throw UserError(why_no_cuda());
 }
@@ -166,8 +165,8 @@ void settle_ranks(ConfigRequest& request) {
     request.ranks_origin = request.path;
     return;
   }
-  const std::string device = request.device.value_or("auto");
-  const int gpus = device == "auto" || device == "cuda" ? cuda_device_count() : 0;
+  const DeviceChoice device = device_named(request.device.value_or("auto"));
+  const int gpus = takes_gpu(device) ? cuda_device_count() : 0;
   request.ranks = std::max(gpus, 1);
   request.ranks_origin = gpus > 0 ? "the GPUs of this machine" : "no --num_gpus";
 }
@@ -180,7 +179,7 @@ void settle_batch(ConfigRequest& request, LoadedConfig& loaded, std::optional<Ra
   if (const int64_t before = micro_batch_before(job.resume, *request.models); before > 0) {
     job.batch.micro_batch = before;
     why = "as in the run that is resumed";
-  } else if (offered && job.device != "cuda") {
+  } else if (offered && !is_gpu(job.device)) {
     halve_to_fit(job, *offered);
   }
   if (job.batch.micro_batch == loaded.job.batch.micro_batch) return;

@@ -90,7 +90,7 @@ std::string tokenizer_of(const Job& job, const std::string& run_dir) {
 }
 
 // Sets the device, which is not that of the training run. Throws UserError if the model predicts no text.
-void settle_model(TrainedModel& model, const std::string& device, const std::string& from) {
+void settle_model(TrainedModel& model, DeviceChoice device, const std::string& from) {
   const ModelFamily& family = model.job.model.family();
   if (const std::string why = family.why_no_text(); !why.empty())
     fail_user("{} holds a {}, which {}", from, family.title, why);
@@ -129,7 +129,7 @@ WrittenRun read_run(const std::string& run, std::string_view option, const Model
   return written;
 }
 
-TrainedModel read_trained_model(const std::string& run, const std::string& device,
+TrainedModel read_trained_model(const std::string& run, DeviceChoice device,
                                 const ModelRegistry& models) {
   WrittenRun written = read_run(run, "--run", models);
   TrainedModel model;
@@ -142,7 +142,7 @@ TrainedModel read_trained_model(const std::string& run, const std::string& devic
   return model;
 }
 
-TrainedModel read_model_directory(const std::string& directory, const std::string& device,
+TrainedModel read_model_directory(const std::string& directory, DeviceChoice device,
                                   const std::vector<std::string>& ignored,
                                   const ModelRegistry& models) {
   namespace fs = std::filesystem;
@@ -166,7 +166,7 @@ TrainedModel read_model_directory(const std::string& directory, const std::strin
 
 CheckDeviceBytes check_forward(const TrainedModel& model, const std::string& advice) {
   check_forward_weights(model.job, model.place, weights_of(model.job.model));
-  if (model.job.device == "cuda") return {};
+  if (is_gpu(model.job.device)) return {};
   // Planning a model that is far too large would take long.
   const ModelMeasures sizes = model.job.model.measures();
   const double values =

@@ -36,12 +36,12 @@ WrittenRun read_run(const std::string& run, std::string_view option, const Model
 
 // Reads the model of a run. `run`: its output directory, or one of its checkpoints. `device`: auto, cpu, cuda. Throws
 // UserError if there is no model, the device is not there, or the model does not predict text.
-TrainedModel read_trained_model(const std::string& run, const std::string& device,
+TrainedModel read_trained_model(const std::string& run, DeviceChoice device,
                                 const ModelRegistry& models);
 
 // Reads the model of a folder of transformers' files (--model), whose data are token ids. `ignored`: keys of its config.json
 // (--ignore). Throws UserError as read_trained_model.
-TrainedModel read_model_directory(const std::string& directory, const std::string& device,
+TrainedModel read_model_directory(const std::string& directory, DeviceChoice device,
                                   const std::vector<std::string>& ignored,
                                   const ModelRegistry& models);
 

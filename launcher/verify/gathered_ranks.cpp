@@ -64,7 +64,7 @@ int run_rank(const Job& job, const RankWork& work, const std::vector<Descriptor>
     context.slot = &slot;
     context.threads = threads;
     context.stop_signal = [&board] { return board.stop_request(); };
-    if (job.device == "cuda") context.gpu = gpu_of_rank("", rank, rank, cuda_device_count());
+    if (is_gpu(job.device)) context.gpu = gpu_of_rank("", rank, rank, cuda_device_count());
     write_bytes(files[static_cast<size_t>(rank)].get(), work(context));
     if (comm->abort_reason().empty()) comm->finish();
     slot.set_state(RankState::done);
@@ -100,7 +100,7 @@ std::vector<std::string> gather_from_ranks(const Job& job, const RankWork& work)
 }
 
 void settle_device_for_forks(Job& job) {
-  if (!has_cuda_backend() || job.device == "cpu") return settle_device(job);
+  if (!has_cuda_backend() || job.device == DeviceChoice::cpu) return settle_device(job);
   Job one = job;
   one.ranks = 1;
   // The driver's state does not survive a fork, so a process of its own asks it.
@@ -111,7 +111,7 @@ void settle_device_for_forks(Job& job) {
     std::string text;
     try {
       settle_device(one);
-      text = one.device;
+      text = name_of(one.device);
     } catch (const std::exception& e) {
       text = std::string("!") + e.what();
     }
@@ -124,7 +124,7 @@ void settle_device_for_forks(Job& job) {
   const std::string text = read_bytes(answer.get());
   if (text.empty()) fail_run("the process that looks for GPUs ended early");
   if (text.front() == '!') throw UserError(text.substr(1));
-  job.device = text;
+  job.device = device_named(text);
 }
 
 }  // namespace dstrain

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/config/model/model_config.h"
+#include "runtime/core/devices/device_choice.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/step_rules.h"
 
@@ -309,10 +310,10 @@ inline constexpr int kRankOrderRanks = 8;
 
 // A training run.
 struct Job {
-  int ranks = 1;               // pipeline stages x data-parallel x sequence x tensor ranks
-  int tensor_ranks = 1;        // that share each layer (tensor_parallel.autotp_size)
-  int sequence_ranks = 1;      // that have parts of the same samples (sequence_parallel_size)
-  std::string device = "cpu";  // cpu, cuda, emulated; auto until the launcher has chosen one
+  int ranks = 1;           // pipeline stages x data-parallel x sequence x tensor ranks
+  int tensor_ranks = 1;    // that share each layer (tensor_parallel.autotp_size)
+  int sequence_ranks = 1;  // that have parts of the same samples (sequence_parallel_size)
+  DeviceChoice device = DeviceChoice::cpu;  // automatic until the launcher has chosen one
   GraphMode graph = GraphMode::automatic;
   BatchConfig batch;
   OptimizerConfig optimizer;

@@ -3,10 +3,7 @@
 namespace dstrain {
 
 std::unique_ptr<KernelLibrary> make_planning_library(const Implementations& implementations,
-                                                     const std::string& device) {
-  const DeviceKind kind = device == "cuda"       ? DeviceKind::cuda
-                          : device == "emulated" ? DeviceKind::emulated
-                                                 : DeviceKind::cpu;
+                                                     DeviceKind kind) {
   return implementations.make_library(kind, nullptr);
 }
 

@@ -29,6 +29,6 @@ struct Implementations {
 
 // Returns the kernels of a settled device (cpu, cuda, emulated) for plans alone; needs no GPU.
 std::unique_ptr<KernelLibrary> make_planning_library(const Implementations& implementations,
-                                                     const std::string& device);
+                                                     DeviceKind kind);
 
 }  // namespace dstrain

@@ -84,7 +84,7 @@ Plan finish(Program program, const Job& job, Place place, std::vector<StageTask>
   plan.program = std::move(program);
   plan.micro_batches = micro_batches;
   plan.place = place;
-  plan.rank_order_sums = job.rank_order_sums || job.device != "cuda";
+  plan.rank_order_sums = job.rank_order_sums || !is_gpu(job.device);
   plan.comm_channels = channels_of(place, job.pipeline.schedule);
   plan.channels = plan.first_other_channel();
   const auto add_channel = [&plan](DoneBy done_by, int32_t& channel) {

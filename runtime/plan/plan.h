@@ -127,7 +127,8 @@ struct PlanInputs {
   int threads = 1;                               // threads of a rank
   // The CPU's kernels, for what runs on the host; null: `library` has them.
   std::shared_ptr<const KernelLibrary> host_library{};
-  MachineRates rates = rates_of("cpu");  // by which times are estimated; all ranks have the same
+  MachineRates rates =
+      rates_of(DeviceChoice::cpu);  // by which times are estimated; all ranks have the same
 };
 
 // Builds, places and verifies the plans of the rank with these coordinates. Pure.

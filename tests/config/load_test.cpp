@@ -132,14 +132,14 @@ TEST_CASE("load: what only the command line knows reaches the job") {
   Ask a = ask(trains_with(""), {}, 3);
   CHECK(a.job().output == "runs/c");
   CHECK(a.job().output_by_default);
-  CHECK(a.job().device == "auto");
+  CHECK(a.job().device == DeviceChoice::automatic);
   a.request.device = "cpu";
   a.request.output = "out";
   a.request.init_weights = "w.safetensors";
   a.request.resume = "old";
   const LoadedConfig loaded = a.load();
   CHECK(loaded.job.ranks == 3);
-  CHECK(loaded.job.device == "cpu");
+  CHECK(loaded.job.device == DeviceChoice::cpu);
   CHECK(loaded.job.output == "out");
   CHECK(loaded.job.init_weights == "w.safetensors");
   CHECK(loaded.job.resume == "old");

@@ -144,7 +144,7 @@ TEST_CASE(
 TEST_CASE("resolved configuration: the job has the last word on what is settled after loading") {
   LoadedConfig loaded = ask(trains_with("")).load();
   loaded.job.model.set("vocab_size", 77);
-  loaded.job.device = "cpu";
+  loaded.job.device = DeviceChoice::cpu;
   const std::string text = resolved_config_json(loaded);
   const auto values = nlohmann::json::parse(text)["values"];
   CHECK(values["dstrain.model.vocab_size"]["value"] == 77);

@@ -40,7 +40,7 @@ TEST_CASE("two stages exchange messages in both directions, and a sum beside the
   const auto errors = run_ranks(2, [&](int rank) {
     const auto world = join_board(board, rank);
     const Channels parts(*world);
-    const Backend backend = make_backend(implementations(), "cpu");
+    const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
     const std::array<Communicator*, 3> channels{world.get(), parts.there.get(), parts.back.get()};
     const std::array<size_t, 3> most{2, kMicros, kMicros};
     const auto queue = make_comm_queue(channels, backend, most, own_thread);
@@ -98,7 +98,7 @@ TEST_CASE("a wait among several channels ends at the deadline and names the rank
     const auto world = join_board(board, rank);
     const Channels parts(*world);
     world->set_deadline(0.5);
-    const Backend backend = make_backend(implementations(), "cpu");
+    const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
     if (rank == 1) {
       while (!over) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -132,7 +132,7 @@ TEST_CASE("an abort ends a wait among several channels") {
   const auto errors = run_ranks(2, [&](int rank) {
     const auto world = join_board(board, rank);
     const Channels parts(*world);
-    const Backend backend = make_backend(implementations(), "cpu");
+    const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
     if (rank == 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       return parts.back->abort("the disk is full");

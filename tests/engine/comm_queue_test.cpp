@@ -29,7 +29,7 @@ std::unique_ptr<CommQueue> make_queue(Communicator& comm, const Backend& backend
 TEST_CASE("collectives complete in order, and what they wrote is there when they do") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
-  const Backend backend = make_backend(implementations(), "cpu");
+  const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
   const auto queue = make_queue(comm, backend, kPosted, own_thread);
   std::vector<std::vector<float>> to(kPosted, std::vector<float>(1000));
   std::vector<float> from(1000);
@@ -56,7 +56,7 @@ TEST_CASE("collectives complete in order, and what they wrote is there when they
 TEST_CASE("what the communicator throws comes out where it is waited for") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm;
-  const Backend backend = make_backend(implementations(), "cpu");
+  const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
   const auto queue = make_queue(comm, backend, 2, own_thread);
   std::vector<float> values(10);
   comm.abort("the disk is full");
@@ -72,7 +72,7 @@ TEST_CASE("a queue that is left in the middle of a step ends") {
   SelfComm comm;
   std::vector<float> values(1000);
   for (const bool own_thread : {false, true}) {
-    const Backend backend = make_backend(implementations(), "cpu");
+    const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
     const auto queue = make_queue(comm, backend, 10, own_thread);
     for (int i = 0; i < 10; ++i) queue->post(0, OpKind::all_reduce, tensor(values), tensor(values));
   }
@@ -82,7 +82,7 @@ TEST_CASE("a queue that is left in the middle of a step ends") {
 TEST_CASE("a step may only end when its collectives have") {
   SelfComm comm;
   std::vector<float> values(10);
-  const Backend backend = make_backend(implementations(), "cpu");
+  const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
   const auto queue = make_queue(comm, backend, 1, false);
   queue->post(0, OpKind::all_reduce, tensor(values), tensor(values));
   CHECK_THROWS_AS(queue->restart(), InternalError);
@@ -91,7 +91,7 @@ TEST_CASE("a step may only end when its collectives have") {
 TEST_CASE("each channel counts its own collectives") {
   const bool own_thread = GENERATE(false, true);
   SelfComm comm, other(&comm);
-  const Backend backend = make_backend(implementations(), "cpu");
+  const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
   const std::array<Communicator*, 2> channels{&comm, &other};
   const std::array<size_t, 2> most{1, 3};
   const auto queue = make_comm_queue(channels, backend, most, own_thread);

@@ -49,7 +49,7 @@ TEST_CASE("weights, gradients and optimizer state of a vocabulary's padding stay
       job.dtype = job.wire_dtype = dtype;
       job.optimizer.weight_decay = 0.1;
       CAPTURE(name_of(dtype), tied);
-      Backend backend = make_backend(implementations(), "cpu");
+      Backend backend = make_backend(implementations(), DeviceChoice::cpu);
       backend.library = std::make_shared<PaddingLibrary>();
       TestRank rank(job, data, 1, std::move(backend));
       for (int step = 0; step < 3; ++step) rank.step(0.01f);

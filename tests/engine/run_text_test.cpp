@@ -24,7 +24,7 @@ Job small_job() {
 }
 
 std::string first_line_of(const Job& job, int64_t done = 0) {
-  const PlanInputs inputs{make_planning_library(implementations(), job.device), 1};
+  const PlanInputs inputs{make_planning_library(implementations(), kind_of(job.device)), 1};
   const RankPlan plan = make_rank_plan(job, place_of(job, 0), inputs);
   return first_line(job, plan.train, done, 1);
 }
@@ -81,7 +81,7 @@ TEST_CASE("the first line of a run whose steps are long says how long") {
   // 85 million weights of layers and head, 6 operations each and more for attention, 131072 tokens.
   CHECK_THAT(line, Catch::Matches(".*; a step is [0-9.]+T operations a rank, very roughly "
                                   "[0-9]+m[0-9]+s"));
-  job.device = "emulated";
+  job.device = DeviceChoice::emulated;
   CHECK_THAT(first_line_of(job), !Catch::Contains("roughly"));
 }
 

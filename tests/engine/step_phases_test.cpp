@@ -29,7 +29,8 @@ Job job_of(int zero_stage, int ranks, int stages = 1) {
 }
 
 Plan plan_of(const Job& job) {
-  return make_rank_plan(job, place_of(job, 0), {make_planning_library(implementations(), "cpu"), 1})
+  return make_rank_plan(job, place_of(job, 0),
+                        {make_planning_library(implementations(), DeviceKind::cpu), 1})
       .train;
 }
 

@@ -55,7 +55,8 @@ class TestRank {
  public:
   // `backend_in`: of the CPU. `slot`: where the executor publishes what it does; may be null.
   TestRank(Job job_in, const Dataset& data_in, int threads = 1,
-           Backend backend_in = make_backend(implementations(), "cpu"), RankSlot* slot = nullptr)
+           Backend backend_in = make_backend(implementations(), DeviceChoice::cpu),
+           RankSlot* slot = nullptr)
       : job(std::move(job_in)),
         data(data_in),
         backend(std::move(backend_in)),

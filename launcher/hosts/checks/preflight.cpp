@@ -15,6 +15,7 @@
 #include "launcher/placement/process_limits.h"
 #include "launcher/process/program_path.h"
 #include "runtime/config/text.h"
+#include "runtime/core/devices/device_choice.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -303,7 +304,7 @@ class PreflightRun {
       find(host, "device",
            fmt::format("it would train on '{}', and this machine chose '{}': give --device", device,
                        questions_.device));
-    else if (device == "cuda" && gpus < ranks)
+    else if (is_gpu(device_named(device)) && gpus < ranks)
       find(host, "device",
            fmt::format("{} ranks share {}: tensors pass through the host's memory instead of NCCL",
                        ranks, counted(gpus, "GPU")),

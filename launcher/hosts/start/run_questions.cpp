@@ -74,7 +74,7 @@ PreflightQuestions questions_about(const RunInput& input, const std::string& con
   PreflightQuestions questions;
   questions.program_checksum = file_checksum("/proc/self/exe", "the program");
   questions.words = words;
-  questions.device = input.job().device;
+  questions.device = name_of(input.job().device);
   questions.world = input.job().ranks;
   questions.files = input_files(input, config);
   questions.output =

@@ -13,7 +13,7 @@ namespace dstrain {
 std::string resolved_config_json(const LoadedConfig& loaded) {
   LoadedConfig settled = loaded;
   const Job& job = loaded.job;
-  settled.settle("run.device", json_text(std::string_view(job.device)), "this machine");
+  settled.settle("run.device", json_text(name_of(job.device)), "this machine");
   if (const int64_t ids = job.model.vocabulary(); ids > 0)
     settled.settle(model_path(job.model.family().vocabulary_key()), std::to_string(ids),
                    "the data");

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "runtime/config/axes_text.h"
-#include "runtime/config/device_name.h"
 #include "runtime/config/judge.h"
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
@@ -99,8 +98,7 @@ void solve_command_line(Job& job, Values& values, const Merged& merged,
                   value ? "--" + name : "default");
     return value.value_or(fallback);
   };
-  job.device = option(request.device, "device", "auto");
-  check_device_name(job.device);
+  job.device = device_named(option(request.device, "device", "auto"));
   const auto flag = [&values](bool given, const std::string& name) {
     values.record("run." + name, given ? "true" : "false", given ? "--" + name : "default");
     return given;
@@ -196,7 +194,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   solve_sparse(job, values, diagnostics, data_ranks.has_value());
   judge_exclusions(job, values, diagnostics);
-  if (job.graph == GraphMode::on && job.device == "cpu")
+  if (job.graph == GraphMode::on && job.device == DeviceChoice::cpu)
     diagnostics.error("dstrain.cuda_graph", "the CPU has no graphs: use \"auto\" or --device cuda");
   else if (job.graph == GraphMode::on)
     diagnostics.explain("dstrain.cuda_graph", "needs a GPU: a run on the CPU stops at it");

@@ -7,10 +7,16 @@
 
 namespace dstrain {
 
-std::unique_ptr<Device> make_device(const std::string& setting, int index) {
-  if (setting == "cuda") return make_cuda_device(index);
-  if (setting == "emulated") return make_emulated_device();
-  check(setting == "cpu", "'{}' names no device", setting);
+std::unique_ptr<Device> make_device(DeviceChoice device, int index) {
+  check(device != DeviceChoice::automatic, "no device has been chosen");
+  switch (kind_of(device)) {
+    case DeviceKind::cuda:
+      return make_cuda_device(index);
+    case DeviceKind::emulated:
+      return make_emulated_device();
+    case DeviceKind::cpu:
+      break;
+  }
   return make_cpu_device();
 }
 

@@ -1,15 +1,15 @@
-// The factory of devices by name.
+// The factory of devices.
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "runtime/core/devices/device.h"
+#include "runtime/core/devices/device_choice.h"
 
 namespace dstrain {
 
-// Returns the device that `setting` names (cpu, emulated, cuda); `index` is the GPU's. Throws UserError if
+// Returns the device that was chosen; `index` is the GPU's. Throws UserError if
 // there is no such GPU.
-std::unique_ptr<Device> make_device(const std::string& setting, int index);
+std::unique_ptr<Device> make_device(DeviceChoice device, int index);
 
 }  // namespace dstrain

@@ -64,7 +64,7 @@ ForwardSeconds forward_seconds(const StepTrace& trace) {
 
 }  // namespace
 
-StepSeconds estimated_seconds(const Plan& plan, const std::string& device) {
+StepSeconds estimated_seconds(const Plan& plan, DeviceChoice device) {
   const MachineRates rates = rates_of(device);
   StepSeconds seconds;
   for (size_t i = 0; i < plan.order.size(); ++i) {

@@ -32,7 +32,7 @@ struct StepProfile {
 
 // Returns the estimate of the plan, from the rates of runtime/plan/cost/machine_rates.h; without waiting for other ranks,
 // but in `step` with the time of what is sent.
-StepSeconds estimated_seconds(const Plan& plan, const std::string& device);
+StepSeconds estimated_seconds(const Plan& plan, DeviceChoice device);
 
 // Returns the profile of a step whose trace is complete. A module's time is that of its instructions; waiting, reading the
 // batch and what belongs to no module count in the whole model's. `model_flops` is set to the rank's own: the caller adds

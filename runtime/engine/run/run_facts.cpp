@@ -301,7 +301,7 @@ void add_layout(FactList& list, const Job& job) {
   add("pipeline.partition", pipeline.first_layers.empty()
                                 ? pipeline.partition
                                 : fmt::format("[{}]", fmt::join(pipeline.first_layers, ", ")));
-  add("device", job.device);
+  add("device", std::string(name_of(job.device)));
   add("train_micro_batch_size_per_gpu", job.batch.micro_batch);
   add("gradient_accumulation_steps", job.batch.accumulation);
   add("zero_optimization.stage", job.zero_stage);

@@ -75,7 +75,7 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
       counted(job.ranks, "rank"), divided ? fmt::format(" ({})", axes_text(axes)) : "",
       b.train_batch, b.micro_batch, b.accumulation,
       counted(axes.data, divided ? "data-parallel rank" : "rank"), beginning(job, done));
-  if (job.device != "cpu" || done >= job.steps) return line;
+  if (job.device != DeviceChoice::cpu || done >= job.steps) return line;
   const double operations = operations_of(train);
   const double seconds = operations / (kUsualRate * threads);
   if (seconds > kLongStep)

@@ -4,7 +4,7 @@
 
 namespace dstrain {
 
-Backend make_backend(const Implementations& implementations, const std::string& device, int index) {
+Backend make_backend(const Implementations& implementations, DeviceChoice device, int index) {
   Backend backend;
   backend.device = make_device(device, index);
   backend.device->attach_thread();

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/devices/stream_transport.h"
 #include "runtime/core/devices/device.h"
+#include "runtime/core/devices/device_choice.h"
 #include "runtime/plan/implementations.h"
 
 namespace dstrain {
@@ -22,7 +23,6 @@ struct Backend {
 };
 
 // Returns the backend of a settled device (cpu, cuda, emulated). `index`: which of this process's GPUs.
-Backend make_backend(const Implementations& implementations, const std::string& device,
-                     int index = 0);
+Backend make_backend(const Implementations& implementations, DeviceChoice device, int index = 0);
 
 }  // namespace dstrain

@@ -20,8 +20,8 @@ double seconds_of(const Program& program, const Instruction& op, const Processor
 
 }  // namespace
 
-MachineRates rates_of(const std::string& device) {
-  if (device == "cuda")
+MachineRates rates_of(DeviceChoice device) {
+  if (is_gpu(device))
     return {.device = kGpu, .host = kCpu, .link = 2e10, .disk = kDisk, .wire = 1e11};
   // A copy reads and writes the same memory.
   return {.device = kCpu, .host = kCpu, .link = kCpu.traffic / 2, .disk = kDisk, .wire = 5e9};

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "runtime/core/devices/device_choice.h"
 #include "runtime/core/dtype.h"
 #include "runtime/ir/program.h"
 
@@ -26,7 +27,7 @@ struct MachineRates {
 };
 
 // Returns the rates of a usual machine with devices of this kind (Job::device).
-MachineRates rates_of(const std::string& device);
+MachineRates rates_of(DeviceChoice device);
 
 // Returns in words what estimates for a model of this dtype assume.
 std::string rates_text(const MachineRates& rates, DType dtype);

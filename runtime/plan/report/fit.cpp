@@ -285,7 +285,7 @@ int highest_stage(const Job& job) {
 }
 
 bool limits_device(const Job& job) {
-  return job.device == "cuda" || job.device_memory > 0;
+  return is_gpu(job.device) || job.device_memory > 0;
 }
 
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {

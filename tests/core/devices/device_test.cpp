@@ -148,7 +148,7 @@ TEST_CASE("a device that is not there says what to do") {
     CHECK(why_no_cuda().empty());
     return;
   }
-  CHECK_THROWS_AS(make_device("cuda", 0), UserError);
+  CHECK_THROWS_AS(make_device(DeviceChoice::cuda, 0), UserError);
   CHECK(why_no_cuda().find("--device cpu") != std::string::npos);
 }
 

@@ -149,11 +149,11 @@ TEST_CASE("ranks that divide layers and samples do so on emulated devices") {
         Job job = layers_job(model, layout, dtype);
         job.batch = {2, 2, 1};
         const RunResult cpu = run_steps(job, data, *world, 1);
-        job.device = "emulated";
+        job.device = DeviceChoice::emulated;
         job.zero_stage = 3;
         INFO(describe(layout) << ": " << describe(job));
-        const RunResult device =
-            run_steps(job, data, *world, 1, 1, make_backend(implementations(), "emulated"));
+        const RunResult device = run_steps(job, data, *world, 1, 1,
+                                           make_backend(implementations(), DeviceChoice::emulated));
         const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
         CHECK(device.loss[0] == Approx(cpu.loss[0]).epsilon(tolerance));
         CHECK(device.norm[0] == Approx(cpu.norm[0]).epsilon(tolerance));

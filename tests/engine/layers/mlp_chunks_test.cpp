@@ -48,7 +48,7 @@ ModelConfig llama(const FineTuning& tuning = {}) {
 
 // Returns the products of the forward pass of a rank.
 int64_t products(const Job& job) {
-  const Backend backend = make_backend(implementations(), "cpu");
+  const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
   const RankPlan rank = make_rank_plan(job, place_of(job, 0), {backend.library, 1});
   return std::ranges::count_if(rank.train.program.instructions, [](const Instruction& op) {
     return op.op == OpKind::linear && op.phase == Phase::forward;
@@ -184,14 +184,14 @@ TEST_CASE("a GPU's kernels compute MLPs in pieces within rounding") {
   SKIP_UNLESS(world->size() <= 2, "the emulated device is slow: on 1 and 2 ranks only");
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Job job = long_job(world->size(), dtype, 1, true);
-    job.device = "emulated";
+    job.device = DeviceChoice::emulated;
     job.model.set("n_layer", 1);
     job.model.set("block_size", 75);  // 300 rows
-    const RunResult expected =
-        run_steps(job, data, *world, kFewSteps, 1, make_backend(implementations(), "emulated"));
+    const RunResult expected = run_steps(job, data, *world, kFewSteps, 1,
+                                         make_backend(implementations(), DeviceChoice::emulated));
     job.mlp_chunks = 3;
-    const RunResult result =
-        run_steps(job, data, *world, kFewSteps, 1, make_backend(implementations(), "emulated"));
+    const RunResult result = run_steps(job, data, *world, kFewSteps, 1,
+                                       make_backend(implementations(), DeviceChoice::emulated));
     CHECK(result.loss[0] == expected.loss[0]);
     CHECK(result.planned_bytes < expected.planned_bytes);
     for (size_t i = 1; i < kFewSteps; ++i) {

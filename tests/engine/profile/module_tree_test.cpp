@@ -40,9 +40,9 @@ Job on_ranks(Job job, int ranks, int stages) {
 
 // Returns the tree of a rank's part, in which every instruction of the forward pass takes a second.
 ModuleNode tree_of(const Job& job, int rank = 0) {
-  const Plan plan =
-      make_rank_plan(job, place_of(job, rank), {make_planning_library(implementations(), "cpu"), 1})
-          .train;
+  const Plan plan = make_rank_plan(job, place_of(job, rank),
+                                   {make_planning_library(implementations(), DeviceKind::cpu), 1})
+                        .train;
   const std::vector<double> seconds(plan.program.instructions.size(), 1);
   return module_tree("lite", plan.program, forward_work(plan.program), seconds, 0.5);
 }
@@ -75,9 +75,9 @@ TEST_CASE("work: MACs and FLOPs of a model are those of the formulas") {
 
 TEST_CASE("work: attention counts all pairs of queries and keys, twice what is computed") {
   const Job job = profiled_job();
-  const Plan plan =
-      make_rank_plan(job, place_of(job, 0), {make_planning_library(implementations(), "cpu"), 1})
-          .train;
+  const Plan plan = make_rank_plan(job, place_of(job, 0),
+                                   {make_planning_library(implementations(), DeviceKind::cpu), 1})
+                        .train;
   const std::vector<ForwardWork> work = forward_work(plan.program);
   int found = 0;
   for (size_t i = 0; i < work.size(); ++i) {

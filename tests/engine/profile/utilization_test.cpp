@@ -19,7 +19,7 @@ Job decoder_job() {
 }
 
 double flops_of(const Job& job, int rank = 0) {
-  const PlanInputs inputs{make_planning_library(implementations(), job.device), 1};
+  const PlanInputs inputs{make_planning_library(implementations(), kind_of(job.device)), 1};
   return model_flops(make_rank_plan(job, place_of(job, rank), inputs).train);
 }
 
@@ -52,10 +52,11 @@ TEST_CASE("ranks that divide layers and samples need the model's FLOPs between t
 }
 
 TEST_CASE("the rate of a product is measured where its memory can be had") {
-  const Backend backend = make_backend(implementations(), "cpu");
+  const Backend backend = make_backend(implementations(), DeviceChoice::cpu);
   for (const DType dtype : {DType::f32, DType::bf16})
     CHECK(product_rate(backend, dtype, 64, 1) > 1e6);
-  CHECK(product_rate(make_backend(implementations(), "emulated"), DType::bf16, 16, 1) > 0);
+  CHECK(product_rate(make_backend(implementations(), DeviceChoice::emulated), DType::bf16, 16, 1) >
+        0);
   CHECK(product_rate(backend, DType::f32, int64_t{1} << 24, 1) == 0);
 }
 

@@ -132,9 +132,9 @@ TEST_CASE("adapters and groups on an emulated device are near those on the CPU")
   for_each_job(1, 1, [&](Job job) {
     job.batch = {2, 2, 1};
     const RunResult cpu = run_steps(job, data, *world, 2);
-    job.device = "emulated";
+    job.device = DeviceChoice::emulated;
     const RunResult device =
-        run_steps(job, data, *world, 2, 1, make_backend(implementations(), "emulated"));
+        run_steps(job, data, *world, 2, 1, make_backend(implementations(), DeviceChoice::emulated));
     INFO(describe(job));
     const double tolerance = job.dtype == DType::f32 ? 1e-5 : 4e-2;
     CHECK(device.loss[1] == Approx(cpu.loss[1]).epsilon(tolerance));

@@ -24,7 +24,8 @@ Job long_job(int ranks, DType dtype, int64_t accumulation) {
   return job;
 }
 
-int64_t pieces_of(const Job& job, Backend backend = make_backend(implementations(), "cpu")) {
+int64_t pieces_of(const Job& job,
+                  Backend backend = make_backend(implementations(), DeviceChoice::cpu)) {
   const RankPlan rank = make_rank_plan(job, place_of(job, 0), {backend.library, 1});
   return std::ranges::count(rank.train.program.instructions, OpKind::cross_entropy,
                             &Instruction::op);
@@ -125,15 +126,15 @@ TEST_CASE("a GPU's kernels compute the loss in pieces within rounding") {
   SKIP_UNLESS(world->size() <= 2, "the emulated device is slow: on 1 and 2 ranks only");
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Job job = long_job(world->size(), dtype, 1);
-    job.device = "emulated";
+    job.device = DeviceChoice::emulated;
     job.model.set("n_layer", 1);
     job.model.set("block_size", 75);  // 300 rows
-    const RunResult expected =
-        run_steps(job, data, *world, kFewSteps, 1, make_backend(implementations(), "emulated"));
+    const RunResult expected = run_steps(job, data, *world, kFewSteps, 1,
+                                         make_backend(implementations(), DeviceChoice::emulated));
     job.loss_chunks = 3;
-    REQUIRE(pieces_of(job, make_backend(implementations(), "emulated")) == 3);
-    const RunResult result =
-        run_steps(job, data, *world, kFewSteps, 1, make_backend(implementations(), "emulated"));
+    REQUIRE(pieces_of(job, make_backend(implementations(), DeviceChoice::emulated)) == 3);
+    const RunResult result = run_steps(job, data, *world, kFewSteps, 1,
+                                       make_backend(implementations(), DeviceChoice::emulated));
     CHECK(result.loss[0] == expected.loss[0]);
     CHECK(result.planned_bytes < expected.planned_bytes);
     for (int i = 1; i < kFewSteps; ++i) {

@@ -35,7 +35,7 @@ Job mixed_job(DType dtype, int ranks, int stages = 1) {
   job.pipeline.stages = stages;
   job.batch = {4 * ranks / stages, 2, 2};
   job.dtype = job.wire_dtype = dtype;
-  job.device = "cpu";
+  job.device = DeviceChoice::cpu;
   job.steps = kMixedSteps;
   job.optimizer.weight_decay = 0.1;
   job.gradient_clipping = 0.5;

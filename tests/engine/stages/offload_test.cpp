@@ -372,7 +372,7 @@ TEST_CASE("the emulated device gives its own bits when the host updates") {
                                    OptimizerKind::lion, OptimizerKind::adagrad})
     for (const DType dtype : {DType::f32, DType::bf16}) {
       Job job = offload_job(world->size(), dtype, world->size() > 1 ? 3 : 1, 1);
-      job.device = "emulated";
+      job.device = DeviceChoice::emulated;
       job.optimizer.kind = kind;
       const RunResult expected = run_steps(job, data, *world, 2);
       INFO(describe(job));

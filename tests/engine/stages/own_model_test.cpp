@@ -193,7 +193,7 @@ TEST_CASE(
                       world.size())
                   .job;
     job.batch = {4 * world.size(), 2, 2};
-    job.device = "cpu";
+    job.device = DeviceChoice::cpu;
     job.steps = kSteps;
     job.dtype = job.wire_dtype = dtype;
     const RunResult expected = run_steps(job, data, world, kSteps);
@@ -228,7 +228,7 @@ TEST_CASE("its embedding is alone in its layer, and sparse gradients have the sa
   const auto comm = make_communicator();
   Job job = checked(R"("width": 10, "length": 5, "vocab_size": 400)", "", comm->size()).job;
   job.batch = {4 * comm->size(), 2, 2};
-  job.device = "cpu";
+  job.device = DeviceChoice::cpu;
   job.steps = 3;
   const RandomDataset data(400);
   for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch}) {
@@ -259,7 +259,7 @@ TEST_CASE("its features count: others give another loss") {
   const auto comm = make_communicator();
   Job job = checked(R"("width": 10, "length": 5, "vocab_size": 11)", "", comm->size()).job;
   job.batch = {2 * comm->size(), 2, 1};
-  job.device = "cpu";
+  job.device = DeviceChoice::cpu;
   CHECK(run_steps(job, RandomDataset(11, 0.1), *comm, 1).loss !=
         run_steps(job, Blank(), *comm, 1).loss);
 }

@@ -185,7 +185,7 @@ TEST_CASE("the bytes of shards are the formula's, and the plan's") {
           const RunResult result = run_steps(job, data, *world, 2);
           INFO(describe(job));
           CHECK(result.sent_per_step == result.planned_to_send);
-          const PlanInputs inputs{make_planning_library(implementations(), "cpu"), 1};
+          const PlanInputs inputs{make_planning_library(implementations(), DeviceKind::cpu), 1};
           const Plan plan = make_rank_plan(job, place_of(job, world->rank()), inputs).train;
           const auto a = static_cast<double>(accumulation);
           const double n = job.ranks, s = size, all = elements_of(plan, false);

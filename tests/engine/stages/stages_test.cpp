@@ -234,7 +234,7 @@ TEST_CASE("the bytes that are sent are the plan's, and the formula's") {
   const auto comm = make_communicator();
   Communicator& world = *comm;
   SKIP_UNLESS(world.size() > 1, "one rank sends nothing");
-  const PlanInputs inputs{make_planning_library(implementations(), "cpu"), 1};
+  const PlanInputs inputs{make_planning_library(implementations(), DeviceKind::cpu), 1};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t accumulation : {1, 3})
       for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})

@@ -137,7 +137,7 @@ TEST_CASE("token rows: on an emulated device ranks have the same bits, near thos
   const RandomDataset data(kVocabulary);
   const auto world = make_communicator();
   Job job = rows_job(world->size(), DType::bf16);
-  job.device = "emulated";
+  job.device = DeviceChoice::emulated;
   REQUIRE(sends_token_rows(job));
   const RunResult rows = run_steps(job, data, *world, 3);
   CHECK(rows.sent_per_step == rows.planned_to_send);

@@ -124,7 +124,7 @@ Job job_on(const ModelFamily& family, int zero_stage, const Communicator& comm) 
   job.ranks = comm.size();
   job.zero_stage = zero_stage;
   job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
-  job.device = "cpu";
+  job.device = DeviceChoice::cpu;
   return job;
 }
 

@@ -50,7 +50,7 @@ GpuReport made_up_report() {
 }
 
 TEST_CASE("GPUs are told with their driver, memory, capability and links") {
-  const MachineLines lines = gpu_lines(made_up_report(), 2, "auto");
+  const MachineLines lines = gpu_lines(made_up_report(), 2, DeviceChoice::automatic);
   REQUIRE(lines.size() == 4);
   CHECK(count_of(lines, Health::ok) == 4);
   CHECK(lines[0].text ==
@@ -67,51 +67,53 @@ TEST_CASE("a GPU that the kernels do not run on is a problem, one that others us
   GpuReport report = made_up_report();
   report.cuda.gpus[0].capability = 75;
   report.cuda.gpus[1].memory.free = 70'000'000'000;
-  const MachineLines lines = gpu_lines(report, 2, "auto");
+  const MachineLines lines = gpu_lines(report, 2, DeviceChoice::automatic);
   const MachineLine old = line_with(lines, "GPU 0", Health::problem);
   CHECK(old.text.ends_with("this program's kernels, for 80-real,90, do not run on it"));
   CHECK(old.remedy == "build dstrain with -DCMAKE_CUDA_ARCHITECTURES=75");
   CHECK_FALSE(line_with(lines, "GPU 1", Health::note).remedy.empty());
   report.cuda.architectures = "native";
-  CHECK(gpu_lines(report, 2, "auto")[1].health == Health::ok);
+  CHECK(gpu_lines(report, 2, DeviceChoice::automatic)[1].health == Health::ok);
 }
 
 TEST_CASE("ranks that share GPUs, far GPUs and a build without NCCL are notes") {
   GpuReport report = made_up_report();
-  CHECK(line_with(gpu_lines(report, 3, "auto"), "GPUs", Health::note)
+  CHECK(line_with(gpu_lines(report, 3, DeviceChoice::automatic), "GPUs", Health::note)
             .remedy.starts_with("3 ranks share them"));
-  CHECK(gpu_lines(report, 3, "cpu")[0].health == Health::ok);
+  CHECK(gpu_lines(report, 3, DeviceChoice::cpu)[0].health == Health::ok);
   report.cuda.gpus[0].atomic_links = false;
-  CHECK(gpu_lines(report, 2, "auto")[3].text ==
+  CHECK(gpu_lines(report, 2, DeviceChoice::automatic)[3].text ==
         "each GPU reaches the memory of every other one directly");
   report.cuda.gpus[0].peers.clear();
-  const MachineLine far = line_with(gpu_lines(report, 2, "auto"), "GPU links", Health::note);
+  const MachineLine far =
+      line_with(gpu_lines(report, 2, DeviceChoice::automatic), "GPU links", Health::note);
   CHECK(far.text == "1 of 2 GPUs do not reach the memory of every other one directly");
   report.nccl = false;
-  CHECK(line_with(gpu_lines(report, 2, "auto"), "GPU links", Health::note)
+  CHECK(line_with(gpu_lines(report, 2, DeviceChoice::automatic), "GPU links", Health::note)
             .text.ends_with("is built without NCCL: tensors pass through the host's memory"));
   report.cuda.gpus.pop_back();
-  CHECK(gpu_lines(report, 1, "auto").size() == 2);  // one GPU has no links
+  CHECK(gpu_lines(report, 1, DeviceChoice::automatic).size() == 2);  // one GPU has no links
 }
 
 TEST_CASE("no GPU is well where there is no driver, unless the run asks for one") {
   GpuReport report{.why_none = "this dstrain was built without CUDA; build it"};
-  const auto line = [&report](const std::string& device) {
+  const auto line = [&report](DeviceChoice device) {
     const MachineLines lines = gpu_lines(report, 1, device);
     REQUIRE(lines.size() == 1);
     return lines[0];
   };
-  CHECK(line("auto").health == Health::ok);
+  CHECK(line(DeviceChoice::automatic).health == Health::ok);
   CHECK(
-      line("auto").text ==
+      line(DeviceChoice::automatic).text ==
       "none that a run can use, and no driver of NVIDIA's is loaded: runs compute on the CPU, and "
       "this program is built without CUDA");
-  CHECK(line("cuda").health == Health::problem);
-  CHECK(line("cuda").remedy == report.why_none);
+  CHECK(line(DeviceChoice::cuda).health == Health::problem);
+  CHECK(line(DeviceChoice::cuda).remedy == report.why_none);
   report.driver = "550.54.15";
-  CHECK(line("auto").health == Health::note);
-  CHECK(line("auto").text == "none that a run can use, though the driver 550.54.15 is loaded");
-  CHECK(line("auto").remedy == report.why_none);
+  CHECK(line(DeviceChoice::automatic).health == Health::note);
+  CHECK(line(DeviceChoice::automatic).text ==
+        "none that a run can use, though the driver 550.54.15 is loaded");
+  CHECK(line(DeviceChoice::automatic).remedy == report.why_none);
 }
 
 TEST_CASE("the driver is the one that the kernel has loaded") {

@@ -95,7 +95,7 @@ TEST_CASE("on a GPU a rank needs the host's memory only for what is offloaded") 
   CHECK(need().process >= kProcessOverheadBytes);
   CHECK(need().shared == 0);
   CHECK(local_ranks(job) == RankProcesses::forks);
-  job.device = "cuda";
+  job.device = DeviceChoice::cuda;
   CHECK(local_ranks(job) == RankProcesses::programs);
   CHECK(need().planned == 0);
   CHECK(need().process == kProcessOverheadBytes);

@@ -43,7 +43,7 @@ TEST_CASE("a batch that the file leaves open is halved until it fits") {
   const auto settled = [&](std::optional<int64_t> each) {
     request.sets.clear();
     LoadedConfig loaded = load_config(request);
-    loaded.job.device = "cpu";
+    loaded.job.device = DeviceChoice::cpu;
     settle_batch(
         request, loaded,
         each ? std::optional(RankMemory{*each * 2, 2, RankProcesses::programs}) : std::nullopt);
@@ -101,7 +101,7 @@ TEST_CASE("rows of a tensor group are gathered again where the memory suffices o
   const auto settled = [&](int64_t each, std::vector<std::string> sets = {}) {
     request.sets = std::move(sets);
     LoadedConfig loaded = load_config(request);
-    loaded.job.device = "cpu";
+    loaded.job.device = DeviceChoice::cpu;
     settle_to_fit(request, loaded, RankMemory{each * 2, 2, RankProcesses::programs});
     return loaded;
   };
@@ -145,7 +145,7 @@ TEST_CASE("the loss and MLPs come in pieces where a batch that the file names fi
   const auto settled = [&](int64_t each, std::vector<std::string> sets) {
     request.sets = std::move(sets);
     LoadedConfig loaded = load_config(request);
-    loaded.job.device = "cpu";
+    loaded.job.device = DeviceChoice::cpu;
     settle_to_fit(request, loaded, RankMemory{each, 1, RankProcesses::programs});
     return loaded;
   };
@@ -193,7 +193,7 @@ TEST_CASE("a bucket size without effect on the plan is not called honoured") {
                     "dstrain.reduce=" + reduce, fmt::format("bf16.enabled={}", bf16)};
     if (!wire.empty()) request.sets.push_back("communication_data_type=" + wire);
     LoadedConfig loaded = load_config(request);
-    loaded.job.device = "cpu";
+    loaded.job.device = DeviceChoice::cpu;
     return loaded;
   };
   const auto plan_of = [](const Job& job) {
@@ -220,19 +220,19 @@ TEST_CASE("a bucket size without effect on the plan is not called honoured") {
 
 TEST_CASE("the device is settled once") {
   Job job;
-  job.device = "auto";
+  job.device = DeviceChoice::automatic;
   settle_device(job);
-  CHECK(job.device == (cuda_device_count() > 0 ? "cuda" : "cpu"));
-  job.device = "emulated";
+  CHECK(job.device == (cuda_device_count() > 0 ? DeviceChoice::cuda : DeviceChoice::cpu));
+  job.device = DeviceChoice::emulated;
   settle_device(job);
-  CHECK(job.device == "emulated");
+  CHECK(job.device == DeviceChoice::emulated);
   job.graph = GraphMode::on;
   CHECK_NOTHROW(settle_device(job));
-  job.device = "cpu";
+  job.device = DeviceChoice::cpu;
   CHECK_THROWS_WITH(settle_device(job), Catch::Contains("the CPU has no graphs"));
   CHECK_NOTHROW(settle_device(job, RunsWhere::nowhere));
   job.graph = GraphMode::automatic;
-  job.device = "cuda";
+  job.device = DeviceChoice::cuda;
   if (cuda_device_count() == 0)
     CHECK_THROWS_WITH(settle_device(job), Catch::Contains("--device cpu"));
   else

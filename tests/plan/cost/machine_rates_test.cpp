@@ -8,7 +8,7 @@
 using namespace dstrain;
 
 TEST_CASE("machine rates: a kernel takes the longer one of its operations and its traffic") {
-  const MachineRates cpu = rates_of("cpu"), gpu = rates_of("cuda");
+  const MachineRates cpu = rates_of(DeviceChoice::cpu), gpu = rates_of(DeviceChoice::cuda);
   const Plan plan = train_plan(small_job());
   for (const Instruction& op : plan.program.instructions) {
     CAPTURE(name_of(op.op));
@@ -58,10 +58,10 @@ TEST_CASE("machine rates: each kind of work has the rates of where it is done") 
 }
 
 TEST_CASE("machine rates: the text has those of the dtype") {
-  CHECK(rates_text(rates_of("cpu"), DType::f32) ==
+  CHECK(rates_text(rates_of(DeviceChoice::cpu), DType::f32) ==
         "0.25 TFLOP/s, 20 GB/s of memory, 20 GB/s of the host's, 10 GB/s between device and host, "
         "2 GB/s of disk");
-  CHECK(rates_text(rates_of("cuda"), DType::bf16) ==
+  CHECK(rates_text(rates_of(DeviceChoice::cuda), DType::bf16) ==
         "300 TFLOP/s, 2e+03 GB/s of memory, 20 GB/s of the host's, 20 GB/s between device and "
         "host, 2 GB/s of disk");
 }

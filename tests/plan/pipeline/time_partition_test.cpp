@@ -14,7 +14,7 @@ using namespace dstrain;
 namespace {
 
 // Returns the seconds of a micro-batch on the stage that takes longest.
-double longest_stage(const Job& job, const std::string& device) {
+double longest_stage(const Job& job, DeviceChoice device) {
   PlanInputs inputs = fake_inputs();
   inputs.rates = rates_of(device);
   double longest = 0;
@@ -26,7 +26,7 @@ double longest_stage(const Job& job, const std::string& device) {
 }
 
 // Returns the shortest longest stage of all divisions into whole layers.
-double best_of_whole_layers(Job job, const std::string& device) {
+double best_of_whole_layers(Job job, DeviceChoice device) {
   job.pipeline.partition = "list";
   const int64_t layers = job.model.integer("n_layer") + 2;
   double best = 1e300;
@@ -53,7 +53,7 @@ TEST_CASE("partition by time: no division into whole layers has a shorter longes
     for (const int64_t vocabulary : {17, 400, 3000})
       for (const DType dtype : {DType::f32, DType::bf16})
         for (const bool recomputes : {false, true})
-          for (const char* device : {"cpu", "cuda"}) {
+          for (DeviceChoice device : {DeviceChoice::cpu, DeviceChoice::cuda}) {
             Job job = sharded_job(0, stages);
             job.model.set("n_layer", 5);
             job.model.set("n_embd", 64);

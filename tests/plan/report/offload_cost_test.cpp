@@ -20,7 +20,7 @@ Job job_of(int64_t micros, OffloadTo optimizer) {
   return job;
 }
 
-OffloadCost cost_of(const Job& job, const std::string& device = "cpu") {
+OffloadCost cost_of(const Job& job, DeviceChoice device = DeviceChoice::cpu) {
   return offload_cost(plan_of(job).train, rates_of(device), kMicroTokens);
 }
 
@@ -35,7 +35,7 @@ double speed(const OffloadCost& cost) {
 TEST_CASE("offload cost: nothing is moved without offload, and nothing said") {
   const OffloadCost cost = cost_of(job_of(2, OffloadTo::none));
   CHECK(!cost.moves_anything());
-  CHECK(offload_text(cost, rates_of("cpu"), DType::f32).empty());
+  CHECK(offload_text(cost, rates_of(DeviceChoice::cpu), DType::f32).empty());
 }
 
 TEST_CASE("offload cost: bytes by direction are those of the slices") {
@@ -79,14 +79,14 @@ TEST_CASE("offload cost: the break-even is the smallest number of micro-batches 
 }
 
 TEST_CASE("offload cost: there is no break-even where a micro-batch moves more than it computes") {
-  const OffloadCost cost = cost_of(job_of(8, OffloadTo::cpu), "cuda");
+  const OffloadCost cost = cost_of(job_of(8, OffloadTo::cpu), DeviceChoice::cuda);
   CHECK(!cost.break_even_tokens);
   CHECK(cost.computing < kOffloadBreakEven * cost.beside);
 }
 
 TEST_CASE("offload cost: the text says the rates, and whether the step is beyond the break-even") {
   OffloadCost cost{.to_host = 4e6, .disk_read = 3e9, .tokens = 100};
-  const auto text = [&] { return offload_text(cost, rates_of("cpu"), DType::f32); };
+  const auto text = [&] { return offload_text(cost, rates_of(DeviceChoice::cpu), DType::f32); };
   CHECK(text().find("break-even: none with micro-batches of this size") != std::string::npos);
   cost.break_even_tokens = 7000;
   CHECK(text().find("break-even: from 7000 tokens a step on, 0.90 or more of the speed without "

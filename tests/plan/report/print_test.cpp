@@ -93,7 +93,7 @@ TEST_CASE("the printed plan says which sum over ranks the run uses") {
   job.rank_order_sums = false;
   CHECK_THAT(text_of(job, 2), Catch::Contains(in_order));  // a CPU has no other
   CHECK(json_of(job)["sums"] == "rank_order");
-  job.device = "cuda";
+  job.device = DeviceChoice::cuda;
   CHECK_THAT(text_of(job, 2), Catch::Contains("sums over ranks: NCCL's own"));
   CHECK(json_of(job)["sums"] == "nccl");
   job.rank_order_sums = true;

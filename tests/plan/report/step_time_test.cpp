@@ -10,7 +10,7 @@ using namespace dstrain;
 
 namespace {
 
-const MachineRates kCpu = rates_of("cpu");
+const MachineRates kCpu = rates_of(DeviceChoice::cpu);
 
 Job pipeline_job(int stages) {
   Job job = sharded_job(0, stages);

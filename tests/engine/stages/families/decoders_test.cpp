@@ -118,10 +118,10 @@ TEST_CASE("decoders on an emulated device are near those on the CPU") {
       Job job = decoder_job(model, dtype, 1);
       job.batch = {2, 2, 1};
       const RunResult cpu = run_steps(job, data, *world, 1);
-      job.device = "emulated";
+      job.device = DeviceChoice::emulated;
       job.zero_stage = 3;
-      const RunResult device =
-          run_steps(job, data, *world, 1, 1, make_backend(implementations(), "emulated"));
+      const RunResult device = run_steps(job, data, *world, 1, 1,
+                                         make_backend(implementations(), DeviceChoice::emulated));
       INFO(describe(job));
       const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
       CHECK(device.loss[0] == Approx(cpu.loss[0]).epsilon(tolerance));
@@ -176,9 +176,9 @@ TEST_CASE("decoders of samples with several documents are near the CPU's on an e
       job.batch = {2, 2, 1};
       job.data.packing = Packing::pack;
       const RunResult cpu = run_steps(job, data, *world, 1);
-      job.device = "emulated";
-      const RunResult device =
-          run_steps(job, data, *world, 1, 1, make_backend(implementations(), "emulated"));
+      job.device = DeviceChoice::emulated;
+      const RunResult device = run_steps(job, data, *world, 1, 1,
+                                         make_backend(implementations(), DeviceChoice::emulated));
       INFO(describe(job));
       const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
       CHECK(device.loss[0] == Approx(cpu.loss[0]).epsilon(tolerance));
