@@ -308,6 +308,12 @@ enum class GatherAgain { automatic, on, off };
 // messages for a sum, which is as fast as a ring among the GPUs of one machine; among more NCCL's own sum is faster.
 inline constexpr int kRankOrderRanks = 8;
 
+// What the training loss has besides the cross-entropy (CrossEntropyAttrs).
+struct LossConfig {
+  double label_smoothing = 0, z_loss = 0;
+  bool operator==(const LossConfig&) const = default;
+};
+
 // A training run.
 struct Job {
   int ranks = 1;           // pipeline stages x data-parallel x sequence x tensor ranks
@@ -324,6 +330,7 @@ struct Job {
   // The dtype of master weights: f32, or the run's (bf16_master_weights_and_grads), where the parameters are the masters.
   DType master_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of the optimizer's state: f32, or that of the masters
+  LossConfig loss;
   LossScaleConfig loss_scale;
   bool skip_on_overflow = false;   // fp16, and bf16 with check_grad_overflow
   double gradient_clipping = 1.0;  // 0: off

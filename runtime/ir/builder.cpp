@@ -306,7 +306,9 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
                                             .lifetime = Lifetime::step});
   program_.losses.push_back({.name = name, .weight = weight, .sum = sum});
   const CrossEntropyAttrs attrs{.classes = classes == program_.at(logits).shape[-1] ? 0 : classes,
-                                .weight = weight};
+                                .weight = weight,
+                                .smoothing = options_.label_smoothing,
+                                .z_loss = options_.z_loss};
   Instruction op{.op = OpKind::cross_entropy,
                  .accumulate = Accumulate::after_first_micro,
                  .attrs = attrs,

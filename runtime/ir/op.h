@@ -64,6 +64,12 @@ struct CrossEntropyAttrs {
   int64_t first_class = 0;  // the class of column 0: class_sums and cross_entropy_part
   bool by_row = false;      // one loss for each row, instead of their sum
   float weight = 1;         // of the gradient, not of the loss
+  // The share of a row's target that all classes have alike (Szegedy et al., 2016), as PyTorch's label_smoothing. Where the
+  // classes are divided, `all_classes` is their number in all parts.
+  float smoothing = 0;
+  int64_t all_classes = 0;
+  // What the square of the logarithm of a row's sum of exponentials is added with (Chowdhery et al., 2022).
+  float z_loss = 0;
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
 // The attributes of layer_norm and rms_norm.

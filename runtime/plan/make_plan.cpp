@@ -252,6 +252,10 @@ WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs&
     options.seq_len = job.model.seq_len();
     options.documents = job.data.packing == Packing::pack;
     options.row_multiple = inputs.library->row_multiple();
+    if (options.training) {  // a validation has the plain loss, of which the perplexity is one
+      options.label_smoothing = static_cast<float>(job.loss.label_smoothing);
+      options.z_loss = static_cast<float>(job.loss.z_loss);
+    }
     Builder builder(program, options);
     build_model(builder, job.model);
     split_layers(program, place, options.row_multiple);

@@ -3,16 +3,17 @@
 // Minimum memory traffic in bytes, s bytes per element: class_sums s R V, cross_entropy_part 2 s R V.
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/memory_bound/softmax_rows.cuh"
+#include "runtime/ir/ops/cross_entropy.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-constexpr int kSums = 3;  // of a row: the largest logit, the sum of exp(logit - largest), the target's logit
-
-// The rows of a part of the classes: `v` logits that count, the first of class `first_class`, of `width`.
+// The rows of a part of the classes: `v` logits that count, the first of class `first_class`, of `width`. A row has `sums`
+// numbers: the largest logit, the sum of exp(logit - largest), the target's logit, and with smoothing the sum of the logits.
 struct ClassRows {
   const int32_t* targets;
-  int64_t rows, v, width, first_class;
+  int64_t rows, v, width, first_class, sums;
+  LossTerms terms;
 };
 
 // SASS <?*16, true>: threads 512, blocks 2, loads 4
@@ -22,15 +23,18 @@ __global__ void __launch_bounds__(kLossThreads, 2)
   const int64_t r = blockIdx.x;
   const T* row = logits + r * classes.width;
   const Peak peak = peak_of_row<kAligned>(row, classes.v);
+  const float all = classes.terms.smoothing > 0 ? sum_of_row(row, classes.v) : 0.0f;
   if (threadIdx.x != 0) return;
   const int64_t target = classes.targets[r] - classes.first_class;
   const bool has = classes.targets[r] >= 0 && target >= 0 && target < classes.v;
-  sums[r * kSums] = peak.top;
-  sums[r * kSums + 1] = peak.sum;
-  sums[r * kSums + 2] = has ? widen(row[target]) : 0.0f;
+  float* const of_row = sums + r * classes.sums;
+  of_row[0] = peak.top;
+  of_row[1] = peak.sum;
+  of_row[2] = has ? widen(row[target]) : 0.0f;
+  if (classes.terms.smoothing > 0) of_row[3] = all;
 }
 
-// The loss of a row, and the gradient of its part of the logits. sums: (parts,R,3). d_logits may be logits, or null; `state`
+// The loss of a row, and the gradient of its part of the logits. sums: those of class_sums of all parts. d_logits may be logits, or null; `state`
 // is read only with d_logits.
 // SASS <?*16, true>: threads 512, blocks 2, loads 3
 template <class T, bool kAligned>
@@ -43,30 +47,30 @@ __global__ void __launch_bounds__(kLossThreads, 2)
                     classes.v,
                     classes.width,
                     classes.targets[r] - classes.first_class,
-                    0,
-                    0,
-                    0};
+                    {},
+                    {},
+                    {},
+                    {},
+                    {}};
   if (classes.targets[r] < 0) {
     if (row.d) clear_row<kAligned>(row);
     if (threadIdx.x == 0) losses[r] = 0;
     return;
   }
-  const float* const of_row = sums + r * kSums;
-  const int64_t step = classes.rows * kSums;
+  const float* const of_row = sums + r * classes.sums;
+  const int64_t step = classes.rows * classes.sums;
   float top = -INFINITY, sum = 0, hit = 0;
+  double all = 0;
   for (int64_t p = 0; p < parts; ++p) top = fmaxf(top, of_row[p * step]);
   const float shift = shift_of(top);
   for (int64_t p = 0; p < parts; ++p) {
     sum += of_row[p * step + 1] * shifted_exp(of_row[p * step], shift);
     hit += of_row[p * step + 2];
+    if (classes.terms.smoothing > 0) all += static_cast<double>(of_row[p * step + 3]);
   }
-  if (threadIdx.x == 0)
-    losses[r] =
-        log(static_cast<double>(sum)) + (static_cast<double>(top) - static_cast<double>(hit));
+  if (threadIdx.x == 0) losses[r] = classes.terms.loss(top, sum, hit, all);
   if (!row.d) return;
-  row.shift = shift;
-  row.scale = 1.0f / sum;
-  row.d_loss = state->d_loss * weight;
+  row.set_gradient(classes.terms, top, sum, state->d_loss * weight);
   differentiate_row<kAligned>(row);
 }
 
@@ -74,8 +78,14 @@ __global__ void __launch_bounds__(kLossThreads, 2)
 ClassRows class_rows(const KernelSpec& spec) {
   const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
   const int64_t width = columns(spec.in[0]);
-  return {nullptr, rows(spec.in[0]), attrs.classes > 0 ? attrs.classes : width, width,
-          attrs.first_class};
+  const int64_t v = attrs.classes > 0 ? attrs.classes : width;
+  return {nullptr,
+          rows(spec.in[0]),
+          v,
+          width,
+          attrs.first_class,
+          ops::class_sums_of(attrs),
+          loss_terms(attrs, v)};
 }
 
 }  // namespace
@@ -107,13 +117,12 @@ int64_t cross_entropy_part_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec,
                                                 const LaunchContext& context) {
   const ClassRows shape = class_rows(spec);
-  const int64_t parts = elements(spec.in[2]) / std::max<int64_t>(1, shape.rows * kSums);
+  const int64_t parts = elements(spec.in[2]) / std::max<int64_t>(1, shape.rows * shape.sums);
   const auto attrs = attrs_as<CrossEntropyAttrs>(spec.attrs);
   const int64_t earlier = present(spec.in, 3) ? elements(spec.in[3]) : 0;
   return kernel_of([context, shape, parts, earlier, by_row = attrs.by_row, weight = attrs.weight,
                     dtype = spec.in[0].dtype](const KernelCall& call) {
-    auto* const losses =
-        by_row ? data<double>(call.out, 0) : workspace<double>(call, shape.rows);
+    auto* const losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, shape.rows);
     ClassRows classes = shape;
     classes.targets = data<const int32_t>(call.in, 1);
     with_type(dtype, [&](auto t) {

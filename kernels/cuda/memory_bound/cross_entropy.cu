@@ -19,10 +19,19 @@ constexpr int kChains = 256;
 template <class T, bool kAligned>
 __global__ void __launch_bounds__(kLossThreads, 2)
     cross_entropy_kernel(const T* logits, const int32_t* targets, int64_t v, int64_t width,
-                         const StepState* state, float weight, double* losses, T* d_logits) {
+                         LossTerms terms, const StepState* state, float weight, double* losses,
+                         T* d_logits) {
   const int64_t r = blockIdx.x;
-  RowOfBlock<T> row{
-      logits + r * width, d_logits ? d_logits + r * width : nullptr, v, width, targets[r], 0, 0, 0};
+  RowOfBlock<T> row{logits + r * width,
+                    d_logits ? d_logits + r * width : nullptr,
+                    v,
+                    width,
+                    targets[r],
+                    {},
+                    {},
+                    {},
+                    {},
+                    {}};
   if (row.target < 0) {
     if (row.d) clear_row<kAligned>(row);
     if (threadIdx.x == 0) losses[r] = 0;
@@ -30,13 +39,10 @@ __global__ void __launch_bounds__(kLossThreads, 2)
   }
   const float hit = widen(row.x[row.target]);
   const Peak peak = peak_of_row<kAligned>(row.x, v);
-  if (threadIdx.x == 0)
-    losses[r] = log(static_cast<double>(peak.sum)) +
-                (static_cast<double>(peak.top) - static_cast<double>(hit));
+  const float all = terms.smoothing > 0 ? sum_of_row(row.x, v) : 0.0f;
+  if (threadIdx.x == 0) losses[r] = terms.loss(peak.top, peak.sum, hit, static_cast<double>(all));
   if (!row.d) return;
-  row.shift = shift_of(peak.top);
-  row.scale = 1.0f / peak.sum;
-  row.d_loss = state->d_loss * weight;
+  row.set_gradient(terms, peak.top, peak.sum, state->d_loss * weight);
   differentiate_row<kAligned>(row);
 }
 
@@ -74,7 +80,8 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchC
   const int64_t v = attrs.classes > 0 ? attrs.classes : width;
   const int64_t earlier = present(spec.in, 2) ? elements(spec.in[2]) : 0;
   return kernel_of([context, r, v, width, earlier, by_row = attrs.by_row,
-                    weight = attrs.weight, dtype = spec.in[0].dtype](const KernelCall& call) {
+                    terms = loss_terms(attrs, v), weight = attrs.weight,
+                    dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, r);
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
@@ -84,7 +91,8 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec, const LaunchC
       with_flag(whole_packs<pack_of(sizeof(T))>(width, logits, d_logits), [&](auto aligned) {
         launch(context.stream, "cross_entropy", Grid{static_cast<unsigned>(r), loss_threads(v)},
                cross_entropy_kernel<T, decltype(aligned)::value>, logits,
-               data<const int32_t>(call.in, 1), v, width, call.state, weight, losses, d_logits);
+               data<const int32_t>(call.in, 1), v, width, terms, call.state, weight, losses,
+               d_logits);
       });
     });
     if (by_row) return;

@@ -107,21 +107,71 @@ __device__ __forceinline__ Peak peak_of_row(const T* row, int64_t v) {
   return join_block(mine);
 }
 
+// Returns the sum of v logits. A thread adds every blockDim.x-th one, then warps and the block add as join_block() does.
+template <class T>
+__device__ __forceinline__ float sum_of_row(const T* row, int64_t v) {
+  __shared__ float of_warp[kLossThreads / 32];
+  float mine = 0;
+  for (int64_t i = threadIdx.x; i < v; i += blockDim.x) mine += widen(row[i]);
+#pragma unroll
+  for (int m = 16; m > 0; m /= 2) mine += __shfl_xor_sync(~0u, mine, m);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
+  __syncthreads();
+  mine = of_warp[0];
+  for (unsigned w = 1; w < blockDim.x / 32; ++w) mine += of_warp[w];
+  return mine;
+}
+
+// What a row's loss has besides the cross-entropy: CrossEntropyAttrs.
+struct LossTerms {
+  float smoothing, z_loss;
+  int64_t all_classes;
+
+  // Returns the loss of a row from the largest logit, the sum of exponentials less it, the target's logit, and the sum of
+  // all logits where there is smoothing.
+  __device__ __forceinline__ double loss(float top, float sum, float hit, double logits) const {
+    const double log_sum = log(static_cast<double>(sum));
+    double value = log_sum + (static_cast<double>(top) - static_cast<double>(hit));
+    if (smoothing > 0)
+      value += static_cast<double>(smoothing) *
+               (static_cast<double>(hit) - logits / static_cast<double>(all_classes));
+    const double all = log_sum + static_cast<double>(top);
+    if (z_loss > 0) value += static_cast<double>(z_loss) * all * all;
+    return value;
+  }
+};
+
+inline LossTerms loss_terms(const CrossEntropyAttrs& attrs, int64_t classes) {
+  return {attrs.smoothing, attrs.z_loss,
+          std::max<int64_t>(1, attrs.all_classes > 0 ? attrs.all_classes : classes)};
+}
+
 // The row of a block, of v logits that count and `width` in all. The gradient of the others is 0.
 template <class T>
 struct RowOfBlock {
   const T* x;
   T* d;  // may be x
   int64_t v, width, target;
-  float shift, scale, d_loss;
+  // The gradient of logit i is (exp(x_i - shift) * scale - everywhere - [i = target] * hit) * d_loss.
+  float shift, scale, everywhere, hit, d_loss;
+
+  __device__ __forceinline__ void set_gradient(const LossTerms& terms, float top, float sum,
+                                               float of_loss) {
+    shift = shift_of(top);
+    scale = 1.0f / sum;
+    if (terms.z_loss > 0) scale *= 1.0f + 2.0f * terms.z_loss * (logf(sum) + top);
+    everywhere = terms.smoothing / static_cast<float>(terms.all_classes);
+    hit = 1.0f - terms.smoothing;
+    d_loss = of_loss;
+  }
 
   // Replaces the logits of a pack that begins at `at` by their gradients.
   template <int kN>
   __device__ __forceinline__ void differentiate(float (&values)[kN], int64_t at) const {
 #pragma unroll
     for (int k = 0; k < kN; ++k) {
-      const float p = shifted_exp(values[k], shift) * scale;
-      values[k] = (at + k == target ? p - 1.0f : p) * d_loss;
+      const float p = shifted_exp(values[k], shift) * scale - everywhere;
+      values[k] = (at + k == target ? p - hit : p) * d_loss;
     }
   }
 };

@@ -192,6 +192,8 @@ std::string_view shards_key(const Job& job, const Values& values) {
 void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Facts& facts) {
   job.gradient_clipping = std::max(0.0, values.real("gradient_clipping"));
   job.steps_per_print = values.integer("steps_per_print");
+  job.loss = {.label_smoothing = values.real("dstrain.label_smoothing"),
+              .z_loss = values.real("dstrain.z_loss")};
   solve_zero(job, values, diagnostics);
   const bool at_boundary = usual_reduce(job.zero_stage) == ReduceMode::boundary;
   const std::string reduce = values.text("dstrain.reduce", at_boundary ? "boundary" : "micro_batch",

@@ -154,6 +154,9 @@ void add_optimizer(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "dstrain.weight_decay_exclude",
            list_text(job.weight_decay_exclude));
   list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);
+  list.add_unusual(FactChange::allowed, "dstrain.label_smoothing",
+                   fmt::format("{}", job.loss.label_smoothing), "0");
+  list.add_unusual(FactChange::allowed, "dstrain.z_loss", fmt::format("{}", job.loss.z_loss), "0");
 }
 
 // Returns the patterns of frozen parameters, in the order of their groups.

@@ -1,6 +1,7 @@
-// Softmax cross-entropy over the vocabulary, fused with its gradient: d_logits overwrites the logits. It is
+// Softmax cross-entropy over the classes, fused with its gradient: d_logits overwrites the logits. It is
 // divided by the number of targets of the global batch and multiplied by the loss scale here, and nowhere
-// else.
+// else. With the smoothing e, the z-loss weight z and the logarithm s of the sum of exponentials, a row of V classes has
+//   loss = s - (1 - e) logits[target] - e / V * sum(logits) + z s^2
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -52,9 +53,12 @@ inline constexpr OpRule cross_entropy{
 };
 
 // The same where each of several ranks has the logits of some classes: each finds for its own what the loss and the
-// gradient need of all, three numbers a row, which the ranks gather. The largest logit and the sum stay apart until the
-// end: the logarithm of a sum near 1 would be lost in a large logit.
-inline constexpr int64_t kClassSums = 3;
+// gradient need of all, some numbers a row, which the ranks gather: the largest logit, the sum of exponentials less it,
+// the target's logit, and with smoothing the sum of the logits. The first two stay apart until the end: the logarithm of
+// a sum near 1 would be lost in a large logit.
+constexpr int64_t class_sums_of(const CrossEntropyAttrs& attrs) {
+  return attrs.smoothing > 0 ? 4 : 3;
+}
 
 inline void expect_classes(const Operands& o, const CrossEntropyAttrs& attrs) {
   const DType t = o.values(o.in(0));
@@ -63,6 +67,8 @@ inline void expect_classes(const Operands& o, const CrossEntropyAttrs& attrs) {
   o.expect(o.in(1), r, DType::i32);
   o.expect(0 <= attrs.classes && attrs.classes <= v && attrs.first_class >= 0,
            "more classes than logits");
+  o.expect(attrs.smoothing == 0 || attrs.all_classes >= attrs.first_class + attrs.classes,
+           "smoothing of a part of the classes needs their number");
 }
 
 inline constexpr OpRule class_sums{
@@ -72,8 +78,9 @@ inline constexpr OpRule class_sums{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
-          expect_classes(o, attrs_as<CrossEntropyAttrs>(op.attrs));
-          o.expect(o.out(0), rows(o.in(0)) * kClassSums, DType::f32);
+          const auto attrs = attrs_as<CrossEntropyAttrs>(op.attrs);
+          expect_classes(o, attrs);
+          o.expect(o.out(0), rows(o.in(0)) * class_sums_of(attrs), DType::f32);
         },
     .axes = axes_are<"row class, row -> row">,
 };
@@ -90,8 +97,9 @@ inline constexpr OpRule cross_entropy_part{
           const auto attrs = attrs_as<CrossEntropyAttrs>(op.attrs);
           expect_classes(o, attrs);
           const int64_t r = rows(o.in(0));
-          o.expect(o.in(2).dtype == DType::f32 && o.in(2).shape.elements() % (r * kClassSums) == 0,
-                   "each part of the classes has three sums a row");
+          o.expect(o.in(2).dtype == DType::f32 &&
+                       o.in(2).shape.elements() % (r * class_sums_of(attrs)) == 0,
+                   "each part of the classes has three sums a row, with smoothing four");
           o.expect(o.out(0), attrs.by_row ? r : 1, DType::f64);
           expect_losses_before(o, 3, attrs.by_row);
           if (o.has_out(1)) o.expect(o.out(1), o.in(0).shape.elements(), o.values(o.in(0)));

@@ -248,10 +248,11 @@ class SplitPass : RankForward {
     auto attrs = attrs_as<CrossEntropyAttrs>(op.attrs);
     attrs.first_class = first;
     attrs.classes = classes * (tensor_.rank + 1) / tensor_.ranks - first;
+    attrs.all_classes = classes;
     const BufferId targets = sequence_rows_of(op.reads[1]);
     const auto sums = [&](std::string_view what, int64_t parts) {
       return program_.add_buffer({.name = fmt::format("{}:{}", what, name_of(logits)),
-                                  .shape = {parts, sequence_rows(), ops::kClassSums}});
+                                  .shape = {parts, sequence_rows(), ops::class_sums_of(attrs)}});
     };
     const BufferId own_sums = sums("class_sums", 1),
                    all_sums = sums("all_class_sums", tensor_.ranks);

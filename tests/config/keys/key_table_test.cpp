@@ -99,6 +99,7 @@ TEST_CASE("key table: what other programs call a key is told, and no hint leads 
       {"fp8", R"({"enabled": true})", " (there is no fp8 here: use bf16.enabled)"},
       {"memory_optimization", R"({"cpu_offloading": true})", ""},
       {"seed", "1", " (did you mean dstrain.seed?)"},
+      {"label_smoothing_factor", "0.1", " (did you mean dstrain.label_smoothing?)"},
       {"micro_batch_size", "1", " (did you mean train_micro_batch_size_per_gpu?)"},
       {"micro_batch_per_gpu", "1", " (did you mean train_micro_batch_size_per_gpu?)"},
       {"learning_rate", "1", " (did you mean optimizer.params.lr?)"},

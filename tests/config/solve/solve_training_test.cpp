@@ -31,6 +31,19 @@ TEST_CASE("training: an empty configuration has DeepSpeed's defaults") {
   CHECK(job.reduce_bucket_elements == 500000000);
 }
 
+TEST_CASE("training: label smoothing and the z-loss are of the loss") {
+  CHECK(ask(trains_with("")).job().loss == LossConfig{});
+  const Job job = ask(trains_with(R"("dstrain": {"label_smoothing": 0.1, "z_loss": 1e-4})")).job();
+  CHECK(job.loss.label_smoothing == 0.1);
+  CHECK(job.loss.z_loss == 1e-4);
+  const auto said = [](const std::string& key, const std::string& value) {
+    return verdict(ask(trains_with(R"("dstrain": {")" + key + "\": " + value + "}")).check(),
+                   "dstrain." + key);
+  };
+  CHECK(said("label_smoothing", "1") == "error: expected a number from 0 to below 1, found 1");
+  CHECK(said("z_loss", "-1") == "error: expected a number from 0 to 1, found -1");
+}
+
 TEST_CASE("training: optimizers and their parameters") {
   const OptimizerConfig adam =
       ask(optimizer("adam", R"("lr": 3e-4, "betas": [0.8, 0.99], "eps": 1e-6, "weight_decay": 0.1,

@@ -55,6 +55,28 @@ TEST_CASE("class_sums has three sums of each row of some classes") {
              Contains("more classes than logits"));
 }
 
+TEST_CASE("smoothing needs a fourth sum of each row, and the number of all classes") {
+  OneOp t(DType::bf16);
+  const CrossEntropyAttrs smoothed{
+      .classes = 6, .first_class = 12, .smoothing = 0.1f, .all_classes = 18};
+  const BufferId logits = t.run({10, 7}), targets = t.buffer({10}, DType::i32);
+  const Instruction sums{.op = OpKind::class_sums,
+                         .attrs = smoothed,
+                         .reads = {logits, targets},
+                         .writes = {t.buffer({10, 4})}};
+  CHECK(t.refusal(sums) == "");
+  CHECK_THAT(t.refusal(with_write(sums, 0, t.buffer({10, 3}))), Contains("40 elements of f32"));
+  const Instruction part{.op = OpKind::cross_entropy_part,
+                         .attrs = smoothed,
+                         .reads = {logits, targets, t.buffer({3, 10, 4})},
+                         .writes = {t.buffer({1}, DType::f64), t.run({10, 7})}};
+  CHECK(t.refusal(part) == "");
+  CHECK_THAT(t.refusal(with_read(part, 2, t.buffer({3, 10, 3}))), Contains("with smoothing four"));
+  CrossEntropyAttrs few = smoothed;
+  few.all_classes = 17;
+  CHECK_THAT(t.refusal(with_attrs(part, few)), Contains("needs their number"));
+}
+
 TEST_CASE("cross_entropy_part reads the sums of all parts, and may overwrite the logits") {
   OneOp t(DType::bf16);
   const BufferId logits = t.run({10, 7});

@@ -47,7 +47,7 @@ const std::vector<KeySpec>& common_keys() {
          {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler,
           keys::precision, keys::zero, keys::offload, keys::activation_checkpointing,
           keys::pipeline, keys::tensor_parallel, keys::monitoring, keys::others, keys::ignored,
-          keys::dstrain, keys::data, keys::fine_tuning, keys::peft, keys::saving})
+          keys::dstrain, keys::data, keys::fine_tuning, keys::peft, keys::saving, keys::loss})
       std::ranges::move(section(), std::back_inserter(all));
     limit_to_f32(all);
     return all;

@@ -55,7 +55,9 @@ constexpr OtherName kOtherNames[] = {
     {.names = "lr_scheduler_type|scheduler_type|lr_decay_style|lr_scheduler_name",
      .key = "scheduler.type",
      .advice = kScheduleAdvice},
-    {.names = "label_smoothing|label_smoothing_factor|neftune_noise_alpha",
+    {"label_smoothing|label_smoothing_factor", "dstrain.label_smoothing"},
+    {"z_loss|z_loss_weight|z_loss_multiplier", "dstrain.z_loss"},
+    {.names = "neftune_noise_alpha",
      .advice = "it is not part of dstrain"},
 
     // Precision and memory.

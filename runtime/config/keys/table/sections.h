@@ -26,5 +26,6 @@ std::vector<KeySpec> data();
 std::vector<KeySpec> fine_tuning();
 std::vector<KeySpec> peft();
 std::vector<KeySpec> saving();
+std::vector<KeySpec> loss();
 
 }  // namespace dstrain::keys

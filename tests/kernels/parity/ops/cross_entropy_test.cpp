@@ -10,7 +10,10 @@ struct Loss {
   double loss = 0;
   Values gradient;
 
-  Loss(const Values& x, const Values& targets, int64_t v, double d_loss) : gradient(x.size()) {
+  Loss(const Values& x, const Values& targets, int64_t v, double d_loss,
+       const CrossEntropyAttrs& attrs = {})
+      : gradient(x.size()) {
+    const auto share = static_cast<double>(attrs.smoothing), z = static_cast<double>(attrs.z_loss);
     for (size_t r = 0; r < targets.size(); ++r) {
       if (targets[r] < 0) continue;
       const double* row = x.data() + static_cast<int64_t>(r) * v;
@@ -18,10 +21,15 @@ struct Loss {
       double total = 0;
       for (int64_t i = 0; i < v; ++i) total += std::exp(row[i] - top);
       const auto t = static_cast<int64_t>(targets[r]);
-      loss += std::log(total) + top - row[t];
+      const double log_sum = std::log(total) + top;
+      double target = (1 - share) * row[t];
+      for (int64_t i = 0; i < v; ++i) target += share / static_cast<double>(v) * row[i];
+      loss += log_sum - target + z * log_sum * log_sum;
       for (int64_t i = 0; i < v; ++i)
         gradient[static_cast<size_t>(static_cast<int64_t>(r) * v + i)] =
-            (std::exp(row[i] - top) / total - (i == t ? 1 : 0)) * d_loss;
+            (std::exp(row[i] - top) / total * (1 + 2 * z * log_sum) -
+             share / static_cast<double>(v) - (i == t ? 1 - share : 0)) *
+            d_loss;
     }
   }
 };
@@ -96,6 +104,41 @@ TEST_CASE("the weight of a loss is that of its gradient alone") {
   CHECK(weighted[0].values() == plain[0].values());
   CHECK(weighted[1].values() == larger[1].values());
   CHECK(weighted[1].values() != plain[1].values());
+}
+
+TEST_CASE("a smoothed loss, and one with a z-loss, are those of their formulas") {
+  Sample sample = sample_if_emulated(2);
+  StepState state;
+  state.d_loss = 0.37f;
+  for (DType dtype : kRunTypes)
+    for (const CrossEntropyAttrs& attrs :
+         {CrossEntropyAttrs{.smoothing = 0.1f}, CrossEntropyAttrs{.z_loss = 1e-3f},
+          CrossEntropyAttrs{.smoothing = 0.9f, .z_loss = 0.5f}})
+      for (const Shapes& s : {Shapes{1, 1}, {40, 3}, {5, 65}, {3, 97}, {2, 50257}}) {
+        if (!sample.takes()) continue;
+        INFO(name_of(dtype) << " R " << s.r << " V " << s.v << " smoothing " << attrs.smoothing
+                            << " z " << attrs.z_loss);
+        const Values x = rounded(normal_values(s.r * s.v, 1, 3), dtype);
+        const Operand logits{Shape{s.r, s.v}, dtype, x};
+        const Operand targets{Shape{s.r}, DType::i32, targets_of(s)};
+        const Loss expected(x, targets.values, s.v, static_cast<double>(state.d_loss), attrs);
+        Call call{OpKind::cross_entropy};
+        call.state = &state;
+        call.attrs = attrs;
+        const auto got = run_everywhere(call, {logits, targets},
+                                        {{Shape{1}, DType::f64}, {logits.shape, dtype}});
+        // The bounds of the plain loss, times the slope of the z-loss; the sum of the logits is off by an f32 chain's roundings.
+        LossBound bound(x, targets.values, s.v, static_cast<double>(state.d_loss), dtype);
+        double largest = 0;
+        for (const double value : x) largest = std::max(largest, std::abs(value));
+        const double log_sum = largest + std::log(static_cast<double>(s.v));
+        const double slope = 1 + 2 * static_cast<double>(attrs.z_loss) * log_sum;
+        bound.loss = slope * bound.loss + static_cast<double>(s.r) * largest * 0x1p-13;
+        for (double& b : bound.gradient)
+          b = slope * b + static_cast<double>(state.d_loss) * 0x1p-23;
+        require_within("loss", got[0].values(), {expected.loss}, {bound.loss});
+        require_within("d_logits", got[1].values(), expected.gradient, bound.gradient);
+      }
 }
 
 TEST_CASE("cross_entropy returns the summed loss and its gradient, in place or beside") {

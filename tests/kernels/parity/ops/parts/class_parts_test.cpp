@@ -31,8 +31,12 @@ struct ClassParts {
                            int64_t{0});
   }
   int64_t width(size_t part) const { return classes[part] + padding; }
-  CrossEntropyAttrs attrs(size_t part, float weight = 1) const {
-    return {.classes = classes[part], .first_class = first(part), .weight = weight};
+  // Those of a part, with what `loss` says of the loss.
+  CrossEntropyAttrs attrs(size_t part, CrossEntropyAttrs loss = {}) const {
+    loss.classes = classes[part];
+    loss.first_class = first(part);
+    loss.all_classes = all();
+    return loss;
   }
   Operand whole() const { return {Shape{rows, all()}, dtype, logits}; }
   Operand row_targets() const { return {Shape{rows}, DType::i32, targets}; }
@@ -46,12 +50,14 @@ struct ClassParts {
     return o;
   }
   // The sums of all parts, as class_sums finds them.
-  Operand sums() const {
-    Operand o{Shape{static_cast<int64_t>(count()), rows, 3}, DType::f32};
+  Operand sums(const CrossEntropyAttrs& loss = {}) const {
+    const int64_t numbers = loss.smoothing > 0 ? 4 : 3;
+    Operand o{Shape{static_cast<int64_t>(count()), rows, numbers}, DType::f32};
     for (size_t p = 0; p < count(); ++p) {
-      const auto got = run_everywhere({OpKind::class_sums, attrs(p)}, {part(p), row_targets()},
-                                      {{Shape{rows, 3}, DType::f32}})[0]
-                           .values();
+      const auto got =
+          run_everywhere({OpKind::class_sums, attrs(p, loss)}, {part(p), row_targets()},
+                         {{Shape{rows, numbers}, DType::f32}})[0]
+              .values();
       o.values.insert(o.values.end(), got.begin(), got.end());
     }
     return o;
@@ -99,17 +105,20 @@ TEST_CASE("cross_entropy returns the loss and the gradient of all classes from p
       INFO(name_of(dtype) << " rows " << c.rows << " classes " << c.all() << " parts "
                           << c.count());
       const Operand loss{Shape{1}, DType::f64};
+      CrossEntropyAttrs of_loss{.weight = 3};
+      if (c.rows % 2 == 1) of_loss.smoothing = 0.2f;
+      if (c.rows % 3 == 0) of_loss.z_loss = 1e-3f;
       Call call{.op = OpKind::cross_entropy, .state = &state};
-      call.attrs = CrossEntropyAttrs{.weight = 3};
+      call.attrs = of_loss;
       const auto whole = run_everywhere(call, {c.whole(), c.row_targets()},
                                         {loss, {Shape{c.rows, c.all()}, dtype}});
       const LogitValues gradient = whole[1].values();
       const double all_loss = whole[0].values()[0];
-      const Operand sums = c.sums();
+      const Operand sums = c.sums(of_loss);
       call.op = OpKind::cross_entropy_part;
       for (size_t p = 0; p < c.count(); ++p) {
         INFO("part " << p);
-        call.attrs = c.attrs(p, 3);
+        call.attrs = c.attrs(p, of_loss);
         const std::vector<Operand> in{c.part(p), c.row_targets(), sums};
         const auto beside = run_everywhere(call, in, {loss, {in[0].shape, dtype}});
         const auto in_place = run_everywhere(call, in, {loss, {in[0].shape, dtype, {}, 0}});
@@ -146,10 +155,12 @@ TEST_CASE("one part of up to 1024 classes has the bits of cross_entropy") {
       if (!sample.takes()) continue;
       const ClassParts c(41, {v}, 0, dtype);
       const std::vector<Operand> out{{Shape{1}, DType::f64}, {Shape{c.rows, v}, dtype}};
-      Call call{.op = OpKind::cross_entropy, .state = &state};
+      CrossEntropyAttrs of_loss;
+      if (v == 97) of_loss.z_loss = 1e-3f;
+      Call call{.op = OpKind::cross_entropy, .attrs = of_loss, .state = &state};
       const auto whole = run_at_offset(call, {c.whole(), c.row_targets()}, out, 0);
       call.op = OpKind::cross_entropy_part;
-      const auto part = run_at_offset(call, {c.whole(), c.row_targets(), c.sums()}, out, 0);
+      const auto part = run_at_offset(call, {c.whole(), c.row_targets(), c.sums(of_loss)}, out, 0);
       require_same_bits("loss", part[0], whole[0]);
       require_same_bits("d_logits", part[1], whole[1]);
     }
