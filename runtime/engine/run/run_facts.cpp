@@ -10,6 +10,7 @@
 #include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
 #include "runtime/optim/optimizer_rules.h"
+#include "runtime/optim/schedule_rules.h"
 
 namespace dstrain {
 namespace {
@@ -195,45 +196,9 @@ void add_fine_tuning(FactList& list, const FineTuning& tuning) {
 
 // Adds the schedule as one fact: its kind and the parameters that the kind uses.
 void add_schedule(FactList& list, const ScheduleConfig& s) {
-  constexpr std::string_view kinds[] = {"constant", "LRRangeTest",   "OneCycle",
-                                        "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
-  const auto kind = kinds[static_cast<size_t>(s.kind)];
-  const auto warmup = [&s] {
-    const auto& adam = s.warmup_max_adam_lr;
-    return fmt::format("{} to {}{} in {} {} steps", s.warmup_min_lr, s.warmup_max_lr,
-                       adam ? fmt::format(" ({} of Adam's parameters)", *adam) : "",
-                       s.warmup_num_steps, s.warmup_linear ? "linear" : "logarithmic");
-  };
-  std::string text(kind);
-  switch (s.kind) {
-    case ScheduleKind::constant:
-      break;
-    case ScheduleKind::lr_range_test:
-      text += fmt::format(": from {}, rate {} each {} steps{}", s.range_min_lr, s.range_step_rate,
-                          s.range_step_size, s.range_staircase ? ", staircase" : "");
-      break;
-    case ScheduleKind::one_cycle:
-      text += fmt::format(": {} to {} in {} steps and back in {} (stairs {}, {}), decay {} each {}",
-                          s.cycle_min_lr, s.cycle_max_lr, s.cycle_first_step_size,
-                          s.cycle_second_step_size, s.cycle_first_stair_count,
-                          s.cycle_second_stair_count, s.decay_lr_rate, s.decay_step_size);
-      if (s.cycle_momentum)
-        text += fmt::format(", momentum {} to {}, decay {}", s.cycle_min_mom, s.cycle_max_mom,
-                            s.decay_mom_rate);
-      break;
-    case ScheduleKind::warmup:
-      text += ": " + warmup();
-      break;
-    case ScheduleKind::warmup_decay:
-      text += fmt::format(": {}, of {}", warmup(), s.total_num_steps);
-      break;
-    case ScheduleKind::warmup_cosine:
-      text +=
-          fmt::format(": ratio {} to 1 in {} {} steps, then to {} at step {}", s.warmup_min_ratio,
-                      s.warmup_num_steps, s.warmup_linear ? "linear" : "logarithmic",
-                      s.cos_min_ratio, s.total_num_steps);
-      break;
-  }
+  const ScheduleRule& rule = schedule_rule(s.kind);
+  std::string text(rule.name);
+  if (rule.text) text += ": " + rule.text(s);
   if (s.last_batch_iteration >= 0)
     text += fmt::format(", from iteration {}", s.last_batch_iteration);
   list.add(FactChange::allowed, "scheduler", text);

@@ -12,6 +12,7 @@
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/small_model.h"
 #include "runtime/optim/optimizer_rules.h"
+#include "runtime/optim/schedule_rules.h"
 
 namespace dstrain {
 namespace {
@@ -128,27 +129,10 @@ int64_t shrink_step_counts(Job& job) {
   return steps;
 }
 
-// Returns the largest learning rate of the job's schedule.
-double largest_rate(const Job& job) {
-  const ScheduleConfig& s = job.schedule;
-  switch (s.kind) {
-    case ScheduleKind::constant:
-    case ScheduleKind::warmup_cosine:
-      return job.optimizer.lr;
-    case ScheduleKind::lr_range_test:
-      return s.range_min_lr;
-    case ScheduleKind::one_cycle:
-      return s.cycle_max_lr;
-    case ScheduleKind::warmup:
-    case ScheduleKind::warmup_decay:
-      return s.warmup_max_lr;
-  }
-  return job.optimizer.lr;
-}
-
 // So few steps are to move the weights: a lower learning rate rises, and the shape of its schedule stays.
 void raise_rates(Job& job) {
-  const double largest = largest_rate(job);
+  const ScheduleRule& rule = schedule_rule(job.schedule.kind);
+  const double largest = rule.largest ? rule.largest(job.schedule) : job.optimizer.lr;
   // A second moment that is frozen after two steps makes large steps.
   const double wanted = freezes(job.optimizer) ? kLearningRate / 10 : kLearningRate;
   if (largest <= 0 || largest >= wanted) return;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "runtime/optim/optimizer_rule.h"
+#include "runtime/optim/optimizers/freeze_step.h"
 
 namespace dstrain::optimizers {
 
@@ -18,15 +19,6 @@ FrozenAdamAttrs frozen_adam_attrs(const UnitUpdate& update, const UpdateRun& run
 void emit_frozen_adam(UnitUpdate& update);
 // Makes the update with a frozen second moment (SignRule::update).
 std::unique_ptr<SignUpdate> send_momentum(UnitUpdate& update, StepKind kind);
-
-// SignRule::never_freeze and shorten of optimizers that freeze a moment at OptimizerConfig::freeze_step.
-inline void never_freeze(OptimizerConfig& config) {
-  config.freeze_step = kNoFreeze;
-}
-inline int64_t freeze_soon(OptimizerConfig& config) {
-  config.freeze_step = std::clamp<int64_t>(config.freeze_step, 1, 2);
-  return config.freeze_step + 3;
-}
 
 inline constexpr SignRule kMomentumSigns{
     .update = send_momentum,

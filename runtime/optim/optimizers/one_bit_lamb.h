@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "runtime/optim/optimizers/freeze_step.h"
 #include "runtime/optim/optimizers/lamb.h"
 
 namespace dstrain::optimizers {

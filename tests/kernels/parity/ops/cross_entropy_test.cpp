@@ -128,14 +128,17 @@ TEST_CASE("a smoothed loss, and one with a z-loss, are those of their formulas")
         const auto got = run_everywhere(call, {logits, targets},
                                         {{Shape{1}, DType::f64}, {logits.shape, dtype}});
         // The bounds of the plain loss, times the slope of the z-loss; the sum of the logits is off by an f32 chain's roundings.
-        LossBound bound(x, targets.values, s.v, static_cast<double>(state.d_loss), dtype);
+        LossBound bound(x, targets.values, s.v, static_cast<double>(state.d_loss), DType::f32);
         double largest = 0;
         for (const double value : x) largest = std::max(largest, std::abs(value));
         const double log_sum = largest + std::log(static_cast<double>(s.v));
         const double slope = 1 + 2 * static_cast<double>(attrs.z_loss) * log_sum;
         bound.loss = slope * bound.loss + static_cast<double>(s.r) * largest * 0x1p-13;
-        for (double& b : bound.gradient)
-          b = slope * b + static_cast<double>(state.d_loss) * 0x1p-23;
+        const Tolerance rounding = rounding_of(dtype);
+        for (size_t i = 0; i < bound.gradient.size(); ++i)
+          bound.gradient[i] = slope * bound.gradient[i] +
+                              static_cast<double>(state.d_loss) * 0x1p-23 + rounding.absolute +
+                              rounding.relative * std::abs(expected.gradient[i]);
         require_within("loss", got[0].values(), {expected.loss}, {bound.loss});
         require_within("d_logits", got[1].values(), expected.gradient, bound.gradient);
       }
