@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "runtime/config/job.h"
 
@@ -16,6 +18,23 @@ struct Rate {
   double beta2 = 0;
   double adam_lr = 0;  // with Muon: of the parameters that it leaves to Adam; else lr
 };
+
+// What the optimizer's state, checkpoints and verify know of a schedule. Its keys are in
+// runtime/config/keys/deepspeed/scheduler.cpp.
+struct ScheduleRule {
+  ScheduleKind kind{};
+  std::string_view name{};  // DeepSpeed's
+  // Returns the rates at an iteration, DeepSpeed's last_batch_iteration, which grows by 1 with each applied update.
+  Rate (*rate)(const ScheduleConfig& schedule, const OptimizerConfig& optimizer,
+               int64_t iteration) = nullptr;
+  // Returns the largest learning rate. Null: the optimizer's own.
+  double (*largest)(const ScheduleConfig& schedule) = nullptr;
+  // Returns its constants in words, which a resumed run compares. Null: it has none.
+  std::string (*text)(const ScheduleConfig& schedule) = nullptr;
+};
+
+// Returns the rule of a schedule.
+const ScheduleRule& schedule_rule(ScheduleKind kind);
 
 // Returns the rate of optimizer step number applied_steps + 1. As in DeepSpeed, the schedule advances after an
 // applied update: the first step uses the schedule's initial value, step n >= 2 its value at iteration n - 2. A schedule

@@ -72,6 +72,15 @@ std::vector<double> Run::column(const std::string& key) const {
   return values;
 }
 
+std::vector<double> Run::validations() const {
+  std::ifstream metrics(output / "metrics.jsonl");
+  std::vector<double> losses;
+  for (std::string line; std::getline(metrics, line);)
+    if (const json object = json::parse(line); object.contains("val_loss"))
+      losses.push_back(object.at("val_loss"));
+  return losses;
+}
+
 Run train(const Case& golden, const json& config, const ScratchFolder& scratch,
           const std::string& label, const std::vector<std::string>& arguments, Start start) {
   const fs::path folder = scratch.path() / label;

@@ -46,6 +46,8 @@ struct Run {
   std::filesystem::path output;
 
   std::vector<double> column(const std::string& key) const;
+  // Returns the losses of its validations, in order.
+  std::vector<double> validations() const;
 };
 
 // What a run starts from: the case's initial weights, or what its arguments say.

@@ -9,8 +9,8 @@
 #include "runtime/data/chat/chat_template.h"
 #include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
+#include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/optim/schedule_rules.h"
 
 namespace dstrain {
 namespace {

@@ -11,8 +11,8 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/small_model.h"
+#include "runtime/optim/lr_schedule.h"
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/optim/schedule_rules.h"
 
 namespace dstrain {
 namespace {

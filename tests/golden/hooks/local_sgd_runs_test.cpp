@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <fstream>
 #include <stdexcept>
 
 #include "tests/golden/run_program.h"
@@ -60,16 +59,6 @@ json hook_of(int64_t start, int64_t period) {
   return {{"type", "post_localSGD"}, {"start_localSGD_iter", start}, {"period", period}};
 }
 
-// Returns the validation losses of a run, in order.
-std::vector<double> validations(const Run& run) {
-  std::ifstream metrics(run.output / "metrics.jsonl");
-  std::vector<double> list;
-  for (std::string line; std::getline(metrics, line);)
-    if (const json object = json::parse(line); object.contains("val_loss"))
-      list.push_back(object.at("val_loss"));
-  return list;
-}
-
 std::string weights_of(const Run& run) {
   return read_bytes(run.output / "model.safetensors");
 }
@@ -104,7 +93,7 @@ TEST_CASE("post_localSGD follows its definition in fp64") {
         runs.run(hook_of(c.at("start"), c.at("period")), c.at("ranks"), c.at("group"), more);
     check_close(run.column("loss"), c.at("steps"), "loss");
     check_close(run.column("grad_norm"), c.at("steps"), "grad_norm");
-    check_close(validations(run), c.at("steps"), "val_loss");
+    check_close(run.validations(), c.at("steps"), "val_loss");
   }
 }
 
@@ -200,7 +189,7 @@ TEST_CASE("post_localSGD: the emulated device does what the CPU does") {
               device = runs.run(hook_of(1, 3), 2, 1, more, {"--device", "emulated"});
     for (size_t i = 0; i < kSteps; ++i)
       CHECK(device.column("loss")[i] == Approx(cpu.column("loss")[i]).epsilon(tolerance));
-    const std::vector<double> of_cpu = validations(cpu), of_device = validations(device);
+    const std::vector<double> of_cpu = cpu.validations(), of_device = device.validations();
     for (size_t i = 0; i < of_cpu.size(); ++i)
       CHECK(of_device.at(i) == Approx(of_cpu[i]).epsilon(tolerance));
   }

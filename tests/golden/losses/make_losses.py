@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Generates gptlite/losses.json: 8 AdamW steps of the case gptlite with other losses than plain cross-entropy, in fp64.
 
-    python3 tests/golden/make_losses.py        # after make_golden.py; needs torch, numpy, safetensors
+    python3 tests/golden/losses/make_losses.py        # after make_golden.py; needs torch, numpy, safetensors
 
 The smoothed cross-entropy is torch's own; the z-loss is the square of torch.logsumexp. The validation loss, after the
 last step, has neither.
 """
 import json
+import pathlib
 import platform
+import sys
 
 import numpy as np
 import torch
 from safetensors.numpy import load_file
 
-import make_golden
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import make_golden  # noqa: E402
 
 STEPS, VALIDATION_SAMPLES = 8, 7
 CASES = [  # label smoothing, weight of the z-loss
