@@ -72,7 +72,11 @@ struct Buffer {
   int64_t parent_offset = 0;
   bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
   int parameter = -1;      // index of the parameter whose value this is
-  bool shared = false;     // peers read it, so it is in memory registered with the communicator
+  int gathered_unit =
+      -1;  // index of the unit whose gathered parameters these are, as they are computed with
+  BufferId unpacked =
+      kNone;  // of what is gathered packed: the gathered parameters that it is unpacked to
+  bool shared = false;  // peers read it, so it is in memory registered with the communicator
   Space space = Space::device;  // of a view: its root's counts
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
@@ -220,6 +224,8 @@ struct UnitBuffers {
   UnitBuffer micro_gradients{};
   // The gradients in the dtype in which they are sent.
   UnitBuffer wire{};
+  // The packed parameters of the rank's replica group, which replicas exchange in each step (CodecKind::int8_blocks).
+  BufferId packed = kNone;
   // The weights that the optimizer updates, where these are not `values`.
   UnitBuffer separate_master{};
   // The state that the optimizer keeps.
@@ -252,6 +258,23 @@ struct UnitSpaces {
   bool sends_masters = false;
 };
 
+// How a tensor of a unit travels among ranks.
+enum class CodecKind : uint8_t {
+  as_it_is,     // in the run's dtype, or the wire's
+  int8_blocks,  // gathered parameters (ZeRO++'s qwZ)
+  int4_blocks,  // gradients, and the sums of groups of ranks (ZeRO++'s qgZ, LoCo)
+  token_rows,   // the token embedding's gradient: the rows of a micro-batch's tokens
+  low_rank,     // gradients of all units together: two factors of each (PowerSGD)
+  not_sent,     // gradients stay each rank's own; the optimizer may send signs
+};
+
+// The codecs of a unit's transfers: a column of the state table (Residency).
+struct UnitCodecs {
+  CodecKind parameters = CodecKind::as_it_is;  // on their way to ranks that compute with them
+  CodecKind gradients = CodecKind::as_it_is;   // on their way to ranks that add them
+  CodecKind sums = CodecKind::as_it_is;  // of groups of ranks, on their way to the owner of a part
+};
+
 // The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole. Of a layer
 // that a pipeline cuts, each part has a unit. Frozen parameters of a layer are a unit of their own (separate_frozen()).
 struct Unit {
@@ -264,6 +287,7 @@ struct Unit {
   bool frozen = false;   // all parameters are: they are held and gathered, nothing else
   BlockFormat blocks = BlockFormat::none;  // of all parameters; not none: elements are bytes
   UnitSpaces spaces{};                     // set by the layout
+  UnitCodecs codecs{};                     // set by the layout
   UnitBuffers buffers{};
 };
 

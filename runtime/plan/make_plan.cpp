@@ -6,12 +6,12 @@
 
 #include "runtime/config/job.h"
 #include "runtime/config/model/family.h"
-#include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/chunks/chunks.h"
+#include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
 #include "runtime/plan/parallel/halve_sums.h"
@@ -109,14 +109,6 @@ struct WholeModel {
   std::vector<int64_t> first_sublayers;  // of the parts of a pipeline
 };
 
-// Returns the job with which reduce() only accumulates gradients, in f32, for ranks that keep their own.
-Job without_sums(const Job& job) {
-  Job alone = job;
-  alone.reduce = ReduceMode::boundary;
-  alone.wire_dtype = DType::f32;
-  return alone;
-}
-
 Plan train_plan(const WholeModel& whole, const Job& job, Place place, const PlanInputs& inputs,
                 StepKind kind) {
   Program program = keep_stage(whole.train, whole.first_sublayers, place, job.pipeline);
@@ -130,28 +122,14 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   offload_activations(program, job);
   separate_frozen(program);
   separate_replicated(program, place);
-  const Residency residency = residency_of(job, place);
+  const Residency residency = step_residency(job, place, kind);
   layout(program, job, place, residency);
-  const bool keeps = keeps_gradients(job, kind), in_groups = updates_in_groups(job, kind);
-  const Axes adds = in_groups ? kShardAxes : kStateAxes;
-  if (sends_factors(job, place, kind))
-    power_sgd(program, job, place);
-  else if (keeps)
-    reduce(program, without_sums(job), place, {}, residency);
-  else
-    reduce(program, in_groups && place.ranks_in(adds) == 1 ? without_sums(job) : job, place, adds,
-           residency);
-  clear_padding(program);
-  if (sends_token_rows(job)) gather_token_rows(program, place);
-  quantize_gradients(program, job, place, residency);
-  update(program, job, place, adds, residency, kind);
-  if (in_groups) send_in_groups(program, job, place, kind);
-  commit_codec_state(program);
+  reduce(program, job, place, residency);
+  update(program, job, place, residency, kind);
+  if (updates_in_groups(job, kind)) send_in_groups(program, job, place, kind);
   bring_operands(program, job);
   update_buffers(program, job, place);
   gather(program, job, place, residency);
-  quantize_gathers(program, job, place, residency);
-  measure_codecs(program, job, place);
   halve_sums(program, job, place);
   join_norms(program, *inputs.library, inputs.threads);
   pack(program, *inputs.library, inputs.threads);
@@ -163,7 +141,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
   Plan plan =
       finish(std::move(program), job, place, std::move(tasks), micro_batches, inputs.threads);
   plan.kind = kind;
-  plan.adds = adds;
+  plan.adds = residency.adds;
   return plan;
 }
 
@@ -171,10 +149,10 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
 Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
   separate_frozen(program);
   separate_replicated(program, place);
-  const Residency residency = residency_of(job, place);
+  Residency residency = step_residency(job, place);
+  residency.measures_codecs = false;
   layout(program, job, place, residency);
   gather(program, job, place, residency);
-  quantize_gathers(program, job, place, residency);
   use_synchronised_weights(program, job);
   join_norms(program, *inputs.library, inputs.threads);
   pack(program, *inputs.library, inputs.threads);

@@ -15,18 +15,20 @@ Lifetime gradients_live(const Job& job) {
 }  // namespace
 
 Residency residency_of(const Job& job, const Place& place) {
-  const Lifetime live = gradients_live(job);
-  if (place.ranks() == 1) return {.grad_dtype = job.grad_dtype, .gradients_live = live};
-  const auto sliced = [](bool yes) { return yes ? Held::slice : Held::whole; };
-  Residency r{.optimizer = sliced(job.zero_stage >= 1),
-              .gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch),
-              .parameters = sliced(job.zero_stage >= 3),
-              .grad_dtype = job.grad_dtype,
-              .gradients_live = live};
-  if (!place.replicas_hold()) return r;
-  // Quantized shards are made of the slices at the beginning of a step (quantize_gathers()).
-  if (r.parameters != Held::slice || place.replicas() == 1 || job.quantize.weights) return r;
-  r.parameters = place.factored() ? Held::shard : Held::whole;
+  Residency r{.grad_dtype = job.grad_dtype,
+              .gradients_live = gradients_live(job),
+              .reduce = job.reduce,
+              .wire_dtype = job.wire_dtype};
+  if (place.ranks() > 1) {
+    const auto sliced = [](bool yes) { return yes ? Held::slice : Held::whole; };
+    r.optimizer = sliced(job.zero_stage >= 1);
+    r.gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch);
+    r.parameters = sliced(job.zero_stage >= 3);
+    // Quantized shards are made of the slices at the beginning of a step (PackedShards).
+    const bool shards = place.replicas_hold() && place.replicas() > 1 && !job.quantize.weights;
+    if (r.parameters == Held::slice && shards)
+      r.parameters = place.factored() ? Held::shard : Held::whole;
+  }
   return r;
 }
 

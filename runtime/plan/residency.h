@@ -1,5 +1,5 @@
-// Where model state is held in the data-parallel group: replicated or sharded, for each class of state.
-// ZeRO's stages and FSDP's sharding strategies are rows of the table below. Passes and memory estimates ask
+// Where model state is held in the data-parallel group, replicated or sharded, and how it travels, for each class of
+// state. ZeRO's stages and FSDP's sharding strategies are rows of the table below. Passes and memory estimates ask
 // a Residency, never for a stage. Only the configuration, messages about it, and `fit`, which proposes a
 // higher stage, know stages.
 //
@@ -16,6 +16,10 @@
 // own in every row, so that a shard is the slices of a replica group: rank r of shards of S ranks holds the slices of
 // all ranks with the number r mod S in their shard groups. Replicas exchange updated parameters once per step, and
 // gradients that are added over all ranks have the same bits as in the other rows.
+//
+// A column says how what is sent travels (CodecKind): as it is, or by a codec that the job asks for, in the kinds of steps
+// that have it (step_residency()). layout() gives each unit its own codecs by it (assign_codecs()); reduce() and gather()
+// ask these when they emit transfers.
 #pragma once
 
 #include "runtime/config/job.h"
@@ -31,10 +35,22 @@ struct Residency {
   DType grad_dtype = DType::f32;  // of the gradients as they are summed and held
   Lifetime gradients_live =
       Lifetime::persistent;  // for the whole run, or from their first use to a step's end
+  // When ranks add gradients, along which axes, and in which dtype they send them. Ranks own slices along the same axes.
+  ReduceMode reduce = ReduceMode::boundary;
+  Axes adds = kStateAxes;
+  DType wire_dtype = DType::f32;
+  UnitCodecs codecs{};           // of units that no codec treats apart
+  bool measures_codecs = false;  // in training: what quantizing loses, in the last micro-batch
+
+  // Returns whether the gradients of a micro-batch have an f32 buffer of their own before they are added to the step's:
+  // because ranks add them first, or because the step's gradients have 16 bits.
+  bool has_micro_gradients() const {
+    return reduce == ReduceMode::micro_batch || is_16bit(grad_dtype);
+  }
 };
 
-// Returns the row of the job's stage. A single rank owns everything, so nothing is sharded. Gradients that
-// ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage. Those of a step with one
+// Returns the row of the job's stage, where what is sent travels as it is. A single rank owns everything, so nothing is sharded. Gradients
+// that ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage. Those of a step with one
 // micro-batch live for the step, unless the run keeps own weights in them (ModelState::use_average()).
 Residency residency_of(const Job& job, const Place& place);
 

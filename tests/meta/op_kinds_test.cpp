@@ -11,7 +11,7 @@ namespace {
 
 // How many comparisons with the kind of an op there may be. It only falls: a pass asks what the op's rule says
 // (runtime/ir/op_rule.h), so that a new op needs no change of passes. The aim is 20 at most.
-constexpr size_t kMostComparisons = 36;
+constexpr size_t kMostComparisons = 15;
 
 // Rules, optimizers and the pass that fuses certain ops know these ops by their names.
 bool may_compare(const std::string& path) {

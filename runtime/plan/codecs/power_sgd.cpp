@@ -262,28 +262,14 @@ class PowerSgd {
 
 }  // namespace
 
-bool sends_factors(const Job& job, Place place, StepKind kind) {
+bool sends_factors(const Job& job, const Place& place, StepKind kind) {
   const bool power =
       job.hook.kind == HookKind::power_sgd || job.hook.kind == HookKind::batched_power_sgd;
   return power && place.ranks() > 1 && kind == StepKind::regular;
 }
 
-void power_sgd(Program& program, const Job& job, Place place) {
+void power_sgd(Program& program, const Job& job, const Place& place) {
   PowerSgd(program, job, place).run();
-}
-
-void commit_codec_state(Program& program) {
-  std::vector<Instruction> list;
-  for (const StateCommit& commit : program.commits)
-    list.push_back({.op = OpKind::commit_state,
-                    .when = When::step_end,
-                    .attrs = CommitAttrs{.unscale = commit.unscale},
-                    .reads = {commit.next},
-                    .writes = {commit.state},
-                    .group = program.add_group("step")});
-  const auto finish = std::ranges::find(program.instructions, OpKind::finish_gradients,
-                                        [](const Instruction& op) { return op.op; });
-  program.instructions.insert(finish + 1, list.begin(), list.end());
 }
 
 }  // namespace dstrain

@@ -9,7 +9,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/passes/transfers.h"
+#include "runtime/plan/transfers.h"
 
 namespace dstrain {
 namespace {

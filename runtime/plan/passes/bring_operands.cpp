@@ -11,7 +11,7 @@
 #include "runtime/plan/passes/bring_gradients.h"
 #include "runtime/plan/passes/early_reads.h"
 #include "runtime/plan/passes/passes.h"
-#include "runtime/plan/passes/transfers.h"
+#include "runtime/plan/transfers.h"
 
 namespace dstrain {
 namespace {

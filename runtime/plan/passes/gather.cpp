@@ -5,14 +5,18 @@
 // ahead.
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <numeric>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/core/model/tensor_part.h"
+#include "runtime/plan/codecs/codec.h"
+#include "runtime/plan/codecs/gather_codecs.h"
 #include "runtime/plan/passes/passes.h"
-#include "runtime/plan/passes/transfers.h"
+#include "runtime/plan/transfers.h"
 
 namespace dstrain {
 namespace {
@@ -32,21 +36,24 @@ struct Window {
 
 class GatherPass {
  public:
-  GatherPass(Program& program, const Job& job, Place place, Held held)
+  GatherPass(Program& program, const Job& job, Place place, const Residency& residency)
       : program_(program),
         job_(job),
-        place_(place),
-        held_(held),
+        plan_{program, job, residency, place},
+        held_(residency.parameters),
         limits_(job.gather),
-        in_turns_(job.pipeline.stages > 1) {
+        in_turns_(job.pipeline.stages > 1),
+        shards_(plan_) {
     for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
   }
 
   void run() {
     find_visits();
     find_windows();
-    std::vector<std::vector<Instruction>> before(program_.instructions.size());
+    const size_t count = program_.instructions.size();
     std::vector<Instruction> at_start;
+    before_.resize(count);
+    received_.resize(count);
     for (const Window& window : windows_) {
       const bool whole_step = kept_[static_cast<size_t>(window.unit)];
       std::vector<std::vector<Instruction>> parts = emit(window, whole_step);
@@ -58,12 +65,22 @@ class GatherPass {
       std::vector<size_t> visits(parts.size(), fetch_visit(window));
       for (size_t i = parts.size() - 1; i-- > 0;)
         visits[i] = visits[i + 1] - (can_precede(window, visits[i + 1]) ? 1 : 0);
-      for (size_t i = 0; i < parts.size(); ++i) append(parts[i], before[visits_[visits[i]].first]);
+      for (size_t i = 0; i < parts.size(); ++i) append(parts[i], before_[visits_[visits[i]].first]);
     }
-    std::vector<Instruction> list = std::move(at_start);
-    for (size_t i = 0; i < before.size(); ++i) {
-      for (Instruction& op : before[i]) list.push_back(std::move(op));
-      list.push_back(std::move(program_.instructions[i]));
+    std::vector<Instruction> list;
+    shards_.append_exchanges(list);
+    append(at_start, list);
+    bool starting = true;
+    for (size_t i = 0; i < count; ++i) {
+      Instruction& op = program_.instructions[i];
+      // What is gathered for the whole step is received at the end of the step's start, unless something there reads
+      // it: in a pipeline the stage that has a copy of the parameters is sent them.
+      if (starting && op.when != When::step_begin)
+        for (const auto& codec : for_step_) codec->receive(list);
+      starting = starting && op.when == When::step_begin;
+      append(before_[i], list);
+      for (const auto& codec : received_[i]) codec->receive(list);
+      list.push_back(std::move(op));
     }
     program_.instructions = std::move(list);
   }
@@ -193,6 +210,9 @@ class GatherPass {
       while (joined[end]) end = next[end];
       windows_.push_back({visits_[v].unit, v, end});
     }
+    // Those for the whole step are gathered first.
+    std::ranges::stable_partition(
+        windows_, [this](const Window& w) -> bool { return kept_[static_cast<size_t>(w.unit)]; });
   }
 
   // Chooses as DeepSpeed does: in order, as long as each parameter and their sum are small enough. A unit is
@@ -232,13 +252,14 @@ class GatherPass {
   std::vector<std::vector<Instruction>> emit(const Window& window, bool whole_step) {
     const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
     const int count = ++windows_of_[window.unit];
-    BufferId held = unit.buffers.values.id;
-    const BufferId gathered = program_.add_buffer(
-        {.name = "gathered:" + unit.name + (count > 1 ? fmt::format("#{}", count) : ""),
-         .shape = {unit.elements},
-         .dtype = program_.at(held).dtype,
-         .memory = MemoryClass::communication,
-         .lifetime = whole_step ? Lifetime::step : Lifetime::micro});
+    const std::string name = unit.name + (count > 1 ? fmt::format("#{}", count) : "");
+    const BufferId gathered =
+        program_.add_buffer({.name = "gathered:" + name,
+                             .shape = {unit.elements},
+                             .dtype = program_.at(unit.buffers.values.id).dtype,
+                             .memory = MemoryClass::communication,
+                             .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
+                             .gathered_unit = window.unit});
     std::unordered_map<BufferId, BufferId> moved;
     for (const int index : unit.parameters) {
       const Parameter& p = program_.parameters[static_cast<size_t>(index)];
@@ -255,59 +276,66 @@ class GatherPass {
     for (size_t i = first; i <= last && !moved.empty(); ++i)
       for (BufferId& id : program_.instructions[i].reads)
         if (const auto it = moved.find(id); it != moved.end()) id = it->second;
-    Instruction op{.op = OpKind::all_gather,
-                   .when = whole_step ? When::step_begin : program_.instructions[first].when,
-                   .group = program_.instructions[first].group,
-                   .phase = program_.instructions[first].phase,
-                   .chunk = program_.instructions[first].chunk,
-                   .channel = channel_of(
-                       place_, held_ == Held::shard ? within_replica(unit.axes) : unit.axes)};
+    const Instruction& user = program_.instructions[first];
+    const Instruction like{.when = whole_step ? When::step_begin : user.when,
+                           .group = user.group,
+                           .phase = user.phase,
+                           .chunk = user.chunk};
+    GatherOperands operands{.unit = window.unit,
+                            .name = name,
+                            .held = unit.buffers.values.id,
+                            .gathered = gathered,
+                            .measures = plan_.residency.measures_codecs && count == 1};
     std::vector<std::vector<Instruction>> parts;
-    if (program_.at(held).space != Space::device) {
+    if (shards_.take(unit)) {
+      operands.exact = shards_.add(window.unit, user.group);
+      operands.held = unit.buffers.packed;
+    } else if (program_.space_of(operands.held) != Space::device) {
       // What a rank holds alone is brought to where it is used, else to where its peers read it.
       Buffer brought{.name = "brought:" + unit.name,
-                     .shape = program_.at(held).shape,
-                     .dtype = program_.at(held).dtype,
+                     .shape = program_.at(operands.held).shape,
+                     .dtype = program_.at(operands.held).dtype,
                      .memory = MemoryClass::communication,
                      .lifetime = whole_step ? Lifetime::step : Lifetime::micro};
       const BufferId away = std::exchange(
-          held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
-      for (Instruction& hop : transfer(program_, away, held, op)) parts.push_back({std::move(hop)});
+          operands.held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
+      for (Instruction& hop : transfer(program_, away, operands.held, like))
+        parts.push_back({std::move(hop)});
       if (held_ == Held::whole) return parts;
     }
-    std::vector<Instruction> gathers;
-    // A block is the slices of one replica's ranks.
-    const int64_t blocks = held_ == Held::shard ? place_.replicas() : 1;
-    const int64_t mine = program_.at(held).shape.elements() / blocks;
-    const int64_t block = unit.elements / blocks;
-    for (int64_t b = 0; b < blocks; ++b) {
-      op.reads = {program_.view(held, b * mine, mine)};
-      op.writes = {program_.view(gathered, b * block, block)};
-      gathers.push_back(op);
-    }
-    parts.push_back(std::move(gathers));
+    if (operands.exact == kNone) operands.exact = operands.held;
+    std::unique_ptr<Codec> codec = gather_codec(plan_, operands);
+    codec->send(like, parts.emplace_back());
+    const bool at_end_of_start = whole_step && user.when != When::step_begin;
+    (at_end_of_start ? for_step_ : received_[first]).push_back(std::move(codec));
     return parts;
   }
 
   Program& program_;
   const Job& job_;
-  const Place place_;
+  const CodecPlan plan_;
   const Held held_;
   const GatherLimits& limits_;
   const bool in_turns_;  // phases of different micro-batches follow one another
+  PackedShards shards_;
   std::unordered_map<BufferId, int> unit_of_value_;
   std::vector<Visit> visits_;  // in the order of the list
   std::vector<int64_t> live_;  // elements gathered during each visit
   std::vector<bool> kept_;     // units that stay gathered for the whole step
   std::vector<Window> windows_;
   std::unordered_map<int, int> windows_of_;  // emitted so far, by unit
+  // What is added in front of each instruction: gathers that start there, and those that are received there. Those for
+  // the whole step are received when its start ends.
+  std::vector<std::vector<Instruction>> before_;
+  std::vector<std::vector<std::unique_ptr<Codec>>> received_;
+  std::vector<std::unique_ptr<Codec>> for_step_;
 };
 
 }  // namespace
 
 void gather(Program& program, const Job& job, Place place, const Residency& residency) {
   if (residency.parameters != Held::whole || job.offload.parameters != OffloadTo::none)
-    GatherPass(program, job, place, residency.parameters).run();
+    GatherPass(program, job, place, residency).run();
 }
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/unit_spaces.h"
 
@@ -36,11 +37,32 @@ bool has_gradients(const Program& program, const Unit& unit) {
   });
 }
 
+// Lays the gradients of parameters where the backward pass writes them: into the buffer of a micro-batch, or that of the
+// step.
+void place_gradients(Program& program, Unit& unit, const Residency& residency) {
+  if (unit.buffers.gradients.id == kNone) return;
+  BufferId written = unit.buffers.gradients.id;
+  if (residency.has_micro_gradients()) {
+    const bool every = residency.reduce == ReduceMode::micro_batch;
+    written = unit.buffers.micro_gradients.id =
+        program.add_buffer({.name = "micro_grads:" + unit.name,
+                            .shape = {unit.elements},
+                            .memory = every ? MemoryClass::communication : MemoryClass::workspace});
+  }
+  for (int index : unit.parameters) {
+    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    if (p.gradient == kNone) continue;
+    program.at(p.gradient).parent = written;
+    program.at(p.gradient).parent_offset = p.offset;
+  }
+}
+
 }  // namespace
 
 void layout(Program& program, const Job& job, Place place, const Residency& residency) {
   for (Unit& unit : program.units) place_parameters(program, unit, place);
   assign_spaces(program, job, place, residency);
+  assign_codecs(program, job, residency);
   for (Unit& unit : program.units) {
     const BufferId values = program.add_buffer(
         {.name = "params:" + unit.name,
@@ -63,19 +85,14 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
             : kNone;
     unit.buffers = {.values = unit_buffer(values, residency.parameters, unit.axes),
                     .gradients = unit_buffer(gradients, residency.gradients, unit.axes)};
+    if (residency.parameters != Held::whole) continue;
     for (int index : unit.parameters) {
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
-      if (residency.parameters == Held::whole) {
-        program.at(p.value).parent = values;
-        program.at(p.value).parent_offset = p.offset;
-      }
-      if (p.gradient == kNone || residency.gradients != Held::whole ||
-          is_16bit(residency.grad_dtype))
-        continue;
-      program.at(p.gradient).parent = gradients;
-      program.at(p.gradient).parent_offset = p.offset;
+      program.at(p.value).parent = values;
+      program.at(p.value).parent_offset = p.offset;
     }
   }
+  for (Unit& unit : program.units) place_gradients(program, unit, residency);
 }
 
 }  // namespace dstrain

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/plan/passes/passes.h"
-#include "runtime/plan/passes/transfers.h"
+#include "runtime/plan/transfers.h"
 
 namespace dstrain {
 namespace {

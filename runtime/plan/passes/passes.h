@@ -1,13 +1,11 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
 //   model -> split_layers -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute
 //   -> chunk_mlp -> issue_early -> split_backward -> offload_activations -> separate_frozen -> separate_replicated
-//   -> layout -> power_sgd or reduce -> clear_padding -> gather_token_rows -> quantize_gradients -> update
-//   -> send_in_groups -> commit_codec_state -> bring_operands -> update_buffers -> gather -> quantize_gathers
-//   -> measure_codecs -> halve_sums -> join_norms -> pack -> begin_step -> place -> order -> verify;
-// one of validation has neither a backward pass nor an update, and use_synchronised_weights behind quantize_gathers.
-// chunk_loss and chunk_mlp are those of chunks/; split_layers, issue_early, separate_replicated and halve_sums those of
-// parallel/; power_sgd, gather_token_rows, quantize_*, send_in_groups, commit_codec_state and measure_codecs those of
-// codecs/. make_plan.cpp calls them.
+//   -> layout -> reduce -> update -> send_in_groups -> bring_operands -> update_buffers -> gather -> halve_sums
+//   -> join_norms -> pack -> begin_step -> place -> order -> verify;
+// one of validation has neither a backward pass nor an update, and use_synchronised_weights behind gather. chunk_loss and
+// chunk_mlp are those of chunks/; split_layers, issue_early, separate_replicated and halve_sums those of parallel/;
+// send_in_groups is that of codecs/. make_plan.cpp calls them.
 #pragma once
 
 #include <cstdint>
@@ -76,23 +74,20 @@ void split_backward(Program& program, const std::set<BufferId>& in_pieces = {});
 void separate_frozen(Program& program);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
-// slices. Fills Unit::spaces. Adds the buffers "params:U" in the run's dtype and "grads:U" in the residency's, whole or the
-// owned slice. Parameters and f32 gradients become views of buffers that are whole; otherwise `gather` and `reduce`
-// give them a place.
+// slices. Fills Unit::spaces and Unit::codecs. Adds the buffers "params:U" in the run's dtype and "grads:U" in the
+// residency's, whole or the owned slice; and "micro_grads:U", where the gradients of a micro-batch have a buffer of their
+// own. Gradients of parameters become views of the buffer that the backward pass writes, and parameters views of
+// "params:U" where that is whole; otherwise `gather` gives them a place.
 void layout(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Adds the sums over ranks: after the last instruction that writes a unit's gradients, in the last
-// micro-batch (boundary) or in each (micro_batch). If gradients are held in 16 bits, the f32 gradients of a
-// micro-batch have a buffer of their own and are added from there; each sum is rounded once. Every
-// contribution is rounded once to the wire dtype and the sum once more, even if nothing is sent, so that the
-// numbers do not depend on what is sharded. If the optimizer is sharded, only the owner of a slice gets its
-// sum. `adds`: the axes along which ranks add; none where each keeps its own gradients.
-void reduce(Program& program, const Job& job, const Place& place, Axes adds,
-            const Residency& residency);
-
-// Writes zeros between the parameters of each unit whose gradients live for a step and are written in place, before its
-// first gradient: norms and optimizers read whole ranges of a unit.
-void clear_padding(Program& program);
+// micro-batch (boundary) or in each (micro_batch), in the way that the unit's codec says (Unit::codecs). If gradients are
+// held in 16 bits, the f32 gradients of a micro-batch have a buffer of their own and are added from there; each sum is
+// rounded once. Every contribution is rounded once to the wire dtype and the sum once more, even if nothing is sent, so
+// that the numbers do not depend on what is sharded. If the optimizer is sharded, only the owner of a slice gets its
+// sum. Gradients that travel as low-rank factors are added at the step's end (power_sgd()). In front of the first gradient
+// of a unit there are zeros for what lies between its parameters, unless gradients live for the run.
+void reduce(Program& program, const Job& job, const Place& place, const Residency& residency);
 
 // Marks the parameters that the optimizer updates as whole matrices (Parameter::as_matrix).
 void mark_matrices(Program& program, const OptimizerConfig& optimizer);
@@ -100,11 +95,11 @@ void mark_matrices(Program& program, const OptimizerConfig& optimizer);
 // Adds the end of the step: the norm over owned slices, finish_gradients, and what the optimizer's rule emits for each
 // unit (OptimizerRule); and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that
 // ranks gather is the slice of a buffer "whole_exp_avg:U". Where ranks hold more of the parameters than the slices that
-// they update, the updated slices are gathered: from all ranks, or from the replica group. `adds`: as for reduce();
-// ranks own slices along these axes. In steps of a kind in which ranks keep their gradients the norm is of those, and
-// they send signs.
-void update(Program& program, const Job& job, const Place& place, Axes adds,
-            const Residency& residency, StepKind kind);
+// they update, the updated slices are gathered: from all ranks, or from the replica group. In steps of a kind in which
+// ranks keep their gradients the norm is of those, and they send signs. What codecs keep for the next step (Program::commits)
+// replaces the old values behind finish_gradients.
+void update(Program& program, const Job& job, const Place& place, const Residency& residency,
+            StepKind kind);
 
 // In validation: the parameters become the weights that ranks have synchronised, if the job has local steps.
 void use_synchronised_weights(Program& program, const Job& job);
@@ -120,8 +115,8 @@ void update_buffers(Program& program, const Job& job, Place place);
 void bring_operands(Program& program, const Job& job);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and
-// frees it if its next use is too far away. Does nothing if parameters are whole. Shards are gathered in as many
-// blocks as there are replicas: the slices of one replica's ranks lie one behind the other.
+// frees it if its next use is too far away. Does nothing if parameters are whole. The unit's codec says how they travel
+// (Unit::codecs).
 void gather(Program& program, const Job& job, Place place, const Residency& residency);
 
 // Adds the start of the step: load_batch and, in training, the target count.

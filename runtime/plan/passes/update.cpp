@@ -136,8 +136,9 @@ void exchange_signs(Program& program, const Job& job, StepKind kind,
 
 }  // namespace
 
-void update(Program& program, const Job& job, const Place& place, Axes adds,
-            const Residency& residency, StepKind kind) {
+void update(Program& program, const Job& job, const Place& place, const Residency& residency,
+            StepKind kind) {
+  const Axes adds = residency.adds;
   const bool keeps = keeps_gradients(job, kind);
   const auto units = static_cast<int64_t>(program.trained_units().size());
   const BufferId norms = program.add_buffer(
@@ -156,6 +157,10 @@ void update(Program& program, const Job& job, const Place& place, Axes adds,
   std::vector<BufferId> reads{norms};
   for (const ProgramLoss& loss : program.losses) reads.push_back(loss.sum);
   program.add_at_end(OpKind::finish_gradients, std::move(reads), {}, group);
+  // What codecs have computed for the next step replaces what they kept, unless the step is skipped.
+  for (const StateCommit& commit : program.commits)
+    program.add_at_end(OpKind::commit_state, {commit.next}, {commit.state}, group).attrs =
+        CommitAttrs{.unscale = commit.unscale};
   std::vector<PlacedUpdate> updates;
   updates.reserve(static_cast<size_t>(units));
   const auto add = [&](size_t u) -> PlacedUpdate& {

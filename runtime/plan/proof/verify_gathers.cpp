@@ -36,12 +36,11 @@ bool continues_gather(const Plan& plan, size_t i) {
 // to, from the gather on.
 std::vector<Stay> find_stays(const Plan& plan) {
   const Program& program = plan.program;
-  const std::unordered_map<BufferId, BufferId> unpacked = unpacked_gathers(program);
   std::vector<Stay> stays;
   std::unordered_map<BufferId, size_t> last_use;
   for (size_t i = plan.order.size(); i-- > 0;) {
     const Instruction& op = program.instructions[static_cast<size_t>(plan.order[i].instruction)];
-    const BufferId gathered = gathered_from(program, op, unpacked);
+    const BufferId gathered = gathered_from(program, op);
     if (gathered != kNone) {
       if (continues_gather(plan, i)) continue;
       const auto use = last_use.find(gathered);
@@ -56,17 +55,6 @@ std::vector<Stay> find_stays(const Plan& plan) {
   return stays;
 }
 
-// Returns for each buffer that parameters are gathered in the first sublayer of their unit.
-std::unordered_map<BufferId, int> sublayers_of_gathered(const Program& program) {
-  std::unordered_map<BufferId, int> sublayers;
-  for (const Buffer& b : program.buffers) {
-    if (b.parameter < 0 || b.parent == kNone) continue;
-    const Parameter& p = program.parameters[static_cast<size_t>(b.parameter)];
-    sublayers[program.root(b.parent)] = program.units[static_cast<size_t>(p.unit)].first_sublayer;
-  }
-  return sublayers;
-}
-
 }  // namespace
 
 void verify_gathers(const Plan& plan) {
@@ -74,14 +62,13 @@ void verify_gathers(const Plan& plan) {
   std::vector<int64_t> elements(plan.order.size() + 1);
   // The layers whose parameters come and go at a position: one layer may exceed the limit, its frozen unit included.
   std::vector<std::vector<int>> come(plan.order.size() + 1), go(plan.order.size() + 1);
-  const std::unordered_map<BufferId, int> sublayer_of = sublayers_of_gathered(plan.program);
   for (const Stay& stay : stays) {
-    const auto found = sublayer_of.find(stay.buffer);
-    if (found == sublayer_of.end()) continue;  // rows of tokens: the limit is one of parameters
-    const int64_t n = plan.program.at(stay.buffer).shape.elements();
+    const Buffer& gathered = plan.program.at(stay.buffer);
+    const int64_t n = gathered.shape.elements();
     elements[stay.begin] += n;
     elements[stay.end + 1] -= n;
-    const int layer = found->second;
+    const int layer =
+        plan.program.units[static_cast<size_t>(gathered.gathered_unit)].first_sublayer;
     come[stay.begin].push_back(layer);
     go[stay.end + 1].push_back(layer);
   }

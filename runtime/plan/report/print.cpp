@@ -55,10 +55,9 @@ std::string gathers_text(const Plan& plan) {
   int64_t kept = 0, kept_elements = 0, gathers = 0, elements = 0;
   std::set<BufferId> sources;
   BufferId newest = kNone;
-  const std::unordered_map<BufferId, BufferId> unpacked = unpacked_gathers(p);
   bool packed = false;
   for (const Instruction& op : p.instructions) {
-    const BufferId gathered = gathered_from(p, op, unpacked);
+    const BufferId gathered = gathered_from(p, op);
     if (gathered == kNone) continue;
     if (std::exchange(newest, gathered) == gathered) continue;  // another block of the same gather
     packed = !is_collective(op.op);  // it unpacks what a gather has brought

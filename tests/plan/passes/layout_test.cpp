@@ -62,21 +62,31 @@ TEST_CASE("parameters and gradients are views of their unit where those are whol
   CHECK(laid_out(data_place(1, 2), {}, false).find("grads:u") == kNone);
 }
 
-TEST_CASE("of what is sharded a rank holds its slice, which is no parameter's place") {
-  const Program sharded =
-      laid_out(data_place(1, 2),
-               {.optimizer = Held::slice, .gradients = Held::slice, .parameters = Held::slice});
+TEST_CASE(
+    "of what is sharded a rank holds its slice: gathered parameters have a place of their own, and "
+    "so have the gradients of a micro-batch") {
+  const Program sharded = laid_out(data_place(1, 2), {.optimizer = Held::slice,
+                                                      .gradients = Held::slice,
+                                                      .parameters = Held::slice,
+                                                      .reduce = ReduceMode::micro_batch});
   CHECK(buffer_of(sharded, "params:u").shape == Shape{32});
   CHECK(buffer_of(sharded, "grads:u").shape == Shape{32});
+  CHECK(buffer_of(sharded, "micro_grads:u").memory == MemoryClass::communication);
+  const BufferId micro = sharded.units[0].buffers.micro_gradients.id;
+  CHECK(micro == sharded.find("micro_grads:u"));
   for (const Parameter& p : sharded.parameters) {
     CHECK(sharded.at(p.value).parent == kNone);
-    CHECK(sharded.at(p.gradient).parent == kNone);
+    CHECK(sharded.at(p.gradient).parent == micro);
+    CHECK(sharded.at(p.gradient).parent_offset == p.offset);
   }
 }
 
-TEST_CASE("gradients that are held in 16 bits are whole, but no f32 gradient's place") {
+TEST_CASE("where gradients are held in 16 bits, those of a micro-batch are in f32 beside them") {
   const Program program = laid_out(data_place(1, 2), {.grad_dtype = DType::bf16});
   CHECK(buffer_of(program, "grads:u").dtype == DType::bf16);
   CHECK(buffer_of(program, "grads:u").shape == Shape{64});
-  for (const Parameter& p : program.parameters) CHECK(program.at(p.gradient).parent == kNone);
+  CHECK(buffer_of(program, "micro_grads:u").dtype == DType::f32);
+  CHECK(buffer_of(program, "micro_grads:u").memory == MemoryClass::workspace);
+  for (const Parameter& p : program.parameters)
+    CHECK(program.at(p.gradient).parent == program.find("micro_grads:u"));
 }

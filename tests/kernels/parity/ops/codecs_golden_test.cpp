@@ -47,7 +47,7 @@ Guarded run_one(OpKind op, const OpAttrs& attrs, const Operand& in, const Operan
   return std::move(run_at_offset(call, {in}, {out}, 0)[0]);
 }
 
-// The sums of a rank's part, by the ops of quantize_gradients().
+// The sums of a rank's part, by the ops of Int4Gradients.
 std::string sum_of(int64_t ranks, int64_t group, int64_t part, int64_t step, int64_t owner) {
   const Int4Attrs attrs{.part = part, .group = group};
   const int64_t bytes = int4_bytes(part), hosts = ranks / group, mine = owner % group;

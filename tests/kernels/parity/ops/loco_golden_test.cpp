@@ -30,7 +30,7 @@ std::string raw_part(const std::string& raw, int64_t part, int64_t bytes) {
   return raw.substr(static_cast<size_t>(part * bytes), static_cast<size_t>(bytes));
 }
 
-// The exchange of gradients over several steps, by the ops of quantize_gradients().
+// The exchange of gradients over several steps, by the ops of Int4Gradients.
 class FeedbackExchange {
  public:
   FeedbackExchange(int64_t ranks, int64_t group, int64_t part, float loss_scale)

@@ -1,4 +1,4 @@
-#include "runtime/plan/passes/transfers.h"
+#include "runtime/plan/transfers.h"
 
 #include <utility>
 
