@@ -224,6 +224,8 @@ struct UnitBuffers {
   UnitBuffer micro_gradients{};
   // The gradients in the dtype in which they are sent.
   UnitBuffer wire{};
+  // Where the gradients leave the device: the sum of their squares, in the host's memory (f64, 1).
+  BufferId host_squares = kNone;
   // The packed parameters of the rank's replica group, which replicas exchange in each step (CodecKind::int8_blocks).
   BufferId packed = kNone;
   // The weights that the optimizer updates, where these are not `values`.

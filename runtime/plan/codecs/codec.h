@@ -11,6 +11,7 @@
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
 #include "runtime/optim/step_kind.h"
+#include "runtime/plan/codecs/step_gradients.h"
 #include "runtime/plan/residency.h"
 
 namespace dstrain {
@@ -48,8 +49,9 @@ Residency step_residency(const Job& job, const Place& place, StepKind kind = Ste
 void assign_codecs(Program& program, const Job& job, const Residency& residency);
 
 // Returns how the gradients of the unit with this index travel from `micro_gradients`, where ranks add after each
-// micro-batch, or else from `gradients`, and are added to `gradients`; null if nothing is done unit by unit.
-std::unique_ptr<Codec> gradient_codec(const CodecPlan& plan, int unit);
+// micro-batch, or else from `gradients`, and are added to `gradients`; null if nothing is done unit by unit. `step`: takes the
+// sums, and must outlive the result.
+std::unique_ptr<Codec> gradient_codec(const CodecPlan& plan, int unit, StepGradients& step);
 
 // The parameters of a unit that a rank holds, and the buffer where it gathers those of all ranks.
 struct GatherOperands {

@@ -12,7 +12,7 @@ namespace dstrain {
 // What codecs of the gradients of one unit have in common.
 class GradientCodec : public Codec {
  public:
-  GradientCodec(const CodecPlan& plan, int unit);
+  GradientCodec(const CodecPlan& plan, int unit, StepGradients& step);
 
  protected:
   Program& program() const { return plan_.program; }
@@ -31,9 +31,13 @@ class GradientCodec : public Codec {
   }
   // Returns the slice that this rank owns of a buffer of the unit: the buffer itself if it holds nothing else.
   BufferId slice_of(const UnitBuffer& buffer) const;
+  // Appends what adds a sum to elements of the step's gradients, or replaces them where ranks add once a step.
+  void add_to_step(const Instruction& like, BufferId sum, BufferId gradients,
+                   std::vector<Instruction>& list) const;
 
  private:
   CodecPlan plan_;
+  StepGradients& step_;
   int unit_;
   Axes axes_;
 };
@@ -42,7 +46,7 @@ class GradientCodec : public Codec {
 // sent.
 class WireGradients : public GradientCodec {
  public:
-  WireGradients(const CodecPlan& plan, int unit);
+  WireGradients(const CodecPlan& plan, int unit, StepGradients& step);
   void send(const Instruction& like, std::vector<Instruction>& list) override;
   void receive(std::vector<Instruction>& list) override;
 
@@ -74,7 +78,7 @@ bool puts_token_rows(const Program& program, const Instruction& op);
 // position table and the padding, is added over ranks as it is.
 class TokenRows final : public WireGradients {
  public:
-  TokenRows(const CodecPlan& plan, int unit);
+  TokenRows(const CodecPlan& plan, int unit, StepGradients& step);
   void prepare(Instruction& writer, std::vector<Instruction>& list) override;
 
  private:
@@ -87,7 +91,7 @@ class TokenRows final : public WireGradients {
 // what packing loses, in both hops, and packs it with the gradients of the next step.
 class Int4Gradients final : public GradientCodec {
  public:
-  Int4Gradients(const CodecPlan& plan, int unit);
+  Int4Gradients(const CodecPlan& plan, int unit, StepGradients& step);
   void send(const Instruction& like, std::vector<Instruction>& list) override;
   void forward(std::vector<Instruction>& list) override;
   void receive(std::vector<Instruction>& list) override;

@@ -7,8 +7,8 @@
 
 namespace dstrain {
 
-Int4Gradients::Int4Gradients(const CodecPlan& plan, int unit)
-    : GradientCodec(plan, unit), part_(this->unit().elements / plan.place.ranks_in(axes())) {}
+Int4Gradients::Int4Gradients(const CodecPlan& plan, int unit, StepGradients& step)
+    : GradientCodec(plan, unit, step), part_(this->unit().elements / plan.place.ranks_in(axes())) {}
 
 void Int4Gradients::send(const Instruction& like, std::vector<Instruction>& list) {
   like_ = like;
@@ -54,10 +54,7 @@ void Int4Gradients::receive(std::vector<Instruction>& list) {
                                     : target;
   list.push_back(issued(OpKind::sum_int4, received_, sum));
   list.back().attrs = Int4Attrs{.part = part_};
-  if (sum != target) {
-    list.push_back(issued(OpKind::accumulate, sum, target));
-    list.back().accumulate = Accumulate::after_first_micro;
-  }
+  if (sum != target) add_to_step(like_, sum, target, list);
   // Where nothing else clears the padding before the next step.
   if (gradients.held == Held::whole && program().at(gradients.id).dtype == DType::f32)
     clear_padding(gradients.id, list);

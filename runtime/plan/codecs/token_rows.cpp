@@ -13,7 +13,8 @@ bool puts_token_rows(const Program& program, const Instruction& op) {
   return axes.along(OperandAxis::classes) == Along::made && axes.write(0).has(OperandAxis::classes);
 }
 
-TokenRows::TokenRows(const CodecPlan& plan, int unit) : WireGradients(plan, unit) {
+TokenRows::TokenRows(const CodecPlan& plan, int unit, StepGradients& step)
+    : WireGradients(plan, unit, step) {
   const std::vector<int>& parameters = this->unit().parameters;
   // Without another parameter only padding follows, whose gradient is 0 on every rank.
   add_from(parameters.size() == 1

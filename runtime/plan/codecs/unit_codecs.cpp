@@ -65,17 +65,17 @@ void assign_codecs(Program& program, const Job& job, const Residency& residency)
       CodecKind::token_rows;
 }
 
-std::unique_ptr<Codec> gradient_codec(const CodecPlan& plan, int unit) {
+std::unique_ptr<Codec> gradient_codec(const CodecPlan& plan, int unit, StepGradients& step) {
   switch (plan.program.units[static_cast<size_t>(unit)].codecs.gradients) {
     case CodecKind::int4_blocks:
-      return std::make_unique<Int4Gradients>(plan, unit);
+      return std::make_unique<Int4Gradients>(plan, unit, step);
     case CodecKind::token_rows:
-      return std::make_unique<TokenRows>(plan, unit);
+      return std::make_unique<TokenRows>(plan, unit, step);
     case CodecKind::low_rank:
     case CodecKind::not_sent:
       return nullptr;
     default:
-      return std::make_unique<WireGradients>(plan, unit);
+      return std::make_unique<WireGradients>(plan, unit, step);
   }
 }
 

@@ -6,8 +6,8 @@
 
 namespace dstrain {
 
-GradientCodec::GradientCodec(const CodecPlan& plan, int unit)
-    : plan_(plan), unit_(unit), axes_(adds_of(this->unit(), plan.residency.adds)) {}
+GradientCodec::GradientCodec(const CodecPlan& plan, int unit, StepGradients& step)
+    : plan_(plan), step_(step), unit_(unit), axes_(adds_of(this->unit(), plan.residency.adds)) {}
 
 BufferId GradientCodec::slice_of(const UnitBuffer& buffer) const {
   const Range slice = owned_slice(unit(), plan_.place, axes_);
@@ -15,8 +15,18 @@ BufferId GradientCodec::slice_of(const UnitBuffer& buffer) const {
   return program().view(buffer.id, at, slice.size());
 }
 
-WireGradients::WireGradients(const CodecPlan& plan, int unit)
-    : GradientCodec(plan, unit), added_{0, this->unit().elements} {}
+void GradientCodec::add_to_step(const Instruction& like, BufferId sum, BufferId gradients,
+                                std::vector<Instruction>& list) const {
+  Instruction add = like;
+  add.op = OpKind::accumulate;
+  add.accumulate = each_micro() ? Accumulate::after_first_micro : Accumulate::never;
+  add.reads = {sum};
+  add.writes = {gradients};
+  step_.add(unit(), slice_of(unit().buffers.gradients), std::move(add), list);
+}
+
+WireGradients::WireGradients(const CodecPlan& plan, int unit, StepGradients& step)
+    : GradientCodec(plan, unit, step), added_{0, this->unit().elements} {}
 
 bool WireGradients::alone() const {
   return plan().place.ranks_in(axes()) == 1;
@@ -53,19 +63,13 @@ void WireGradients::send(const Instruction& like, std::vector<Instruction>& list
 void WireGradients::receive(std::vector<Instruction>& list) {
   const UnitBuffer& gradients = unit().buffers.gradients;
   if (sent_.id == gradients.id) return;
-  const auto add_to_step = [&](BufferId from, BufferId to) {
-    add(list, {.op = OpKind::accumulate,
-               .accumulate = each_micro() ? Accumulate::after_first_micro : Accumulate::never,
-               .reads = {from},
-               .writes = {to}});
-  };
-  if (scattered()) return add_to_step(slice_of(sent_), slice_of(gradients));
-  if (sent_.id != unit().buffers.wire.id) return add_to_step(sent_.id, gradients.id);
-  if (added_.size() > 0) add_to_step(sent_.id, added(gradients.id));
+  if (scattered()) return add_to_step(like_, slice_of(sent_), slice_of(gradients), list);
+  if (sent_.id != unit().buffers.wire.id) return add_to_step(like_, sent_.id, gradients.id, list);
+  if (added_.size() > 0) add_to_step(like_, sent_.id, added(gradients.id), list);
   // Those that ranks do not add have not been on the wire.
   if (added_.begin > 0 && each_micro())
-    add_to_step(program().view(own().id, 0, added_.begin),
-                program().view(gradients.id, 0, added_.begin));
+    add_to_step(like_, program().view(own().id, 0, added_.begin),
+                program().view(gradients.id, 0, added_.begin), list);
 }
 
 void WireGradients::add(std::vector<Instruction>& list, Instruction op) const {

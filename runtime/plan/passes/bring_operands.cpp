@@ -8,7 +8,6 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
-#include "runtime/plan/passes/bring_gradients.h"
 #include "runtime/plan/passes/early_reads.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/transfers.h"
@@ -299,7 +298,6 @@ bool is_away(const Unit& unit) {
 }  // namespace
 
 void bring_operands(Program& program, const Job& job) {
-  bring_gradients(program, job.batch.accumulation == 1);
   if (std::ranges::any_of(program.trained_units(), is_away)) UpdateOperands(program, job).run();
 }
 

@@ -57,6 +57,23 @@ void place_gradients(Program& program, Unit& unit, const Residency& residency) {
   }
 }
 
+// Gives the units whose gradients leave the device a place for the sum of their squares.
+void add_host_squares(Program& program) {
+  const auto units = static_cast<int64_t>(program.trained_units().size());
+  BufferId all = kNone;
+  for (int64_t u = 0; u < units; ++u) {
+    Unit& unit = program.units[static_cast<size_t>(u)];
+    if (unit.spaces.gradients == Space::device) continue;
+    if (all == kNone)
+      all = program.add_buffer({.name = "host:square_sums",
+                                .shape = {units},
+                                .dtype = DType::f64,
+                                .lifetime = Lifetime::step,
+                                .space = Space::host});
+    unit.buffers.host_squares = program.view(all, u, 1);
+  }
+}
+
 }  // namespace
 
 void layout(Program& program, const Job& job, Place place, const Residency& residency) {
@@ -93,6 +110,7 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
     }
   }
   for (Unit& unit : program.units) place_gradients(program, unit, residency);
+  add_host_squares(program);
 }
 
 }  // namespace dstrain

@@ -85,7 +85,8 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
 // held in 16 bits, the f32 gradients of a micro-batch have a buffer of their own and are added from there; each sum is
 // rounded once. Every contribution is rounded once to the wire dtype and the sum once more, even if nothing is sent, so
 // that the numbers do not depend on what is sharded. If the optimizer is sharded, only the owner of a slice gets its
-// sum. Gradients that travel as low-rank factors are added at the step's end (power_sgd()). In front of the first gradient
+// sum. Sums go where the step's gradients are (Unit::spaces) as soon as ranks have added them. Gradients that travel as
+// low-rank factors are added at the step's end (power_sgd()). In front of the first gradient
 // of a unit there are zeros for what lies between its parameters, unless gradients live for the run.
 void reduce(Program& program, const Job& job, const Place& place, const Residency& residency);
 
@@ -108,10 +109,10 @@ void use_synchronised_weights(Program& program, const Job& job);
 // where groups of them update weights of their own, so that all ranks have the same values.
 void update_buffers(Program& program, const Job& job, Place place);
 
-// Brings the operands of instructions into one space, after update(), where units have tensors elsewhere than on the device
-// (Unit::spaces). Sums of gradients go where the step's are as soon as ranks have added them. Of an update, which works on
-// the device or on the host, what each unit needs is copied beside the unit before, and what it has written goes back. The
-// numbers of a step do not change. gather() brings parameters to where layers use them.
+// Brings the operands of updates into one space, after update(), where units have tensors elsewhere than on the device
+// (Unit::spaces). An update works on the device or on the host: what each unit needs is copied beside the unit before, and
+// what it has written goes back. The numbers of a step do not change. reduce() brings sums of gradients to where the step's
+// are, and gather() parameters to where layers use them.
 void bring_operands(Program& program, const Job& job);
 
 // Gathers each unit of sharded parameters before it is used, ahead of time if the job's limits allow it, and

@@ -39,8 +39,8 @@ void add_zeros(Program& program, const Unit& unit, BufferId buffer, const Instru
 // Makes the instructions around those that compute the gradients of one unit.
 class UnitReduction {
  public:
-  UnitReduction(const CodecPlan& plan, int unit)
-      : plan_(plan), unit_(unit), codec_(gradient_codec(plan, unit)) {}
+  UnitReduction(const CodecPlan& plan, int unit, StepGradients& step)
+      : plan_(plan), unit_(unit), codec_(gradient_codec(plan, unit, step)) {}
 
   // Appends what precedes the first write, at `first`: zeros between the parameters, unless the step's gradients are added
   // in place and live for the run. Norms and optimizers read whole ranges of a unit.
@@ -96,8 +96,9 @@ class UnitReduction {
 // elements are in communication.
 class SentReductions {
  public:
-  SentReductions(const Program& program, const Job& job)
-      : limit_(job.overlap_comm ? std::min(job.reduce_bucket_elements, most_in_flight(program))
+  SentReductions(const Program& program, const Job& job, StepGradients& step)
+      : step_(step),
+        limit_(job.overlap_comm ? std::min(job.reduce_bucket_elements, most_in_flight(program))
                                 : 0) {}
 
   // Appends what sends the unit, whose last write is at `last`, and what others have to do meanwhile.
@@ -112,6 +113,7 @@ class SentReductions {
   }
   void finish(std::vector<Instruction>& list) {
     while (!units_.empty()) add_oldest(list);
+    step_.finish(list);
   }
 
  private:
@@ -123,6 +125,7 @@ class SentReductions {
 
   static constexpr size_t kMostUnits = 2;
 
+  StepGradients& step_;
   int64_t limit_, elements_ = 0;
   std::deque<UnitReduction*> units_;
 };
@@ -131,8 +134,10 @@ class SentReductions {
 
 void reduce(Program& program, const Job& job, const Place& place, const Residency& residency) {
   const CodecPlan plan{program, job, residency, place};
+  StepGradients step(program, job.batch.accumulation == 1);
   std::vector<UnitReduction> units;
-  for (size_t u = 0; u < program.units.size(); ++u) units.emplace_back(plan, static_cast<int>(u));
+  for (size_t u = 0; u < program.units.size(); ++u)
+    units.emplace_back(plan, static_cast<int>(u), step);
 
   std::unordered_map<BufferId, int> unit_of_gradient;
   for (const Parameter& p : program.parameters)
@@ -153,7 +158,7 @@ void reduce(Program& program, const Job& job, const Place& place, const Residenc
     first[static_cast<size_t>(unit)] = std::min(first[static_cast<size_t>(unit)], i);
   }
 
-  SentReductions sent(program, job);
+  SentReductions sent(program, job, step);
   std::vector<Instruction> list;
   std::pair<Phase, int32_t> slot{};
   for (size_t i = 0; i < program.instructions.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/parallel/divided_matrix.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/transfers.h"
 
 namespace dstrain {
 namespace {
@@ -112,6 +114,21 @@ class PlacedUpdate final : public UnitUpdate {
   const Held held_;
 };
 
+// Appends the copies of the sums of squares that the host has: of consecutive units at once.
+void bring_squares(Program& program, BufferId norms, int32_t group) {
+  const std::span<const Unit> units = program.trained_units();
+  const auto on_host = [&](size_t u) { return units[u].buffers.host_squares != kNone; };
+  for (size_t begin = 0, end; begin < units.size(); begin = end) {
+    for (end = begin; end < units.size() && on_host(end) == on_host(begin);) ++end;
+    if (!on_host(begin)) continue;
+    const auto at = static_cast<int64_t>(begin), count = static_cast<int64_t>(end - begin);
+    const BufferId from = program.view(program.root(units[begin].buffers.host_squares), at, count);
+    for (Instruction& hop : transfer(program, from, program.view(norms, at, count),
+                                     {.when = When::step_end, .group = group}))
+      program.instructions.push_back(std::move(hop));
+  }
+}
+
 // Appends the updates of units whose ranks keep their gradients. A unit's signs travel while those of the units before
 // and behind it are packed, if collectives run beside computation. `gather_weights`: of the unit with this number.
 void exchange_signs(Program& program, const Job& job, StepKind kind,
@@ -151,9 +168,13 @@ void update(Program& program, const Job& job, const Place& place, const Residenc
     const Range owned =
         keeps ? Range{0, unit.elements} : owned_slice(unit, place, adds_of(unit, adds));
     const int64_t at = position_of(grads, unit, place, owned.begin);
+    // Those that are on disk have been added as they passed the host (StepGradients).
+    if (unit.spaces.gradients == Space::disk) continue;
+    const bool here = unit.spaces.gradients == Space::device;
     program.add_at_end(OpKind::sum_squares, {program.view(grads.id, at, owned.size())},
-                       {program.view(norms, u, 1)}, group);
+                       {here ? program.view(norms, u, 1) : unit.buffers.host_squares}, group);
   }
+  bring_squares(program, norms, group);
   std::vector<BufferId> reads{norms};
   for (const ProgramLoss& loss : program.losses) reads.push_back(loss.sum);
   program.add_at_end(OpKind::finish_gradients, std::move(reads), {}, group);
