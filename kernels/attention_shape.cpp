@@ -66,6 +66,7 @@ AttentionShape shape_of(const KernelSpec& spec) {
   shape.window = attrs.window > 0 && attrs.window < shape.seq ? attrs.window : shape.seq;
   shape.divisor =
       attrs.scale > 0 ? 1 / attrs.scale : std::sqrt(static_cast<double>(shape.head_size));
+  shape.limit = attrs.softcap * shape.divisor;
   const DropoutRule rule(attrs.dropout);
   shape.drop_threshold = rule.threshold;
   shape.drop_scale = rule.scale;

@@ -18,8 +18,11 @@ struct AttentionShape {
   int64_t first_head = 0;  // the model's head that head 0 of queries is, in dropout's masks alone
   int64_t window = 0;      // the most keys that a query sees: 1 to T
   double divisor = 1;      // scores are divided by it
-  bool packed = false;     // q, k and v are one tensor
-  bool documents = false;  // queries see keys of their own document alone
+  // Above 0: the most that a product of a query and a key may be, softcap * divisor. The product p becomes
+  // limit * tanh(p / limit) before it is divided. 0: no limit.
+  double limit = 0;
+  bool packed = false;          // q, k and v are one tensor
+  bool documents = false;       // queries see keys of their own document alone
   uint32_t drop_threshold = 0;  // 0: no dropout
   float drop_scale = 1;         // factor of kept weights
 

@@ -1,7 +1,11 @@
 #include "models/registry.h"
 
 #include "models/benchmark/benchmark.h"
+#include "models/gemma/gemma.h"
+#include "models/gemma2/gemma2.h"
+#include "models/gemma3_text/gemma3_text.h"
 #include "models/gpt2/gpt2.h"
+#include "models/gpt_neox/gpt_neox.h"
 #include "models/gptlite/gptlite.h"
 #include "models/llama/llama.h"
 #include "models/mistral/mistral.h"
@@ -19,6 +23,10 @@ const ModelRegistry& model_registry() {
       &mistral(),
       &qwen2(),
       &qwen3(),
+      &gemma(),
+      &gemma2(),
+      &gemma3_text(),
+      &gpt_neox(),
   });
   return registry;
 }

@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DECODER, KEYS, ROTARY = "models/decoder/decoder.cpp", "models/decoder/keys.cpp", "runtime/ir/rotary.cpp"
-GPT2, SIMD = "models/gpt2/gpt2.cpp", "kernels/cpu/simd"
+GPT2, NEOX, SIMD = "models/gpt2/gpt2.cpp", "models/gpt_neox/gpt_neox.cpp", "kernels/cpu/simd"
 
 # Name: the edits, each a file, its text and the wrong one.
 CHANGES = {
@@ -28,13 +28,22 @@ CHANGES = {
     "half of the norm's epsilon": [(DECODER, 'c.real("rms_norm_eps")', '0.5 * c.real("rms_norm_eps")')],
     "norms of a block swapped": [
         (DECODER, 'norm(x, name + ".input_layernorm"', 'norm(x, name + ".post_attention_layernorm"'),
-        (DECODER, 'mlp(norm(x, name + ".post_attention_layernorm"', 'mlp(norm(x, name + ".input_layernorm"')],
-    "keys without positions": [(DECODER, "k = b_.rotary(k, seq_len_, rotary_, documents);", "")],
-    "queries without positions": [(DECODER, "q = b_.rotary(q, seq_len_, rotary_, documents);", "")],
+        (DECODER, '".pre_feedforward_layernorm" : ".post_attention_layernorm"',
+         '".pre_feedforward_layernorm" : ".input_layernorm"')],
+    "keys without positions": [(DECODER, "k = b_.rotary(k, seq_len_, rotary, documents);", "")],
+    "queries without positions": [(DECODER, "q = b_.rotary(q, seq_len_, rotary, documents);", "")],
     "a window of one more key": [
-        (KEYS, 'if (features.window) return c.integer("sliding_window");',
-         'if (features.window) return c.integer("sliding_window") + 1;')],
+        (KEYS, 'has_window(c, part, layer) ? c.integer("sliding_window") : 0;',
+         'has_window(c, part, layer) ? c.integer("sliding_window") + 1 : 0;')],
     "windows in the other layers": [(KEYS, "types[index] == kSliding;", "types[index] == kFull;")],
+    "norms of weights that are not centred": [(DECODER, ".centred = centred}", ".centred = false}")],
+    "embeddings that are not scaled": [(DECODER, "if (parts_.scaled_embedding) x =", "if (false) x =")],
+    "no limit of logits": [(DECODER, "cap > 0)", "cap > 1e9)")],
+    "scores without their own scale": [(DECODER, "scalar > 0 ? 1 / std::sqrt(scalar) : 0", "0")],
+    "one theta for all layers": [(DECODER, "local ? local_rotary_of(c_, head_size_)", "false ? local_rotary_of(c_, head_size_)")],
+    "GPT-NeoX's MLP behind attention": [(NEOX, "if (beside) return b_.add_dropout(with_attention, mlp(x, name)",
+                                         "if (beside) return b_.add_dropout(with_attention, mlp(with_attention, name)")],
+    "GPT-NeoX's values rotated": [(NEOX, "rotary_.sections = 3;", "")],
     "llama3's ends swapped": [
         (ROTARY, "wavelength > a.original_positions / a.low_freq_factor", "wavelength > a.original_positions / a.high_freq_factor")],
     "positions multiplied by the factor": [(ROTARY, "f /= a.factor;", "f *= a.factor;")],
@@ -59,7 +68,7 @@ CHANGES = {
     "adapters of rslora scaled as others": [
         ("runtime/core/model/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / rank")],
     "biases of attention left out": [
-        (DECODER, 'features.attention_bias_key && c.flag("attention_bias")', "false")],
+        (DECODER, 'parts.biases == AttentionBiases::by_key && c.flag("attention_bias")', "false")],
 }
 
 

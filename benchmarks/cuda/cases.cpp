@@ -88,6 +88,9 @@ class List {
     add("relu" + at, OpKind::activation, ActivationAttrs{Activation::relu}, {wide}, {wide});
     add("sum_rows" + at, OpKind::sum_rows, {}, {wide}, {f32({4 * c})});
     add("add" + at, OpKind::add, {}, {x, x}, {x});
+    const SoftcapAttrs cap{30};
+    add("softcap" + at, OpKind::softcap, cap, {wide}, {wide});
+    add("softcap_grad" + at, OpKind::softcap_grad, cap, {wide, wide}, {in_place(wide, 0)});
     add("scale" + at, OpKind::scale, ScaleAttrs{.factor = 0.5f}, {x}, {x});
     add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
     const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "models/decoder/keys.h"
 #include "models/decoder/rotary_keys.h"
 #include "models/measure.h"
@@ -13,10 +15,10 @@ namespace {
 
 class Decoder {
  public:
-  Decoder(Builder& b, const ModelConfig& c, const DecoderFeatures& features)
+  Decoder(Builder& b, const ModelConfig& c, const DecoderParts& parts)
       : b_(b),
         c_(c),
-        features_(features),
+        parts_(parts),
         width_(c.width()),
         heads_(c.integer("num_attention_heads")),
         kv_heads_(kv_heads_of(c)),
@@ -24,20 +26,22 @@ class Decoder {
         seq_len_(b.seq_len(c.context())),
         eps_(static_cast<float>(c.real("rms_norm_eps"))),
         std_(static_cast<float>(c.real("initializer_range"))),
-        attention_bias_(features.attention_bias_key && c.flag("attention_bias")),
-        mlp_bias_(features.mlp_bias_key && c.flag("mlp_bias")),
-        rotary_(rotary_of(c)) {}
+        attention_bias_(parts.biases == AttentionBiases::by_key && c.flag("attention_bias")),
+        mlp_bias_(parts.mlp.bias_key && c.flag("mlp_bias")) {}
 
   void build() {
     b_.unit("embedding");
     const BufferId ids = b_.input("ids", InputRole::token_ids, DType::i32, {seq_len_});
     const BufferId token = vocabulary("model.embed_tokens.weight");
     BufferId x = b_.embed(ids, token, kNone, seq_len_);
+    if (parts_.scaled_embedding) x = b_.scale(x, embedding_scale());
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "model.norm", width_);
     const BufferId head = c_.flag("tie_word_embeddings") ? token : vocabulary("lm_head.weight");
-    const BufferId logits = b_.linear(x, head, kNone, Activation::none);
+    BufferId logits = b_.linear(x, head, kNone, Activation::none);
+    if (const double cap = cap_of(parts_.scores.logits_softcap, "final_logit_softcapping"); cap > 0)
+      logits = b_.softcap(logits, static_cast<float>(cap));
     if (b_.options().with_loss)
       b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
                        c_.vocabulary());
@@ -48,34 +52,45 @@ class Decoder {
  private:
   BufferId block(BufferId x, int64_t number) {
     const std::string name = b_.layer("model.layers", number, "attn");
-    x = b_.add_dropout(x, attention(norm(x, name + ".input_layernorm", width_), name, number),
-                       seq_len_, 0);
+    const bool results = parts_.norms.of_results;
+    BufferId y = attention(norm(x, name + ".input_layernorm", width_), name, number);
+    if (results) y = norm(y, name + ".post_attention_layernorm", width_);
+    x = b_.add_dropout(x, y, seq_len_, 0);
     b_.sublayer("mlp");
-    return b_.add_dropout(
-        x, mlp(norm(x, name + ".post_attention_layernorm", width_), name + ".mlp."), seq_len_, 0);
+    const char* const before = results ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
+    y = mlp(norm(x, name + before, width_), name + ".mlp.");
+    if (results) y = norm(y, name + ".post_feedforward_layernorm", width_);
+    return b_.add_dropout(x, y, seq_len_, 0);
   }
 
   BufferId attention(BufferId x, const std::string& layer, int64_t number) {
     const std::string name = layer + ".self_attn.";
-    const bool bias = features_.qkv_bias || attention_bias_;
+    const bool bias = parts_.biases == AttentionBiases::inputs || attention_bias_;
     const int64_t q_width = heads_ * head_size_, kv_width = kv_heads_ * head_size_;
     BufferId q = linear(x, name + "q_proj", width_, q_width, bias);
     BufferId k = linear(x, name + "k_proj", width_, kv_width, bias);
     const BufferId v = linear(x, name + "v_proj", width_, kv_width, bias);
-    if (features_.head_norms) {
+    if (parts_.scores.head_norms) {
       q = norm(q, name + "q_norm", head_size_);
       k = norm(k, name + "k_norm", head_size_);
     }
     const BufferId documents = b_.documents(seq_len_);
-    q = b_.rotary(q, seq_len_, rotary_, documents);
-    k = b_.rotary(k, seq_len_, rotary_, documents);
-    const BufferId y = b_.attention(q, k, v,
-                                    {.heads = heads_,
-                                     .kv_heads = kv_heads_,
-                                     .seq_len = seq_len_,
-                                     .dropout = c_.real("attention_dropout"),
-                                     .window = window_of(c_, features_, number)},
-                                    documents);
+    const bool local = !parts_.rotary.local_theta.empty() && has_window(c_, parts_.windows, number);
+    const RotaryAttrs rotary = local ? local_rotary_of(c_, head_size_) : rotary_of(c_, head_size_);
+    q = b_.rotary(q, seq_len_, rotary, documents);
+    k = b_.rotary(k, seq_len_, rotary, documents);
+    const double scalar =
+        parts_.scores.scalar_key ? static_cast<double>(c_.integer("query_pre_attn_scalar")) : 0;
+    const BufferId y =
+        b_.attention(q, k, v,
+                     {.heads = heads_,
+                      .kv_heads = kv_heads_,
+                      .seq_len = seq_len_,
+                      .dropout = c_.real("attention_dropout"),
+                      .window = window_of(c_, parts_.windows, number),
+                      .scale = scalar > 0 ? 1 / std::sqrt(scalar) : 0,
+                      .softcap = cap_of(parts_.scores.softcap, "attn_logit_softcapping")},
+                     documents);
     return linear(y, name + "o_proj", q_width, width_, attention_bias_);
   }
 
@@ -83,7 +98,7 @@ class Decoder {
     const int64_t hidden = c_.integer("intermediate_size");
     const BufferId gate = linear(x, name + "gate_proj", width_, hidden, mlp_bias_);
     const BufferId up = linear(x, name + "up_proj", width_, hidden, mlp_bias_);
-    return linear(b_.gated(gate, up, Activation::silu), name + "down_proj", hidden, width_,
+    return linear(b_.gated(gate, up, gate_of(c_, parts_.mlp)), name + "down_proj", hidden, width_,
                   mlp_bias_);
   }
 
@@ -94,7 +109,28 @@ class Decoder {
   }
 
   BufferId norm(BufferId x, const std::string& name, int64_t columns) {
-    return b_.rms_norm(x, b_.parameter(name + ".weight", {columns}, Init::ones), eps_);
+    const bool centred = parts_.norms.centred;
+    const Init init = centred ? Init::zeros : Init::ones;
+    return b_.rms_norm(x, b_.parameter(name + ".weight", {columns}, init),
+                       {.eps = eps_, .centred = centred});
+  }
+
+  // Returns the value of a key of a cap, 0: none. `fallback`: its default, empty where the family has no such key.
+  double cap_of(std::string_view fallback, std::string_view key) const {
+    return fallback.empty() ? 0 : c_.real(key);
+  }
+
+  // Returns the root of the width in the dtype of the embedding.
+  float embedding_scale() const {
+    const auto root = static_cast<float>(std::sqrt(static_cast<double>(width_)));
+    switch (b_.options().dtype) {
+      case DType::bf16:
+        return to_float(from_float<bf16>(root));
+      case DType::f16:
+        return to_float(from_float<f16>(root));
+      default:
+        return root;
+    }
   }
 
   BufferId vocabulary(const std::string& name) {
@@ -103,21 +139,19 @@ class Decoder {
 
   Builder& b_;
   const ModelConfig& c_;
-  const DecoderFeatures& features_;
+  const DecoderParts& parts_;
   int64_t width_, heads_, kv_heads_, head_size_, seq_len_;
   float eps_, std_;
   bool attention_bias_, mlp_bias_;
-  RotaryAttrs rotary_;
 };
 
 }  // namespace
 
 ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& defaults,
-                           const DecoderFeatures& features,
-                           void (*build)(Builder&, const ModelConfig&)) {
+                           const DecoderParts& parts) {
   return {.type = names.type,
           .title = names.title,
-          .keys = decoder_keys(defaults, features),
+          .keys = decoder_keys(defaults, parts),
           .inputs = token_inputs("max_position_embeddings", "vocab_size"),
           .layers_key = "num_hidden_layers",
           .width_key = "hidden_size",
@@ -126,13 +160,9 @@ ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& def
           .usual_tokens = 1024,
           .exceeds_context = decoder_exceeds_context,
           .problem = decoder_problem,
-          .build = build,
+          .build = [parts](Builder& b, const ModelConfig& c) { Decoder(b, c, parts).build(); },
           .measure = measure_model,
-          .hugging_face = decoder_directories(names.architecture, features)};
-}
-
-void build_decoder(Builder& builder, const ModelConfig& config, const DecoderFeatures& features) {
-  Decoder(builder, config, features).build();
+          .hugging_face = decoder_directories(names.architecture, defaults, parts)};
 }
 
 }  // namespace dstrain::models

@@ -3,26 +3,75 @@
 // Hugging Face's config.json and files. A family says in data what is different in its own.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
+#include "models/decoder/rotary_keys.h"
 #include "runtime/config/model/family.h"
 
 namespace dstrain::models {
 
 // transformers' defaults of a family's keys, as JSON text; empty: unset, and then as the note of the key says.
 struct DecoderDefaults {
-  std::string_view vocab_size = "32000", intermediate_size = "11008", num_key_value_heads = "",
-                   max_position_embeddings = "2048", head_dim = "", sliding_window = "4096";
+  std::string_view num_hidden_layers = "32", hidden_size = "4096", num_attention_heads = "32",
+                   vocab_size = "32000", intermediate_size = "11008", num_key_value_heads = "",
+                   max_position_embeddings = "2048", head_dim = "", sliding_window = "4096",
+                   tie_word_embeddings = "false";
 };
 
-// What a family of decoders has that others have not.
-struct DecoderFeatures {
-  bool attention_bias_key = false;  // attention_bias: biases of all four products of attention
-  bool qkv_bias = false;            // queries, keys and values always have biases
-  bool mlp_bias_key = false;
-  bool head_norms = false;     // RMS norms of the queries and keys of each head
-  bool window = false;         // sliding_window, of all layers
-  bool window_layers = false;  // ... of some: use_sliding_window, max_window_layers and layer_types
+// The norms of a family.
+struct NormPart {
+  bool centred = false;     // weights are held minus 1 (RmsNormAttrs)
+  bool of_results = false;  // what attention and the MLP add to the residual stream has norms, too
+};
+
+// Which products of attention have biases.
+enum class AttentionBiases : uint8_t {
+  none,
+  by_key,  // all four, if attention_bias says so
+  inputs,  // queries, keys and values, always
+};
+
+// Which layers see no more keys than sliding_window says.
+enum class WindowedLayers : uint8_t {
+  none,
+  all,
+  by_key,  // if use_sliding_window is true, those of layer_types, or else all from max_window_layers on
+  most,  // those of layer_types, or else all but every n-th
+};
+struct WindowPart {
+  WindowedLayers layers = WindowedLayers::none;
+  // Of `most`: n, and whether sliding_window_pattern may say another.
+  int64_t whole_every = 0;
+  bool pattern_key = false;
+};
+
+// How attention makes scores and logits.
+struct ScoresPart {
+  bool head_norms = false;  // RMS norms of the queries and keys of each head
+  bool scalar_key =
+      false;  // scores are divided by the root of query_pre_attn_scalar, not of the size of a head
+  // Defaults of attn_logit_softcapping and final_logit_softcapping as JSON text, "0.0": none; empty: no such key.
+  std::string_view softcap = {}, logits_softcap = {};
+};
+
+// The gated MLP.
+struct MlpPart {
+  bool bias_key = false;                                         // mlp_bias
+  std::string_view activation_key = "dstrain.model.hidden_act";  // of the gate
+  std::string_view activation = "\"silu\"";                      // its default, as JSON text
+  bool gelu_is_tanh = false;  // "gelu" is an old name of its tanh form
+};
+
+// What a family of decoders has otherwise than Llama.
+struct DecoderParts {
+  NormPart norms{};
+  AttentionBiases biases = AttentionBiases::none;
+  WindowPart windows{};
+  RotaryPart rotary{};
+  ScoresPart scores{};
+  MlpPart mlp{};
+  bool scaled_embedding = false;  // embeddings are multiplied by the root of hidden_size
 };
 
 // What names a family: its model_type, its name for people, and its class in transformers.
@@ -30,12 +79,8 @@ struct DecoderNames {
   std::string_view type, title, architecture;
 };
 
-// Returns the family with these names, defaults and features. `build` emits its forward pass, by build_decoder() with the
-// same features.
+// Returns the family with these names, defaults and parts.
 ModelFamily decoder_family(const DecoderNames& names, const DecoderDefaults& defaults,
-                           const DecoderFeatures& features,
-                           void (*build)(Builder&, const ModelConfig&));
-// Emits the forward pass of a model with these features.
-void build_decoder(Builder& builder, const ModelConfig& config, const DecoderFeatures& features);
+                           const DecoderParts& parts);
 
 }  // namespace dstrain::models

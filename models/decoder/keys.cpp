@@ -11,19 +11,27 @@
 #include "models/hugging_face/fields.h"
 #include "models/sizes.h"
 #include "runtime/config/json/reader.h"
+#include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/read/merge.h"
 
 namespace dstrain::models {
 namespace {
 
-constexpr std::string_view kUsualHeads = "32";
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
+constexpr std::string_view kUsualActivation = "dstrain.model.hidden_act";
+constexpr std::string_view kScoresCap = "dstrain.model.attn_logit_softcapping",
+                           kLogitsCap = "dstrain.model.final_logit_softcapping";
 constexpr std::string_view kTypesText = "window_layers", kTypesList = "layer_types";
 
-void add_window_keys(const DecoderDefaults& defaults, const DecoderFeatures& features,
+// Returns whether layer_types may say which layers have a window.
+bool reads_layer_types(const WindowPart& part) {
+  return part.layers == WindowedLayers::by_key || part.layers == WindowedLayers::most;
+}
+
+void add_window_keys(const DecoderDefaults& defaults, const WindowPart& part,
                      std::vector<ModelKey>& keys) {
   using enum FactChange;
-  if (features.window || features.window_layers)
+  if (part.layers != WindowedLayers::none)
     keys.push_back({{.key = "dstrain.model.sliding_window",
                      .type = Type::integer,
                      .fallback = defaults.sliding_window,
@@ -32,21 +40,51 @@ void add_window_keys(const DecoderDefaults& defaults, const DecoderFeatures& fea
                      .max = kMostOfASize,
                      .nullable = true},
                     forbidden});
-  if (!features.window_layers) return;
-  keys.push_back({{.key = "dstrain.model.use_sliding_window", .fallback = "false"}, forbidden});
-  keys.push_back({{.key = "dstrain.model.max_window_layers",
-                   .type = Type::integer,
-                   .fallback = "28",
-                   .note = "layers without a window, at the beginning",
-                   .min = 0,
-                   .max = kMostOfASize},
-                  forbidden});
+  if (!reads_layer_types(part)) return;
+  if (part.layers == WindowedLayers::by_key) {
+    keys.push_back({{.key = "dstrain.model.use_sliding_window", .fallback = "false"}, forbidden});
+    keys.push_back({{.key = "dstrain.model.max_window_layers",
+                     .type = Type::integer,
+                     .fallback = "28",
+                     .note = "layers without a window, at the beginning",
+                     .min = 0,
+                     .max = kMostOfASize},
+                    forbidden});
+  }
+  if (part.pattern_key)
+    keys.push_back({size_key("dstrain.model.sliding_window_pattern", "6",
+                             "every so many layers one has no window"),
+                    forbidden});
   keys.push_back({{.key = "dstrain.model.window_layers",
                    .type = Type::string,
                    .fallback = "\"\"",
                    .note = "layer_types as one text: which layers have a window, instead of "
-                           "max_window_layers"},
+                           "max_window_layers or a pattern"},
                   forbidden});
+}
+
+ModelKey activation_key(const MlpPart& part) {
+  return {{.key = part.activation_key,
+           .type = Type::choice,
+           .fallback = part.activation,
+           .note = "of the gate",
+           .choices = "silu|swish|gelu|gelu_new|gelu_pytorch_tanh"},
+          FactChange::forbidden};
+}
+
+void add_scores_keys(const ScoresPart& part, std::vector<ModelKey>& keys) {
+  using enum FactChange;
+  if (part.scalar_key)
+    keys.push_back(
+        {size_key("dstrain.model.query_pre_attn_scalar", "256", "scores are divided by its root"),
+         forbidden});
+  const auto add_cap = [&keys](std::string_view key, std::string_view fallback,
+                               std::string_view note) {
+    if (!fallback.empty()) keys.push_back({real_key(key, fallback, note, 0), forbidden});
+  };
+  add_cap(kScoresCap, part.softcap, "the limit of scores, as cap tanh(score / cap); null: none");
+  add_cap(kLogitsCap, part.logits_softcap,
+          "the limit of logits, as cap tanh(logit / cap); null: none");
 }
 
 std::vector<std::string> types_in(std::string_view text) {
@@ -99,13 +137,27 @@ Member* member_of(Node& section, std::string_view name) {
 }
 
 // As many heads of keys and values as of queries are null in some files, where the family has another default.
-void normalise_heads(Node& section) {
+void normalise_heads(Node& section, std::string_view usual_heads) {
   Member* const kv_heads = member_of(section, "num_key_value_heads");
   if (!kv_heads || !kv_heads->value.is(Node::Kind::null)) return;
   if (const Member* const heads = member_of(section, "num_attention_heads"))
     kv_heads->value = heads->value;
   else
-    kv_heads->value = read_value(kUsualHeads, Source::model_file);
+    kv_heads->value = read_value(std::string(usual_heads), Source::model_file);
+}
+
+// No cap is null in files, and 0 as a key.
+void normalise_caps(Node& section) {
+  for (const std::string_view key : {kScoresCap, kLogitsCap})
+    if (Member* const cap = member_of(section, key.substr(kModelSection.size()));
+        cap && cap->value.is(Node::Kind::null))
+      cap->value.kind = Node::Kind::real;
+}
+void restore_caps(Node& section) {
+  for (const std::string_view key : {kScoresCap, kLogitsCap})
+    if (Member* const cap = member_of(section, key.substr(kModelSection.size()));
+        cap && to_real(cap->value, false) == 0.0)
+      cap->value.kind = Node::Kind::null;
 }
 
 // Keys hold no lists, and no null beside a default.
@@ -143,19 +195,14 @@ void restore_windows(Node& section) {
   if (!list.items.empty()) put(section, kTypesList, std::move(list));
 }
 
-void normalise(Node& section) {
-  normalise_rotary(section);
-  normalise_heads(section);
-  normalise_windows(section);
-}
-
-void restore(Node& section) {
+void restore(Node& section, const RotaryPart& rotary) {
   // transformers derives the size where the key is absent, and fails at a null in families whose settings lack it.
   std::erase_if(section.members, [](const Member& m) {
     return m.key == "head_dim" && m.value.is(Node::Kind::null);
   });
-  restore_rotary(section);
+  restore_rotary(section, rotary);
   restore_windows(section);
+  restore_caps(section);
 }
 
 std::vector<std::string> ignored_tensors(const ModelConfig& c) {
@@ -184,7 +231,7 @@ std::optional<KeyProblem> window_problem(const ModelConfig& c) {
 
 }  // namespace
 
-std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatures& features) {
+std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts& parts) {
   using enum FactChange;
   const auto optional_size = [](std::string_view key, std::string_view fallback,
                                 std::string_view note) {
@@ -193,10 +240,10 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatur
     return spec;
   };
   std::vector<ModelKey> keys{
-      {size_key("dstrain.model.num_hidden_layers", "32", "blocks", kMostLayers)},
-      {size_key("dstrain.model.hidden_size", "4096", "channels")},
+      {size_key("dstrain.model.num_hidden_layers", d.num_hidden_layers, "blocks", kMostLayers)},
+      {size_key("dstrain.model.hidden_size", d.hidden_size, "channels")},
       {size_key("dstrain.model.intermediate_size", d.intermediate_size, "channels inside the MLP")},
-      {size_key("dstrain.model.num_attention_heads", kUsualHeads, ""), forbidden},
+      {size_key("dstrain.model.num_attention_heads", d.num_attention_heads, ""), forbidden},
       {optional_size("dstrain.model.num_key_value_heads", d.num_key_value_heads,
                      "unset: num_attention_heads"),
        forbidden},
@@ -205,11 +252,7 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatur
        forbidden},
       {size_key("dstrain.model.max_position_embeddings", d.max_position_embeddings,
                 "the most tokens of a sample")},
-      {{.key = "dstrain.model.hidden_act",
-        .type = Type::choice,
-        .fallback = "\"silu\"",
-        .choices = "silu|swish"},
-       forbidden},
+      activation_key(parts.mlp),
       {real_key("dstrain.model.rms_norm_eps", "1e-06", "", 0), forbidden},
       {real_key("dstrain.model.initializer_range", "0.02", "standard deviation of fresh weights",
                 0),
@@ -223,43 +266,66 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderFeatur
         .nullable = true},
        allowed},
   };
-  if (features.attention_bias_key)
+  if (parts.biases == AttentionBiases::by_key)
     keys.push_back({{.key = "dstrain.model.attention_bias", .fallback = "false"}});
-  if (features.mlp_bias_key)
-    keys.push_back({{.key = "dstrain.model.mlp_bias", .fallback = "false"}});
-  add_window_keys(d, features, keys);
-  std::ranges::move(rotary_keys(), std::back_inserter(keys));
+  if (parts.mlp.bias_key) keys.push_back({{.key = "dstrain.model.mlp_bias", .fallback = "false"}});
+  add_scores_keys(parts.scores, keys);
+  add_window_keys(d, parts.windows, keys);
+  std::ranges::move(rotary_keys(parts.rotary), std::back_inserter(keys));
   keys.push_back({{.key = "dstrain.model.tie_word_embeddings",
-                   .fallback = "false",
+                   .fallback = d.tie_word_embeddings,
                    .note = "the head is the token embedding"}});
   keys.push_back({size_key("dstrain.model.vocab_size", d.vocab_size, "")});
   return keys;
 }
 
-HuggingFace decoder_directories(std::string_view architecture, const DecoderFeatures& features) {
-  std::vector<KeySpec> own = rotary_fields();
+HuggingFace decoder_directories(std::string_view architecture, const DecoderDefaults& defaults,
+                                const DecoderParts& parts) {
+  std::vector<KeySpec> own = rotary_fields(parts.rotary);
   own.push_back(harmless("dstrain.model.pretraining_tp", "products are not divided"));
   own.push_back(harmless("dstrain.model.is_llama_config", "what wrote the file"));
   own.push_back(harmless("dstrain.model.max_sequence_length",
                          "an old name of max_position_embeddings, which transformers ignores"));
-  if (!features.attention_bias_key)
+  if (parts.biases != AttentionBiases::by_key)
     own.push_back(fixed("dstrain.model.attention_bias", Type::boolean, "false",
                         "biases of attention's products"));
-  if (!features.mlp_bias_key)
+  if (parts.scaled_embedding)
+    own.push_back(fixed("dstrain.model.use_bidirectional_attention", Type::boolean, "false",
+                        "queries that see keys behind them"));
+  if (parts.mlp.activation_key != kUsualActivation)
+    own.push_back(harmless(kUsualActivation, "transformers takes hidden_activation"));
+  if (parts.mlp.gelu_is_tanh)
+    own.push_back(harmless("dstrain.model.hidden_activation",
+                           "of an older model: transformers takes hidden_act"));
+  if (parts.windows.layers == WindowedLayers::most) {
+    own.push_back(harmless("dstrain.model._sliding_window_pattern", "layer_types says it"));
+    own.push_back(harmless("dstrain.model.cache_implementation", "training keeps no cache"));
+    own.push_back(harmless("dstrain.model.sliding_window_size",
+                           "an old name of sliding_window, which transformers ignores"));
+  }
+  if (parts.scores.softcap.empty() && !parts.scores.logits_softcap.empty())
+    own.push_back(fixed(kScoresCap, Type::real, "null", "a limit of scores"));
+  if (!parts.mlp.bias_key)
     own.push_back(
         fixed("dstrain.model.mlp_bias", Type::boolean, "false", "biases of the MLP's products"));
   own.push_back({.key = "dstrain.model.layer_types",
                  .type = Type::strings,
-                 .rule = features.window_layers ? &kLayerTypes : &kFullAttention});
-  if (!features.window && !features.window_layers)
+                 .rule = reads_layer_types(parts.windows) ? &kLayerTypes : &kFullAttention});
+  if (parts.windows.layers == WindowedLayers::none)
     own.push_back(harmless("dstrain.model.sliding_window", "attention of this family has none"));
   return {.fields = fields_with(own),
           .architecture = architecture,
           .prefix = "model.",
           .table = "model.embed_tokens.weight",
           .ignored = ignored_tensors,
-          .normalise = normalise,
-          .restore = restore};
+          .normalise =
+              [rotary = parts.rotary, heads = defaults.num_attention_heads](Node& section) {
+                normalise_rotary(section, rotary);
+                normalise_heads(section, heads);
+                normalise_windows(section);
+                normalise_caps(section);
+              },
+          .restore = [rotary = parts.rotary](Node& section) { restore(section, rotary); }};
 }
 
 int64_t kv_heads_of(const ModelConfig& c) {
@@ -272,19 +338,36 @@ int64_t head_size_of(const ModelConfig& c) {
   return size > 0 ? size : c.width() / c.integer("num_attention_heads");
 }
 
-int64_t window_of(const ModelConfig& c, const DecoderFeatures& features, int64_t layer) {
-  if (features.window) return c.integer("sliding_window");
-  if (!features.window_layers || !c.flag("use_sliding_window")) return 0;
+bool has_window(const ModelConfig& c, const WindowPart& part, int64_t layer) {
+  if (!reads_layer_types(part)) return part.layers == WindowedLayers::all;
+  const bool by_key = part.layers == WindowedLayers::by_key;
+  if (by_key && !c.flag("use_sliding_window")) return false;
   const std::vector<std::string> types = layer_types(c);
   // The problem of another number of layers is told, and the model is measured all the same.
   const auto index = static_cast<size_t>(layer);
-  const bool slides = types.empty() ? layer >= c.integer("max_window_layers")
-                                    : index < types.size() && types[index] == kSliding;
-  return slides ? c.integer("sliding_window") : 0;
+  if (!types.empty()) return index < types.size() && types[index] == kSliding;
+  if (by_key) return layer >= c.integer("max_window_layers");
+  const int64_t every = part.pattern_key ? c.integer("sliding_window_pattern") : part.whole_every;
+  return (layer + 1) % every != 0;
+}
+
+int64_t window_of(const ModelConfig& c, const WindowPart& part, int64_t layer) {
+  return has_window(c, part, layer) ? c.integer("sliding_window") : 0;
+}
+
+Activation activation_of(std::string_view name) {
+  if (name == "relu") return Activation::relu;
+  if (name == "silu" || name == "swish") return Activation::silu;
+  return name == "gelu" ? Activation::gelu_erf : Activation::gelu;
+}
+
+Activation gate_of(const ModelConfig& c, const MlpPart& part) {
+  const Activation kind = activation_of(c.text(part.activation_key.substr(kModelSection.size())));
+  return kind == Activation::gelu_erf && part.gelu_is_tanh ? Activation::gelu : kind;
 }
 
 bool decoder_exceeds_context(const ModelConfig& c) {
-  return rotary_of(c).kind == RotaryKind::dynamic;
+  return rotary_of(c, head_size_of(c)).kind == RotaryKind::dynamic;
 }
 
 std::optional<KeyProblem> decoder_problem(const ModelConfig& c) {
@@ -299,7 +382,7 @@ std::optional<KeyProblem> decoder_problem(const ModelConfig& c) {
         {"dstrain.model.num_key_value_heads", "dstrain.model.num_attention_heads"},
         fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}", heads,
                     kv_heads)};
-  if (auto problem = rotary_key_problem(c)) return problem;
+  if (auto problem = rotary_key_problem(c, head_size_of(c))) return problem;
   return window_problem(c);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "models/decoder/keys.h"
+#include "models/decoder/rotary_sections.h"
 #include "models/hugging_face/fields.h"
 #include "models/sizes.h"
 #include "runtime/config/json/reader.h"
@@ -18,10 +18,9 @@
 namespace dstrain::models {
 namespace {
 
-constexpr std::string_view kToday = "rope_parameters", kOlder = "rope_scaling",
-                           kTodaySection = "dstrain.model.rope_parameters",
-                           kOlderSection = "dstrain.model.rope_scaling", kUsualTheta = "10000.0",
-                           kUsualRotation = "\"default\"";
+constexpr std::string_view kTodaySection = "dstrain.model.rope_parameters",
+                           kOlderSection = "dstrain.model.rope_scaling",
+                           kShareKey = "dstrain.model.rope_parameters.partial_rotary_factor";
 
 // Other places and names of what is in rope_parameters.
 constexpr std::array<std::string_view, 14> kOldRotaryNames{
@@ -41,89 +40,28 @@ constexpr std::array<std::string_view, 14> kOldRotaryNames{
     "dstrain.model.rope_scaling.truncate",
 };
 
-// Returns the member of one of the two sections, or null if it says nothing, as transformers read it.
-const Member* section_in(const Node& model, std::string_view name) {
-  const Member* const section = model.member(name);
-  const bool empty =
-      !section || !section->value.is(Node::Kind::object) || section->value.members.empty();
-  return empty ? nullptr : section;
-}
-
-bool is_null(const Member* member) {
-  return !member || member->value.is(Node::Kind::null);
-}
-
-double number_in(const Node& section, std::string_view name) {
-  const Member* const member = section.member(name);
-  return member ? to_real(member->value, false).value_or(0) : 0;
-}
-
-// Sets a factor that is null to what transformers take for yarn then, if the model says its positions.
-void complete_factor(const Node& model, Node& section) {
-  const Member* const kind = section.member("rope_type");
-  if (!kind || lower_case(kind->value.text) != "yarn") return;
-  const double positions = number_in(model, "max_position_embeddings"),
-               given = number_in(section, "original_max_position_embeddings"),
-               original = given > 0 ? given : positions;
-  for (Member& m : section.members)
-    if (m.key == "factor" && is_null(&m) && original > 0) {
-      m.value.kind = Node::Kind::real;
-      m.value.real = positions / original;
-    }
-}
-
-struct Factor {
-  std::string_view name, fallback;
+// The fields of layers without a window, where rope_parameters has a section for either kind of layers.
+constexpr std::array<std::string_view, 13> kWholeNames{
+    "dstrain.model.rope_parameters.full_attention.type",
+    "dstrain.model.rope_parameters.full_attention.rope_type",
+    "dstrain.model.rope_parameters.full_attention.rope_theta",
+    "dstrain.model.rope_parameters.full_attention.factor",
+    "dstrain.model.rope_parameters.full_attention.original_max_position_embeddings",
+    "dstrain.model.rope_parameters.full_attention.low_freq_factor",
+    "dstrain.model.rope_parameters.full_attention.high_freq_factor",
+    "dstrain.model.rope_parameters.full_attention.beta_fast",
+    "dstrain.model.rope_parameters.full_attention.beta_slow",
+    "dstrain.model.rope_parameters.full_attention.attention_factor",
+    "dstrain.model.rope_parameters.full_attention.mscale",
+    "dstrain.model.rope_parameters.full_attention.mscale_all_dim",
+    "dstrain.model.rope_parameters.full_attention.truncate",
 };
-constexpr Factor kFactor{"factor", "1.0"}, kLow{"low_freq_factor", "1.0"},
-    kHigh{"high_freq_factor", "4.0"};
-
-// Returns the factors of a section's kind that it does not have. transformers have no default of them.
-std::vector<Factor> missing_factors(const Node& section) {
-  const Member* const named = section.member("rope_type");
-  const std::string kind = named ? lower_case(named->value.text) : "default";
-  std::vector<Factor> missing;
-  const auto need = [&](const Factor& factor) {
-    if (is_null(section.member(factor.name))) missing.push_back(factor);
-  };
-  if (kind != "default") need(kFactor);
-  if (kind == "llama3") {
-    need(kLow);
-    need(kHigh);
-  }
-  return missing;
-}
-
-// Adds a factor that a section lacks.
-void add_factor(Node& section, const Factor& factor, std::string_view value) {
-  std::erase_if(section.members, [&factor](const Member& m) { return m.key == factor.name; });
-  section.members.push_back({std::string(factor.name), section.place,
-                             read_value(std::string(value), Source::model_file)});
-}
-
-// Returns one of the two sections with the names of the keys, and with what transformers take from elsewhere.
-Node completed(const Node& model, Node section) {
-  // The oldest files call the kind "type"; some have both names, of which transformers read today's.
-  if (section.member("rope_type"))
-    std::erase_if(section.members, [](const Member& m) { return m.key == "type"; });
-  for (Member& m : section.members)
-    if (m.key == "type") m.key = "rope_type";
-  std::erase_if(section.members,
-                [](const Member& m) { return m.key == "rope_theta" && is_null(&m); });
-  if (const Member* const theta = model.member("rope_theta");
-      !is_null(theta) && !section.member("rope_theta"))
-    section.members.push_back(*theta);
-  complete_factor(model, section);
-  // No legal value: the keys' defaults are those of other kinds.
-  for (const Factor& factor : missing_factors(section)) add_factor(section, factor, "0");
-  return section;
-}
 
 // Returns a field of a section, with transformers' default of those that every section has.
 Node field_of(const Node& section, std::string_view name) {
   const Member* const member = section.member(name);
   if (!is_null(member)) return member->value;
-  if (name == "rope_theta") return read_value(kUsualTheta, Source::model_file);
+  if (name == "rope_theta") return read_value("10000.0", Source::model_file);
   if (name == "rope_type") return read_value(kUsualRotation, Source::model_file);
   return {};
 }
@@ -150,10 +88,13 @@ constexpr Rule kRotarySections{
     [](const Facts& facts, const KeySpec& spec, const Node&) -> Judgement {
       const Judgement legal{State::honoured, "", true};
       const Member* const model = find(*facts.root, kModelSectionName);
-      const Member* const today = model ? section_in(model->value, kToday) : nullptr;
-      const Member* const older = model ? section_in(model->value, kOlder) : nullptr;
+      const Member* const today = model ? section_in(model->value, kRotarySection) : nullptr;
+      const Member* const older = model ? section_in(model->value, kOldRotarySection) : nullptr;
       if (!today || !older) return legal;
-      const std::string field = difference(today->value, completed(model->value, older->value));
+      Node other = completed(model->value, older->value);
+      if (const Member* const theta = model->value.member("rope_theta"); !is_null(theta))
+        usual_member(other, "rope_theta", theta->value);
+      const std::string field = difference(today->value, other);
       const bool blames_today = is_set(*today) && !is_set(*older);
       if (field.empty() || (spec.key == kTodaySection) != blames_today) return legal;
       return {State::error,
@@ -173,6 +114,26 @@ constexpr Rule kOuterTheta{
                       older ? kOlderSection : kTodaySection, printable(json_text(inner->value)))};
     },
     "error if a section has another rope_theta; else honoured"};
+
+constexpr Rule kLocalThetaPlaces{
+    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+      const Member* const outer = find(*facts.root, "dstrain.model.rope_local_base_freq");
+      if (is_null(outer) || same_value(outer->value, value)) return {};
+      return {State::error,
+              fmt::format("is given together with dstrain.model.rope_local_base_freq, which is {}: "
+                          "keep one",
+                          printable(json_text(outer->value)))};
+    },
+    "error if rope_local_base_freq is another one; else honoured"};
+
+constexpr Rule kOuterShare{[](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
+                             const Member* const inner = find(*facts.root, kShareKey);
+                             if (is_null(inner) || same_value(inner->value, value)) return {};
+                             return {State::error,
+                                     fmt::format("is given together with {}, which is {}: keep one",
+                                                 kShareKey, printable(json_text(inner->value)))};
+                           },
+                           "error if rope_parameters has another one; else honoured"};
 
 constexpr Rule kOuterPositions{
     [](const Facts&, const KeySpec&, const Node&) -> Judgement {
@@ -204,7 +165,7 @@ constexpr Rule kOldRotary{
 
 }  // namespace
 
-std::vector<ModelKey> rotary_keys() {
+std::vector<ModelKey> rotary_keys(const RotaryPart& part) {
   using enum FactChange;
   std::vector<ModelKey> keys{{{.key = "dstrain.model.rope_parameters.rope_type",
                                .type = Type::choice,
@@ -215,7 +176,7 @@ std::vector<ModelKey> rotary_keys() {
                            double least) {
     keys.push_back({real_key(key, fallback, note, least), forbidden});
   };
-  add("dstrain.model.rope_parameters.rope_theta", kUsualTheta, "", 1);
+  add("dstrain.model.rope_parameters.rope_theta", part.theta, "", 1);
   add("dstrain.model.rope_parameters.factor", kFactor.fallback,
       "by which samples are longer; all but default need it", 0);
   add("dstrain.model.rope_parameters.original_max_position_embeddings", "0",
@@ -234,10 +195,23 @@ std::vector<ModelKey> rotary_keys() {
                    .note = "yarn",
                    .nullable = true},
                   forbidden});
+  if (!part.share.empty())
+    keys.push_back({{.key = kShareKey,
+                     .type = Type::real,
+                     .fallback = part.share,
+                     .note = "the part of each head's columns that is rotated",
+                     .min = 0,
+                     .max = 1,
+                     .nullable = true},
+                    forbidden});
+  if (!part.local_theta.empty())
+    keys.push_back({real_key("dstrain.model.rope_local_base_freq", part.local_theta,
+                             "rope_theta of layers with a window", 1),
+                    forbidden});
   return keys;
 }
 
-std::vector<KeySpec> rotary_fields() {
+std::vector<KeySpec> rotary_fields(const RotaryPart& part) {
   std::vector<KeySpec> fields{
       {.key = kTodaySection, .type = Type::section, .rule = &kRotarySections, .nullable = true},
       {.key = kOlderSection,
@@ -245,16 +219,12 @@ std::vector<KeySpec> rotary_fields() {
        .note = "an old name of rope_parameters",
        .rule = &kRotarySections,
        .nullable = true},
-      {.key = "dstrain.model.rope_theta",
+      {.key = part.outer_theta,
        .type = Type::real,
        .note = "an old place of rope_parameters.rope_theta",
        .rule = &kOuterTheta,
        .min = 1,
        .max = kMostOfAReal},
-      fixed("dstrain.model.rope_parameters.partial_rotary_factor", Type::real, "1.0",
-            "positions in a part of each head"),
-      fixed("dstrain.model.partial_rotary_factor", Type::real, "1.0",
-            "positions in a part of each head"),
       {.key = "dstrain.model.original_max_position_embeddings",
        .type = Type::any,
        .rule = &kOuterPositions},
@@ -262,37 +232,53 @@ std::vector<KeySpec> rotary_fields() {
       fixed("dstrain.model.rope_interleaved", Type::boolean, "false",
             "pairs of neighbouring columns"),
   };
+  if (!part.share.empty()) {
+    fields.push_back({.key = part.outer_share,
+                      .type = Type::real,
+                      .note = "an old place of rope_parameters.partial_rotary_factor",
+                      .rule = &kOuterShare,
+                      .min = 0,
+                      .max = 1});
+  } else {
+    constexpr std::string_view note = "positions in a part of each head";
+    fields.push_back(fixed(kShareKey, Type::real, "1.0", note));
+    fields.push_back(fixed("dstrain.model.partial_rotary_factor", Type::real, "1.0", note));
+  }
   for (const std::string_view name : kOldRotaryNames)
     fields.push_back({.key = name, .type = Type::any, .rule = &kOldRotary});
+  if (part.local_theta.empty()) return fields;
+  for (const std::string_view name : {"dstrain.model.rope_parameters.full_attention",
+                                      "dstrain.model.rope_parameters.sliding_attention"})
+    fields.push_back({.key = name, .type = Type::section, .nullable = true});
+  for (const std::string_view name : kWholeNames)
+    fields.push_back({.key = name, .type = Type::any, .rule = &kOldRotary});
+  for (const std::string_view name : {"dstrain.model.rope_parameters.sliding_attention.rope_type",
+                                      "dstrain.model.rope_parameters.sliding_attention.type"})
+    fields.push_back(fixed(name, Type::string, kUsualRotation,
+                           "other positions than plain ones in layers with a window"));
+  fields.push_back({.key = "dstrain.model.rope_parameters.sliding_attention.rope_theta",
+                    .type = Type::real,
+                    .note = "today's place of rope_local_base_freq",
+                    .rule = &kLocalThetaPlaces,
+                    .min = 1,
+                    .max = kMostOfAReal});
   return fields;
 }
 
-void normalise_rotary(Node& model) {
-  const Member *const today = section_in(model, kToday), *const older = section_in(model, kOlder),
-                      *const theta = model.member("rope_theta");
-  const Member* const source = today ? today : older;
-  if (!source && is_null(theta)) return;
-  // What is no section is an error.
-  if (const Member* const given = model.member(kToday);
-      !is_null(given) && !given->value.is(Node::Kind::object))
-    return;
-  Node section;
-  section.kind = Node::Kind::object;
-  if (source) section = source->value;
-  section = completed(model, std::move(section));
-  section.place = (source ? source : theta)->place;
-  put(model, kToday, std::move(section));
+namespace {
+
+// Returns 0 where all columns of a head are rotated, else how many.
+int64_t rotated_columns(const ModelConfig& c, int64_t head_size) {
+  const std::string_view name = kShareKey.substr(kModelSection.size());
+  if (std::ranges::find(c.family().keys, name, &ModelKey::name) == c.family().keys.end()) return 0;
+  const auto columns = static_cast<int64_t>(static_cast<double>(head_size) * c.real(name));
+  return columns == head_size ? 0 : columns;
 }
 
-void restore_rotary(Node& model) {
-  for (Member& m : model.members)
-    if (m.key == kToday && m.value.is(Node::Kind::object))
-      for (const Factor& factor : missing_factors(m.value))
-        add_factor(m.value, factor, factor.fallback);
-}
+}  // namespace
 
-std::optional<KeyProblem> rotary_key_problem(const ModelConfig& c) {
-  const RotaryAttrs attrs = rotary_of(c);
+std::optional<KeyProblem> rotary_key_problem(const ModelConfig& c, int64_t head_size) {
+  const RotaryAttrs attrs = rotary_of(c, head_size);
   std::vector<std::string_view> missing;
   const auto needs = [&missing](std::string_view name, double value) {
     if (value == 0) missing.push_back(name);
@@ -309,12 +295,12 @@ std::optional<KeyProblem> rotary_key_problem(const ModelConfig& c) {
         fmt::format("\"{}\" needs {}, above 0, in the same section",
                     c.text("rope_parameters.rope_type"), fmt::join(missing, " and "))};
   if (const std::string_view problem = rotary_problem(attrs); !problem.empty())
-    return KeyProblem{{kTodaySection, kOlderSection, "dstrain.model.head_dim"},
+    return KeyProblem{{kShareKey, kTodaySection, kOlderSection, "dstrain.model.head_dim"},
                       fmt::format("the position embedding: {}", problem)};
   return std::nullopt;
 }
 
-RotaryAttrs rotary_of(const ModelConfig& c) {
+RotaryAttrs rotary_of(const ModelConfig& c, int64_t head_size) {
   constexpr std::array<std::pair<std::string_view, RotaryKind>, 4> kinds{
       {{"linear", RotaryKind::linear},
        {"dynamic", RotaryKind::dynamic},
@@ -323,7 +309,8 @@ RotaryAttrs rotary_of(const ModelConfig& c) {
   const auto real = [&c](std::string_view name) {
     return c.real(fmt::format("rope_parameters.{}", name));
   };
-  RotaryAttrs attrs{.head_size = head_size_of(c),
+  RotaryAttrs attrs{.head_size = head_size,
+                    .rotated = rotated_columns(c, head_size),
                     .theta = real("rope_theta"),
                     .factor = real("factor"),
                     .original_positions = real("original_max_position_embeddings"),
@@ -340,6 +327,10 @@ RotaryAttrs rotary_of(const ModelConfig& c) {
   if (attrs.original_positions == 0 || attrs.kind == RotaryKind::dynamic)
     attrs.original_positions = static_cast<double>(c.context());
   return attrs;
+}
+
+RotaryAttrs local_rotary_of(const ModelConfig& c, int64_t head_size) {
+  return {.head_size = head_size, .theta = c.real(kLocalTheta)};
 }
 
 }  // namespace dstrain::models

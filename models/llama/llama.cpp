@@ -5,17 +5,14 @@
 namespace dstrain {
 namespace {
 
-constexpr models::DecoderFeatures kLlamaFeatures{.attention_bias_key = true, .mlp_bias_key = true};
-
-void build_llama(Builder& builder, const ModelConfig& config) {
-  models::build_decoder(builder, config, kLlamaFeatures);
-}
+constexpr models::DecoderParts kLlamaParts{.biases = models::AttentionBiases::by_key,
+                                           .mlp = {.bias_key = true}};
 
 }  // namespace
 
 const ModelFamily& llama() {
-  static const ModelFamily family = models::decoder_family({"llama", "Llama", "LlamaForCausalLM"},
-                                                           {}, kLlamaFeatures, build_llama);
+  static const ModelFamily family =
+      models::decoder_family({"llama", "Llama", "LlamaForCausalLM"}, {}, kLlamaParts);
   return family;
 }
 

@@ -5,11 +5,7 @@
 namespace dstrain {
 namespace {
 
-constexpr models::DecoderFeatures kMistralFeatures{.window = true};
-
-void build_mistral(Builder& builder, const ModelConfig& config) {
-  models::build_decoder(builder, config, kMistralFeatures);
-}
+constexpr models::DecoderParts kMistralParts{.windows = {models::WindowedLayers::all}};
 
 }  // namespace
 
@@ -19,7 +15,7 @@ const ModelFamily& mistral() {
                              {.intermediate_size = "14336",
                               .num_key_value_heads = "8",
                               .max_position_embeddings = "131072"},
-                             kMistralFeatures, build_mistral);
+                             kMistralParts);
   return family;
 }
 

@@ -5,11 +5,8 @@
 namespace dstrain {
 namespace {
 
-constexpr models::DecoderFeatures kQwen2Features{.qkv_bias = true, .window_layers = true};
-
-void build_qwen2(Builder& builder, const ModelConfig& config) {
-  models::build_decoder(builder, config, kQwen2Features);
-}
+constexpr models::DecoderParts kQwen2Parts{.biases = models::AttentionBiases::inputs,
+                                           .windows = {models::WindowedLayers::by_key}};
 
 }  // namespace
 
@@ -19,7 +16,7 @@ const ModelFamily& qwen2() {
                                                             .intermediate_size = "22016",
                                                             .num_key_value_heads = "32",
                                                             .max_position_embeddings = "32768"},
-                                                           kQwen2Features, build_qwen2);
+                                                           kQwen2Parts);
   return family;
 }
 

@@ -5,12 +5,9 @@
 namespace dstrain {
 namespace {
 
-constexpr models::DecoderFeatures kQwen3Features{
-    .attention_bias_key = true, .head_norms = true, .window_layers = true};
-
-void build_qwen3(Builder& builder, const ModelConfig& config) {
-  models::build_decoder(builder, config, kQwen3Features);
-}
+constexpr models::DecoderParts kQwen3Parts{.biases = models::AttentionBiases::by_key,
+                                           .windows = {models::WindowedLayers::by_key},
+                                           .scores = {.head_norms = true}};
 
 }  // namespace
 
@@ -21,7 +18,7 @@ const ModelFamily& qwen3() {
                                                             .num_key_value_heads = "32",
                                                             .max_position_embeddings = "32768",
                                                             .head_dim = "128"},
-                                                           kQwen3Features, build_qwen3);
+                                                           kQwen3Parts);
   return family;
 }
 

@@ -206,11 +206,10 @@ BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float e
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
 
-BufferId Builder::rms_norm(BufferId x, BufferId weight, float eps) {
+BufferId Builder::rms_norm(BufferId x, BufferId weight, const RmsNormAttrs& attrs) {
   const Shape shape = program_.at(x).shape;
   const int64_t group = std::max<int64_t>(1, program_.at(weight).shape.elements());
-  return emit(OpKind::rms_norm, LayerNormAttrs{eps}, {x, weight},
-              activation_buffer(stem(weight), shape, x),
+  return emit(OpKind::rms_norm, attrs, {x, weight}, activation_buffer(stem(weight), shape, x),
               {{.name = fresh("rstd"), .shape = {rows_of(shape), shape[-1] / group}}});
 }
 
@@ -237,6 +236,11 @@ BufferId Builder::linear(BufferId x, BufferId weight, BufferId bias, Activation 
                     activation_buffer(stem(weight), shape, x));
   if (!module.empty()) y = add_adapter(y, x, values, module);
   return activation == fused ? y : this->activation(y, activation);
+}
+
+BufferId Builder::softcap(BufferId x, float cap) {
+  return emit(OpKind::softcap, SoftcapAttrs{cap}, {x},
+              activation_buffer("capped", program_.at(x).shape, x));
 }
 
 BufferId Builder::scale(BufferId x, float factor) {
@@ -271,7 +275,8 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionH
       .seq_len = heads.seq_len,
       .kv_heads = heads.kv_heads,
       .window = heads.window,
-      .scale = heads.scale};
+      .scale = heads.scale,
+      .softcap = heads.softcap};
   return emit(
       OpKind::attention, attrs, with_documents({q, k, v}, documents),
       activation_buffer("att", in, q),

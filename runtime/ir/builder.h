@@ -37,6 +37,7 @@ struct AttentionHeads {
   double dropout = 0;  // probability, of the weights
   int64_t window = 0;  // query i sees keys i - window + 1 to i; 0: all keys to i
   double scale = 0;    // of the scores, above 0; 0: 1 / sqrt(head size)
+  double softcap = 0;  // above 0: scaled scores s become softcap * tanh(s / softcap)
 };
 
 // `documents` of an operation is what documents() returns; kNone: each sample is one document.
@@ -105,19 +106,21 @@ class Builder {
                  BufferId documents = kNone);
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
   // x (R,C), weight (G): normalises each run of G columns by itself, so C is a multiple of G. The normalised values are
-  // rounded to x's dtype before they are multiplied by the weights.
-  BufferId rms_norm(BufferId x, BufferId weight, float eps);
+  // rounded to x's dtype before they are multiplied by the weights, unless these are centred.
+  BufferId rms_norm(BufferId x, BufferId weight, const RmsNormAttrs& attrs);
   // x (R, heads * head size), whose rows are positions 0 to seq_len - 1 of each sample, or those of its documents.
   // `attrs.seq_len` is set here. Throws InternalError where rotary_problem() finds something.
   BufferId rotary(BufferId x, int64_t seq_len, const RotaryAttrs& attrs,
                   BufferId documents = kNone);
-  // Returns kind(gate) * up. `kind`: silu.
+  // Returns kind(gate) * up. `kind`: silu, gelu or gelu_erf.
   BufferId gated(BufferId gate, BufferId up, Activation kind);
   // With an adapter of the weight (FineTuning::lora), whose parts are parameters of the current unit: "q_proj.lora_A.weight"
   // (r, K) and "q_proj.lora_B.weight" (N, r) beside "q_proj.weight" (N, K).
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
   BufferId activation(BufferId x, Activation kind);
   BufferId scale(BufferId x, float factor);
+  // Returns cap * tanh(x / cap). `cap`: above 0.
+  BufferId softcap(BufferId x, float cap);
   // Causal self-attention. qkv (R,3C): queries, keys and values of `heads` heads each -> (R,C).
   BufferId attention(BufferId qkv, int64_t heads, int64_t seq_len, double dropout,
                      BufferId documents = kNone);

@@ -42,8 +42,9 @@ constexpr OpFamily family_of(OpKind op) {
 }
 std::string_view name_of(OpKind op);  // as printed: "linear_input_grad"
 
-// The activation function that an op applies to each element. gelu: its tanh form; silu: of gated alone.
-enum class Activation : uint8_t { none, relu, gelu, silu };
+// The activation function that an op applies to each element. gelu: its tanh form; gelu_erf: the exact one, x times the
+// normal distribution's probability of less than x; silu: of gated alone.
+enum class Activation : uint8_t { none, relu, gelu, gelu_erf, silu };
 
 // Attributes are the constant arguments of an op. Each op reads the attributes of one type, which its rule
 // names; an op without any, or one that keeps their defaults, may come with std::monostate.
@@ -72,15 +73,27 @@ struct CrossEntropyAttrs {
   float z_loss = 0;
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
-// The attributes of layer_norm and rms_norm.
+// The attributes of layer_norm.
 struct LayerNormAttrs {
   float eps = 1e-5f;
   bool operator==(const LayerNormAttrs&) const = default;
+};
+// The attributes of rms_norm, rms_norm_input_grad and rms_norm_weight_grad.
+struct RmsNormAttrs {
+  float eps = 1e-5f;
+  // Weights are held minus 1: the sum of 1 and the weight is what multiplies, in f32, without a rounding before.
+  bool centred = false;
+  bool operator==(const RmsNormAttrs&) const = default;
 };
 // The attributes of activation, gated, their gradients, linear and linear_input_grad.
 struct ActivationAttrs {
   Activation activation = Activation::none;  // gelu in a product only by the pass `fuse`
   bool operator==(const ActivationAttrs&) const = default;
+};
+// The attributes of softcap and softcap_grad.
+struct SoftcapAttrs {
+  float cap = 0;  // above 0
+  bool operator==(const SoftcapAttrs&) const = default;
 };
 // The attributes of scale.
 struct ScaleAttrs {
@@ -96,6 +109,7 @@ struct AttentionAttrs {
   int64_t kv_heads = 0;  // of keys and values (G), a divisor of `heads`; 0: as many as `heads`
   int64_t window = 0;    // query i sees keys i - window + 1 to i; 0: all keys to i
   double scale = 0;      // of the scores, above 0; 0: 1 / sqrt(head size)
+  double softcap = 0;    // above 0: a scaled score s becomes softcap * tanh(s / softcap)
   int64_t first_head =
       0;  // the model's head of queries that head 0 is: masks of dropout follow from it
   bool operator==(const AttentionAttrs&) const = default;
@@ -284,14 +298,13 @@ struct LambFactorAttrs {
   float smallest = 0.5f, largest = 4, threshold = 0.1f;
   bool operator==(const LambFactorAttrs&) const = default;
 };
-using OpAttrs =
-    std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, ActivationAttrs,
-                 ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs,
-                 AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
-                 MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
-                 RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
-                 FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
-                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+using OpAttrs = std::variant<
+    std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs, ActivationAttrs,
+    SoftcapAttrs, ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs,
+    AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs,
+    OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
+    CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs,
+    LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -31,7 +31,7 @@ struct Ramp {
       high = std::ceil(high);
     }
     low = std::max(low, 0.0);
-    high = std::min(high, static_cast<double>(a.head_size - 1));
+    high = std::min(high, static_cast<double>(a.rotated_columns() - 1));
     if (low == high) high += 0.001;
   }
   double at(double pair) const { return std::clamp((pair - low) / (high - low), 0.0, 1.0); }
@@ -39,15 +39,15 @@ struct Ramp {
  private:
   // Returns the pair that makes so many turns within the samples of pretraining.
   static double pair_of(const RotaryAttrs& a, double turns) {
-    return static_cast<double>(a.head_size) * std::log(a.original_positions / (turns * kTurn)) /
-           (2 * std::log(a.theta));
+    return static_cast<double>(a.rotated_columns()) *
+           std::log(a.original_positions / (turns * kTurn)) / (2 * std::log(a.theta));
   }
 };
 
 // Longer samples have a larger theta.
 double dynamic_theta(const RotaryAttrs& a) {
   const double length = std::max(static_cast<double>(a.seq_len), a.original_positions);
-  const auto size = static_cast<double>(a.head_size);
+  const auto size = static_cast<double>(a.rotated_columns());
   return a.theta *
          std::pow(a.factor * length / a.original_positions - (a.factor - 1), size / (size - 2));
 }
@@ -60,8 +60,11 @@ double mscale_of(double factor, double mscale) {
 
 std::string_view rotary_problem(const RotaryAttrs& a) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
-  if (a.head_size <= 0 || a.head_size % 2 != 0) return "a rotated head has an even size";
-  if (a.head_size > 2 * kMostRotaryPairs) return "a rotated head has at most 512 columns";
+  const int64_t columns = a.rotated_columns();
+  if (a.sections != 1 && a.sections != 3) return "rows of heads have 1 or 3 sections";
+  if (a.rotated < 0 || a.rotated > a.head_size) return "more columns are rotated than a head has";
+  if (columns <= 0 || columns % 2 != 0) return "an even number of a head's columns is rotated";
+  if (columns > 2 * kMostRotaryPairs) return "at most 512 columns of a head are rotated";
   if (!positive(a.theta)) return "theta is not above 0";
   if (a.kind == RotaryKind::plain) return "";
   if (!positive(a.factor)) return "the factor of longer samples is not above 0";
@@ -69,7 +72,7 @@ std::string_view rotary_problem(const RotaryAttrs& a) {
   if (!positive(a.original_positions)) return "there are no positions of pretraining";
   if (a.kind == RotaryKind::dynamic) {
     if (a.factor < 1) return "the factor of dynamic is below 1";
-    if (a.head_size <= 2) return "a head of dynamic has more than 2 columns";
+    if (columns <= 2) return "dynamic rotates more than 2 columns of a head";
   }
   if (a.kind == RotaryKind::llama3 &&
       !(positive(a.low_freq_factor) && positive(a.high_freq_factor) &&
@@ -86,10 +89,11 @@ std::string_view rotary_problem(const RotaryAttrs& a) {
 
 std::vector<double> rotary_frequencies(const RotaryAttrs& a) {
   const double theta = a.kind == RotaryKind::dynamic ? dynamic_theta(a) : a.theta;
+  const int64_t columns = a.rotated_columns();
   std::vector<double> frequencies;
-  for (int64_t i = 0; i < a.head_size / 2; ++i) {
+  for (int64_t i = 0; i < columns / 2; ++i) {
     const auto pair = static_cast<double>(i);
-    double f = std::pow(theta, -2 * pair / static_cast<double>(a.head_size));
+    double f = std::pow(theta, -2 * pair / static_cast<double>(columns));
     if (a.kind == RotaryKind::llama3) f = llama3_frequency(a, f);
     if (a.kind == RotaryKind::linear) f /= a.factor;
     if (a.kind == RotaryKind::yarn) {

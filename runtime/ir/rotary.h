@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al., 2021): what its angles follow from. With D = head_size, columns i and i + D/2 of
-// each head are the pair i (0 <= i < D/2), which is rotated by position * frequency i:
+// Rotary position embedding (Su et al., 2021): what its angles follow from. With D rotated columns, the first ones of each
+// head, columns i and i + D/2 are the pair i (0 <= i < D/2), which is rotated by position * frequency i:
 //   y[i] = x[i] cos - x[i + D/2] sin,  y[i + D/2] = x[i + D/2] cos + x[i] sin
 // Names and formulas are those of Hugging Face's rope_parameters.
 #pragma once
@@ -17,8 +17,12 @@ enum class RotaryKind : uint8_t { plain, llama3, linear, dynamic, yarn };
 
 // The attributes of rotary and rotary_grad.
 struct RotaryAttrs {
-  int64_t head_size = 0;  // D: even, at most 2 * kMostRotaryPairs
-  int64_t seq_len = 0;    // T: rows of a sample; positions are below it
+  int64_t head_size = 0;  // columns of a head
+  int64_t rotated =
+      0;  // D, the columns that are rotated: even, at most 2 * kMostRotaryPairs; 0: all of a head
+  // 1: all heads of a row are rotated; 3: a row has queries, keys and values, of which the last third stays as it is.
+  int64_t sections = 1;
+  int64_t seq_len = 0;  // T: rows of a sample; positions are below it
   RowsPart part{};
   RotaryKind kind = RotaryKind::plain;
   double theta = 10000;  // frequency i of kind plain is theta^(-2 i / D)
@@ -31,6 +35,10 @@ struct RotaryAttrs {
   // yarn: by which cos and sin are multiplied; 0: as follows from `factor` and these two, where both are given (not 0).
   double attention_factor = 0;
   double mscale = 0, mscale_all_dim = 0;
+
+  int64_t rotated_columns() const { return rotated > 0 ? rotated : head_size; }
+  // Returns how many of a row's heads are rotated, the first ones.
+  int64_t rotated_heads(int64_t heads) const { return sections == 3 ? heads / 3 * 2 : heads; }
   bool operator==(const RotaryAttrs&) const = default;
 };
 

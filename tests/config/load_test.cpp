@@ -92,7 +92,8 @@ TEST_CASE("load: options out of range name themselves") {
   a = ask(trains_with(""));
   a.request.model = "gpt3";
   CHECK(a.error() ==
-        "--model gpt3: expected gptlite, benchmark, gpt2, llama, mistral, qwen2, qwen3, the folder "
+        "--model gpt3: expected gptlite, benchmark, gpt2, llama, mistral, qwen2, qwen3, gemma, "
+        "gemma2, gemma3_text, gpt_neox, the folder "
         "of "
         "a model with config.json, or a file that ends in .json");
   const TempDir dir;

@@ -215,10 +215,13 @@ TEST_CASE("way on: an architecture that is not built in is refused by its name")
                    "dstrain.model.type");
   };
   for (const char* type :
-       {"mixtral", "qwen2_moe", "gemma", "phi", "falcon", "t5", "bert", "llava"}) {
+       {"mixtral", "qwen2_moe", "gemma3n", "phi", "falcon", "t5", "bert", "llava"}) {
     INFO(type);
     CHECK_THAT(said(type), Catch::EndsWith(": this architecture is not part of dstrain"));
   }
+  CHECK_THAT(said("gemma3"),
+             Catch::Contains("dstrain does not train images. Save its text model") &&
+                 Catch::Contains("t.save_pretrained(OTHER)"));
   CHECK_THAT(said("qwen4"), !Catch::Contains("did you mean"));
   CHECK_THAT(said("lama"), Catch::EndsWith("(did you mean \"llama\"?)"));
   CHECK_THAT(said("lama"), !Catch::Contains("--set"));

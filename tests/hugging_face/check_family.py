@@ -39,6 +39,9 @@ NOISE = {"gpt2": "attn.c_attn.bias"}
 DECODER = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 44, "num_attention_heads": 4,
            "max_position_embeddings": LENGTH, "vocab_size": IDS, "bos_token_id": 1, "eos_token_id": 2}
 
+# Names in files, where they are not those of the model.
+IN_FILES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}
+
 FAMILIES = {
     "gpt2": lambda: transformers.GPT2Config(
         n_layer=2, n_embd=28, n_head=4, n_inner=50, n_positions=LENGTH, vocab_size=IDS, layer_norm_epsilon=3e-4,
@@ -64,12 +67,25 @@ FAMILIES = {
     "qwen2": lambda: transformers.Qwen2Config(
         **DECODER, num_key_value_heads=2, use_sliding_window=True, sliding_window=4, max_window_layers=1),
     "qwen3": lambda: transformers.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=12, tie_word_embeddings=True),
+    # PyTorch leaves the gradient of a padding token's embedding out.
+    "gemma": lambda: transformers.GemmaConfig(**DECODER, num_key_value_heads=1, head_dim=12, pad_token_id=None),
+    "gemma2": lambda: transformers.Gemma2Config(
+        **DECODER, num_key_value_heads=2, head_dim=12, pad_token_id=None, sliding_window=5, query_pre_attn_scalar=10,
+        attn_logit_softcapping=1.5, final_logit_softcapping=2.5),
+    "gemma3_text": lambda: transformers.Gemma3TextConfig(
+        **DECODER, num_key_value_heads=2, head_dim=12, pad_token_id=None, final_logit_softcapping=4.0, sliding_window=5,
+        query_pre_attn_scalar=10, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}}),
+    "gpt_neox": lambda: transformers.GPTNeoXConfig(
+        **DECODER, layer_norm_eps=3e-4, rope_parameters={"rope_theta": 100.0, "partial_rotary_factor": 0.5}),
+    "gpt_neox_serial": lambda: transformers.GPTNeoXConfig(**DECODER, use_parallel_residual=False, attention_bias=False),
 }
 
 
 def random_model(config):
     torch.manual_seed(7)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager" if config.model_type == "gemma2" else "sdpa")
     with torch.no_grad():
         for parameter in model.parameters():
             offset = 0.7 if parameter.dim() == 1 else 0.0
@@ -260,7 +276,13 @@ def compare_files(folder, program, model):
         shutil.copytree(source, older)
         config = json.loads((older / "config.json").read_text())
         rope = config.pop("rope_parameters")
-        config["rope_theta"] = rope.pop("rope_theta")
+        if "sliding_attention" in rope:
+            config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+            rope = rope["full_attention"]
+        neox = config["model_type"] == "gpt_neox"
+        config["rotary_emb_base" if neox else "rope_theta"] = rope.pop("rope_theta")
+        if neox:
+            config["rotary_pct"] = rope.pop("partial_rotary_factor")
         kind = rope.pop("rope_type")
         config["rope_scaling"] = None if kind == "default" else {**rope, "type": kind}
         config["torch_dtype"] = config.pop("dtype")
@@ -269,7 +291,8 @@ def compare_files(folder, program, model):
         expect("version 4's form of config.json trains with the same bits",
                filecmp.cmp(today / "model.safetensors", then / "model.safetensors", shallow=False))
     fresh = program.run("fresh", source, "--steps", "0", "--init_weights", "random")
-    deviations = {n: float(t.std()) for n, t in load_file(fresh / "model.safetensors").items() if t.dim() == 2}
+    in_model = {file: own for own, file in IN_FILES.get(model.config.model_type, {}).items()}
+    deviations = {in_model.get(n, n): float(t.std()) for n, t in load_file(fresh / "model.safetensors").items() if t.dim() == 2}
     torch.manual_seed(1)
     reference = transformers.AutoModelForCausalLM.from_config(model.config).state_dict()
     worst = 0.0

@@ -46,7 +46,8 @@ TEST_CASE(
   SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
   for (const std::string family :
        {"gpt2", "gpt2_untied", "llama", "llama_biases", "llama_linear", "llama_dynamic",
-        "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3"})
+        "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3", "gemma", "gemma2",
+        "gemma3_text", "gpt_neox", "gpt_neox_serial"})
     check_script(python, "check_family.py", "--family " + family);
 }
 

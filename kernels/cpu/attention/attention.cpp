@@ -23,10 +23,11 @@ bool is_grad(const KernelSpec& spec) {
   return spec.op == OpKind::attention_grad;
 }
 
-// The choice depends on the dtype and the machine alone, so that every plan computes the same bits.
+// The choice depends on the dtype, the limit and the machine alone, so that every plan computes the same bits.
 const Implementation& implementation_for(const AttentionShape& shape) {
   const Implementation* tiled = nullptr;
-  if (shape.dtype == DType::bf16) {
+  // The tiles have no tanh.
+  if (shape.dtype == DType::bf16 && shape.limit == 0) {
     if (max_isa() == Isa::amx) tiled = attention::amx_implementation();
     if (max_isa() == Isa::avx512_bf16) tiled = attention::dot_implementation();
   }

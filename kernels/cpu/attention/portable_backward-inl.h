@@ -3,6 +3,7 @@
 // For each head, with P = exp(score - lse), the dropout mask M and the scale c of kept weights:
 //   d_v = c (M P)^T d_y,  dS = P (c M (d_y v^T) - delta),  delta = sum(d_y y),
 //   d_q = dS k / divisor, d_k = dS^T q / divisor.
+// With a limit dS is multiplied by the slope of tanh too.
 // The block products compute with dS / c; the factor c is applied to their sums at the end.
 // Invariant: d_q of a block is summed over ascending key blocks, d_k and d_v over the heads of queries that see the head
 // of keys, in order, and for each over ascending query blocks, however the work is divided.
@@ -88,6 +89,8 @@ struct BackwardPass {
   void softmax_gradient(const BlockPair& block) const {
     const F32 d;
     const auto scale = hn::Set(d, shape.exponent_scale());
+    const auto inverse_limit =
+        hn::Set(d, shape.limit > 0 ? static_cast<float>(1 / shape.limit) : 0.0f);
     const bool dropout = shape.drop_threshold > 0;
     for (int64_t r = 0; r < block.rows; ++r) {
       float* weights = s.weights + r * kKeyBlock;
@@ -101,7 +104,13 @@ struct BackwardPass {
         clear_unseen(d_scores, 0, 0, block.columns);
         continue;
       }
-      const auto store = [&](int64_t c, V32 w, V32 g) {
+      if (shape.limit > 0) limit_scores(shape, weights, from, seen);
+      // The slope of tanh at a score that it has limited.
+      const auto slope = [&](V32 score) {
+        const auto tanh = hn::Mul(score, inverse_limit);
+        return hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.0f));
+      };
+      const auto store = [&](int64_t c, V32 w, V32 g, V32 score) {
         auto dropped = w;
         if (dropout) {
           const auto kept = kept_lanes(bits, c);
@@ -109,16 +118,22 @@ struct BackwardPass {
           g = hn::IfThenElseZero(kept, g);
         }
         hn::StoreU(dropped, d, weights + c);
-        hn::StoreU(hn::Mul(w, hn::Sub(g, delta)), d, d_scores + c);
+        auto d_score = hn::Mul(w, hn::Sub(g, delta));
+        if (shape.limit > 0) d_score = hn::Mul(d_score, slope(score));
+        hn::StoreU(d_score, d, d_scores + c);
       };
       const auto weight = [&](int64_t c) {
         return exp2_of(hn::MulAdd(hn::LoadU(d, weights + c), scale, shift));
       };
       for_columns(
-          from, seen, [&](int64_t c) { store(c, weight(c), hn::LoadU(d, d_scores + c)); },
+          from, seen,
+          [&](int64_t c) {
+            store(c, weight(c), hn::LoadU(d, d_scores + c), hn::LoadU(d, weights + c));
+          },
           [&](int64_t c, hn::Mask<F32> mask) {
             store(c, hn::IfThenElseZero(mask, weight(c)),
-                  hn::IfThenElseZero(mask, hn::LoadU(d, d_scores + c)));
+                  hn::IfThenElseZero(mask, hn::LoadU(d, d_scores + c)),
+                  hn::IfThenElseZero(mask, hn::LoadU(d, weights + c)));
           });
       clear_unseen(weights, from, seen, block.columns);
       clear_unseen(d_scores, from, seen, block.columns);

@@ -137,6 +137,18 @@ inline void seen_scores(const AttentionShape& shape, const BlockPair& block, con
   }
 }
 
+// Replaces columns [from, until) of a row of scores by what the limit leaves of them; other columns of their vectors may
+// change.
+inline void limit_scores(const AttentionShape& shape, float* scores, int64_t from, int64_t until) {
+  const F32 d;
+  const auto limit = hn::Set(d, static_cast<float>(shape.limit)),
+             inverse = hn::Set(d, static_cast<float>(1 / shape.limit));
+  for (int64_t c = from / kLanes32 * kLanes32; c < until; c += kLanes32) {
+    const auto score = hn::Mul(hn::LoadU(d, scores + c), inverse);
+    hn::StoreU(hn::Mul(tanh_of(score), limit), d, scores + c);
+  }
+}
+
 // Writes the mask bits of a pair of blocks, kMaskStride words a row.
 inline void block_mask(const AttentionShape& shape, const Operands& o, const HeadOffsets& at,
                        const BlockPair& block, uint64_t* bits) {

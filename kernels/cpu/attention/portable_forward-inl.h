@@ -87,6 +87,7 @@ inline void forward_block(const AttentionShape& shape, const Operands& o, const 
     const int64_t from = block.seen_from_row(r), seen = block.seen_until_row(r);
     float* scores = s.scores + r * kKeyBlock;
     if (from < seen) {
+      if (shape.limit > 0) limit_scores(shape, scores, from, seen);
       softmax_row(shape, scores, from, seen, block.columns, s.bits + r * kMaskStride, s.max[r],
                   s.total[r], s.sums + r * width);
     } else {

@@ -1,4 +1,4 @@
-// exp and ln on packs, with relative errors below 1e-6. Both reduce the argument and use the Taylor series on the
+// exp, ln and tanh on packs, with relative errors below 1e-6. The first two reduce the argument and use the Taylor series on the
 // reduced range, cut off below f32's precision.
 #if defined(DSTRAIN_SIMD_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef DSTRAIN_SIMD_MATH_INL_H
@@ -55,6 +55,20 @@ SIMD_FN Pack exponential(Pack x) {
   q = fma(q, r, all(1.6666666667e-1f));
   q = fma(q, r, all(0.5f));
   return scale_by_power(fma(q, r * r, r) + all(1.0f), n, whole);
+}
+
+// tanh x = x + x^3 q(x^2) where |x| is small, else (1 - e) / (1 + e) with e = exp(-2 |x|).
+SIMD_FN Pack hyperbolic_tangent(Pack x) {
+  const Pack size = absolute(x), z = x * x;
+  // Taylor's series, whose next term is 2e-9 of tanh at 0.3.
+  Pack q = all(-8.8632355299022e-3f);
+  q = fma(q, z, all(2.1869488536155e-2f));
+  q = fma(q, z, all(-5.3968253968254e-2f));
+  q = fma(q, z, all(1.3333333333333e-1f));
+  q = fma(q, z, all(-3.3333333333333e-1f));
+  const Pack e = exponential(all(-2) * size), large = (all(1) - e) / (all(1) + e);
+  const Pack value = select(less(size, all(0.3f)), fma(size * z, q, size), large);
+  return select(less(x, all(0)), all(0) - value, value);
 }
 
 // ln x for a positive normal number x.

@@ -1,6 +1,7 @@
 // rotary and rotary_grad. A thread has rows of a sample, of all samples and heads, so that the angles of a position, which
 // are f64, are computed once; with documents, once for neighbouring samples that have the same position there.
 // Minimum memory traffic: 2 s R C bytes.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -20,7 +21,8 @@ namespace dstrain::simd {
 namespace {
 
 struct Rotation {
-  int64_t rows, seq_len, first_row, heads, half;  // half: pairs of a head
+  int64_t rows, seq_len, first_row, heads, rotated_heads, size,
+      half;  // size: columns of a head; half: its pairs
   bool back;
   RotaryTurns turns;
 };
@@ -53,7 +55,8 @@ namespace {
 
 // y may be x.
 template <class T>
-SIMD_FN void rotate_head(const T* x, const Angles& angles, int64_t half, T* y) {
+SIMD_FN void rotate_head(const T* x, const Angles& angles, int64_t size, int64_t half, T* y) {
+  if (x != y) std::copy(x + 2 * half, x + size, y + 2 * half);
   for_packs(0, half, [=, &angles](int64_t i, auto n) SIMD_INLINE {
     const Pack a = load(x + i, n), b = load(x + half + i, n);
     const Pack c = load(angles.cosine + i, n), s = load(angles.sine + i, n);
@@ -68,16 +71,19 @@ void rotate_rows(DType dtype, const Rotation& rotation, const int32_t* documents
                  void* y, int64_t begin, int64_t end) {
   with_type(dtype, [&](auto t) SIMD_INLINE {
     using T = decltype(t);
-    const int64_t size = 2 * rotation.half;
+    const int64_t size = rotation.size;
     std::optional<Angles> angles;
     for (int64_t first = begin; first < end; ++first) {
       const int64_t place = (rotation.first_row + first) % rotation.seq_len;
       for (int64_t row = first; row < rotation.rows; row += rotation.seq_len) {
         const int64_t position = documents ? place - documents[row] : place;
         if (!angles || angles->position != position) angles.emplace(rotation, position);
-        for (int64_t head = row * rotation.heads; head < (row + 1) * rotation.heads; ++head)
-          rotate_head(static_cast<const T*>(x) + head * size, *angles, rotation.half,
-                      static_cast<T*>(y) + head * size);
+        const T* const from = static_cast<const T*>(x) + row * rotation.heads * size;
+        T* const to = static_cast<T*>(y) + row * rotation.heads * size;
+        const int64_t rotated = rotation.rotated_heads * size, all = rotation.heads * size;
+        for (int64_t head = 0; head < rotated; head += size)
+          rotate_head(from + head, *angles, size, rotation.half, to + head);
+        if (x != y) std::copy(from + rotated, from + all, to + rotated);
       }
     }
   });
@@ -93,13 +99,16 @@ namespace dstrain::simd {
 
 std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec) {
   const auto attrs = attrs_as<RotaryAttrs>(spec.attrs);
-  const Rotation rotation{.rows = rows(spec.in[0]),
-                          .seq_len = attrs.seq_len,
-                          .first_row = attrs.part.first,
-                          .heads = columns(spec.in[0]) / attrs.head_size,
-                          .half = attrs.head_size / 2,
-                          .back = spec.op == OpKind::rotary_grad,
-                          .turns = rotary_turns(attrs)};
+  const Rotation rotation{
+      .rows = rows(spec.in[0]),
+      .seq_len = attrs.seq_len,
+      .first_row = attrs.part.first,
+      .heads = columns(spec.in[0]) / attrs.head_size,
+      .rotated_heads = attrs.rotated_heads(columns(spec.in[0]) / attrs.head_size),
+      .size = attrs.head_size,
+      .half = attrs.rotated_columns() / 2,
+      .back = spec.op == OpKind::rotary_grad,
+      .turns = rotary_turns(attrs)};
   const int64_t samples = (rotation.rows + attrs.seq_len - 1) / attrs.seq_len;
   const int64_t bytes = samples * columns(spec.in[0]) * size_of(spec.in[0].dtype);
   return kernel_of([threads = spec.threads, rotation, dtype = spec.in[0].dtype,

@@ -31,7 +31,8 @@ struct AttentionArguments {
   int window = 0;            // the most keys that a query sees: 1 to T
   float exponent_scale = 0;  // log2(e) / divisor: weights are 2^(score * exponent_scale - ...)
   float score_scale = 0;     // 1 / divisor of the scores
-  bool vector = false;       // whether rows of heads can be read and written 16 bytes at a time
+  float limit = 0;      // above 0: a product p of a query and a key becomes limit * tanh(p / limit)
+  bool vector = false;  // whether rows of heads can be read and written 16 bytes at a time
 
   uint32_t drop_threshold = 0;
   float drop_scale = 1;

@@ -10,8 +10,9 @@ namespace {
 
 using attention::AttentionShape;
 
+// Returns whether the kernels on tensor cores do it: they have no tanh of scores.
 bool on_tensor_cores(const AttentionShape& p) {
-  return is_16bit(p.dtype) && p.head_size <= kWidestHead;
+  return is_16bit(p.dtype) && p.head_size <= kWidestHead && p.limit == 0;
 }
 
 // Returns whether the rows of every head can be read and written 16 bytes at a time.
@@ -54,6 +55,7 @@ class AttentionKernel : public Kernel {
     a.seq = shape_.seq;
     a.exponent_scale = shape_.exponent_scale();
     a.score_scale = static_cast<float>(1 / shape_.divisor);
+    a.limit = static_cast<float>(shape_.limit);
     a.drop_threshold = shape_.drop_threshold;
     a.drop_scale = shape_.drop_scale;
     a.site = site_;
@@ -89,7 +91,7 @@ class Attention final : public AttentionKernel {
     a.lse = call.out[1].as<float>();
     a.vector = rows_are_vectors(shape_, {a.q, a.k, a.v, a.y});
     if constexpr (std::is_same_v<T, bf16>) {
-      if (launch_hopper_forward(a, shape_.batch, context_)) return;
+      if (on_tensor_cores(shape_) && launch_hopper_forward(a, shape_.batch, context_)) return;
     }
     if constexpr (!std::is_same_v<T, float>) {
       if (on_tensor_cores(shape_)) return launch_forward<T>(a, shape_.batch, context_);
@@ -120,7 +122,7 @@ class AttentionGrad final : public AttentionKernel {
     a.vector = rows_are_vectors(shape_, {a.d_y, a.q, a.k, a.v, a.y, a.d_q, a.d_k, a.d_v});
     launch_delta<T>(a, shape_.batch, context_);
     if constexpr (std::is_same_v<T, bf16>) {
-      if (launch_hopper_gradients(a, shape_.batch, context_)) return;
+      if (on_tensor_cores(shape_) && launch_hopper_gradients(a, shape_.batch, context_)) return;
     }
     if (a.documents) {
       a.end_queries = reinterpret_cast<int32_t*>(a.delta + delta_words(shape_));

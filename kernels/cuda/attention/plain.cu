@@ -1,4 +1,5 @@
-// Attention without tensor cores, for f32 and for heads of more than 128 elements; it works for any shape and dtype.
+// Attention without tensor cores, for f32, for heads of more than 128 elements and for scores with a limit; it works for any
+// shape and dtype.
 // Sums are f32 multiply-adds. A warp owns one row (a query, or a key in the pass of d_k and d_v) and loops over the rows
 // it is combined with, 32 at a time: first each lane computes the score of one of them, then each lane sums some
 // elements of the head.
@@ -25,6 +26,11 @@ __device__ float dot(const T* a, const T* b, int n) {
   float sum = 0;
   for (int d = 0; d < n; ++d) sum += widen(a[d]) * widen(b[d]);
   return sum;
+}
+
+// Returns a product of a query and a key as the softmax takes it.
+__device__ __forceinline__ float limited(float product, float limit) {
+  return limit > 0 ? limit * tanhf(product / limit) : product;
 }
 
 __device__ __forceinline__ float warp_max(float x) {
@@ -82,7 +88,8 @@ __global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArgume
   const auto exponent = [&](int key) {
     return key > row
                ? -INFINITY
-               : dot(query, keys.at + int64_t{key} * keys.stride, a.head_size) * a.exponent_scale;
+               : limited(dot(query, keys.at + int64_t{key} * keys.stride, a.head_size), a.limit) *
+                     a.exponent_scale;
   };
 
   float max = -INFINITY, total = 0;  // total: this lane's part
@@ -150,12 +157,14 @@ __global__ void __launch_bounds__(kThreads, kKeys || kDocuments ? 4 : 0)
         float weight = 0, d_score = 0;
         if (other < end) {
           const float score =
-              dot(queries.at + i * queries.stride, keys.at + j * keys.stride, a.head_size);
+              limited(dot(queries.at + i * queries.stride, keys.at + j * keys.stride, a.head_size),
+                      a.limit);
           weight = exp2_of(score * a.exponent_scale - lse[i] * kLog2e);
           const bool kept = dropout.threshold == 0 || dropout.keeps(dropout.element(i, j));
           const float d_weight =
               kept ? dot(d_y.at + i * d_y.stride, values.at + j * values.stride, a.head_size) : 0;
           d_score = weight * (d_weight - delta[i]);
+          if (a.limit > 0) d_score *= 1 - (score / a.limit) * (score / a.limit);
           if (!kept) weight = 0;
         }
         __syncwarp();

@@ -174,6 +174,11 @@ void with_flag(bool flag, const F& f) {
   else
     f(std::false_type());
 }
+// Calls f with both flags so.
+template <class F>
+void with_flags(bool first, bool second, const F& f) {
+  with_flag(first, [&](auto a) { with_flag(second, [&](auto b) { f(a, b); }); });
+}
 
 // Returns the index (0 or less) at which the packs of a range that starts at p begin, so that all packs but the
 // first and the last are aligned.

@@ -12,10 +12,10 @@ constexpr int kRotaryThreads = 128;
 // Rows of the operand that are `step` apart share their angles: those of the same row of each sample, or with documents
 // none (all rows).
 struct Rotation {
-  int64_t rows, step, heads;
+  int64_t rows, step, heads, rotated_heads;
   int64_t first;   // the row of the micro-batch that row 0 is
   int64_t length;  // rows of a sample
-  int half;        // pairs of a head
+  int size, half;  // columns of a head, and its pairs
   bool back;
   RotaryTurns turns;
 };
@@ -40,25 +40,37 @@ __global__ void __launch_bounds__(kRotaryThreads)
     sines[i] = static_cast<float>(sine * (rotation.back ? -scale : scale));
   }
   __syncthreads();
-  const auto packs = static_cast<unsigned>((half + kN - 1) / kN),
+  // Columns behind the pairs are copied, unless y is x.
+  const int rest = x == y ? 0 : rotation.size - 2 * half;
+  const auto pairs = static_cast<unsigned>((half + kN - 1) / kN),
+             packs = pairs + static_cast<unsigned>((rest + kN - 1) / kN),
              heads = static_cast<unsigned>(rotation.heads);
   const auto samples = static_cast<unsigned>((rotation.rows - row - 1) / rotation.step + 1);
   const unsigned all = samples * heads * packs;
   for (unsigned k = blockIdx.y * kRotaryThreads + threadIdx.x; k < all;
        k += gridDim.y * kRotaryThreads) {
     const unsigned of_heads = k / packs, sample = of_heads / heads, head = of_heads % heads;
-    const int at = static_cast<int>(k % packs) * kN;
-    const int64_t first = ((sample * rotation.step + row) * rotation.heads + head) * 2 * half;
+    const unsigned pack = k % packs;
+    const int64_t first = ((sample * rotation.step + row) * rotation.heads + head) * rotation.size;
     float a[kN], b[kN];
+    if (pack >= pairs) {
+      const int from = 2 * half + static_cast<int>(pack - pairs) * kN;
+      load(x + first, from, rotation.size, a);
+      store(a, y + first, from, rotation.size);
+      continue;
+    }
+    const int at = static_cast<int>(pack) * kN;
     load(x + first, at, half, a);
     load(x + first + half, at, half, b);
+    if (head < rotation.rotated_heads) {
 #pragma unroll
-    for (int e = 0; e < kN; ++e) {
-      const float cosine = at + e < half ? cosines[at + e] : 0.0f,
-                  sine = at + e < half ? sines[at + e] : 0.0f;
-      const float low = fmaf(-b[e], sine, a[e] * cosine);
-      b[e] = fmaf(a[e], sine, b[e] * cosine);
-      a[e] = low;
+      for (int e = 0; e < kN; ++e) {
+        const float cosine = at + e < half ? cosines[at + e] : 0.0f,
+                    sine = at + e < half ? sines[at + e] : 0.0f;
+        const float low = fmaf(-b[e], sine, a[e] * cosine);
+        b[e] = fmaf(a[e], sine, b[e] * cosine);
+        a[e] = low;
+      }
     }
     store(a, y + first, at, half);
     store(b, y + first + half, at, half);
@@ -72,14 +84,17 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec, const LaunchContext&
   const DType dtype = spec.in[0].dtype;
   const bool documents = present(spec.in, 1);
   const int64_t r = rows(spec.in[0]), blocks = documents ? r : std::min(r, attrs.seq_len);
-  const Rotation rotation{.rows = r,
-                          .step = blocks,
-                          .heads = columns(spec.in[0]) / attrs.head_size,
-                          .first = attrs.part.first,
-                          .length = attrs.seq_len,
-                          .half = static_cast<int>(attrs.head_size / 2),
-                          .back = spec.op == OpKind::rotary_grad,
-                          .turns = rotary_turns(attrs)};
+  const Rotation rotation{
+      .rows = r,
+      .step = blocks,
+      .heads = columns(spec.in[0]) / attrs.head_size,
+      .rotated_heads = attrs.rotated_heads(columns(spec.in[0]) / attrs.head_size),
+      .first = attrs.part.first,
+      .length = attrs.seq_len,
+      .size = static_cast<int>(attrs.head_size),
+      .half = static_cast<int>(attrs.rotated_columns() / 2),
+      .back = spec.op == OpKind::rotary_grad,
+      .turns = rotary_turns(attrs)};
   // Enough blocks that a thread has about four pairs of packs.
   const int64_t of_position =
       r / std::max<int64_t>(blocks, 1) * columns(spec.in[0]) * size_of(dtype) / 32;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,7 +75,7 @@ struct ModelFamily {
   // Emits the forward pass for one micro-batch; build_model() (runtime/plan/build_model.h) calls it. It declares all
   // `inputs`, labels only if there is a loss, documents only if samples hold several. The vocabulary must be known.
   // Sequences have the length that Builder::seq_len() returns for the model's context.
-  void (*build)(Builder&, const ModelConfig&) = nullptr;
+  std::function<void(Builder&, const ModelConfig&)> build = nullptr;
   // Returns the sizes of what `build` emits: measure_model (models/measure.h).
   ModelMeasures (*measure)(const ModelConfig&) = nullptr;
   // Returns how weight files have the parameters; null: each is the tensor of its name. The vocabulary may be unknown.

@@ -2,6 +2,7 @@
 // which have the names and the defaults of config.json.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,9 @@ struct HuggingFace {
   // Returns patterns of the names of tensors, without the prefix, that files may have and the model does not read.
   std::vector<std::string> (*ignored)(const ModelConfig&) = nullptr;
   // Brings a section with the names of config.json, of any version, into the form of the keys; null: it has one form.
-  void (*normalise)(Node& section) = nullptr;
+  std::function<void(Node& section)> normalise = nullptr;
   // Brings keys that config.json does not have into its form, in a section that is to be written; null: there are none.
-  void (*restore)(Node& section) = nullptr;
+  std::function<void(Node& section)> restore = nullptr;
 };
 
 // A model of transformers' that computes the same as one of another family.

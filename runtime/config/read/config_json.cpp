@@ -99,7 +99,7 @@ Json all_keys(const ModelConfig& model) {
         may_be_null && key.spec.type == Type::integer && value == ModelConfig::Value{int64_t{0}};
     put(section, key.name(), unset ? Node{} : value_node(value));
   }
-  if (const auto restore = family.hugging_face->restore) restore(section);
+  if (const auto& restore = family.hugging_face->restore) restore(section);
   Json json{{"architectures", {family.hugging_face->architecture}}, {"model_type", family.type}};
   json.update(json_of(section));
   return json;

@@ -31,6 +31,24 @@ T value_of(const json& config, const char* key, T usual, const std::string& path
   fail_user("{}: {} has a value of another type than PEFT's", path, key);
 }
 
+// Returns what an adapter's matrix is in PEFT's files. Where files have the rows of a weight in another order, they have those
+// of its adapter's second matrix in that order.
+std::vector<WeightPart> parts_in_files(const StateEntry& adapter, const StateRegister& weights) {
+  const std::string tensor = fmt::format("{}{}", kPrefix, adapter.name);
+  std::vector<WeightPart> whole{{.tensor = tensor}};
+  if (!adapter.name.ends_with(kLoraB)) return whole;
+  const std::string module = adapter.name.substr(0, adapter.name.size() - kLoraB.size()),
+                    weight = fmt::format("{}.weight", module);
+  const auto base = std::ranges::find(weights, weight, &StateEntry::name);
+  if (base == weights.end() || base->parts.size() < 2) return whole;
+  std::vector<WeightPart> parts = base->parts;
+  for (WeightPart& part : parts) {
+    if (part.tensor != weight) return whole;
+    part.tensor = tensor;
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::string adapter_output(const Job& job) {
@@ -66,7 +84,7 @@ AdaptedWeights split_adapters(const StateRegister& weights) {
       continue;
     }
     split.adapters.push_back(entry);
-    split.adapters.back().parts = {{.tensor = fmt::format("{}{}", kPrefix, entry.name)}};
+    split.adapters.back().parts = parts_in_files(entry, weights);
   }
   return split;
 }

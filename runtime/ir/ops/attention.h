@@ -53,6 +53,7 @@ inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
   o.expect(attrs.seq_len > 0 && r % attrs.seq_len == 0, "rows must divide into samples");
   o.expect(attrs.window >= 0, "a window has 0 keys (no window) or more");
   o.expect(attrs.scale >= 0 && attrs.scale < 1e30, "scores are scaled by 0 (default) or more");
+  o.expect(attrs.softcap >= 0 && attrs.softcap < 1e30, "scores have a cap of 0 (none) or more");
   for (size_t i = 0; i < inputs.count; ++i)
     o.expect(o.in(inputs.first + i), inputs.elements(i, r, c, attrs), t);
   o.expect(lse, r * attrs.heads, DType::f32);

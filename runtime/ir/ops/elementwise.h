@@ -1,4 +1,4 @@
-// Ops on activations, element by element: activation functions, gates, residual plus dropout, addition, a factor.
+// Ops on activations, element by element: activation functions, gates, residual plus dropout, addition, a factor, a limit.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -126,8 +126,9 @@ inline constexpr OpRule add{
 };
 
 inline void expect_gate(const Operands& o) {
-  o.expect(attrs_as<ActivationAttrs>(o.attrs()).activation == Activation::silu,
-           "the gate's activation is silu");
+  const Activation kind = attrs_as<ActivationAttrs>(o.attrs()).activation;
+  o.expect(kind != Activation::none && kind != Activation::relu,
+           "the gate's activation is silu, gelu or gelu_erf");
 }
 
 inline constexpr OpRule gated{
@@ -167,6 +168,48 @@ inline constexpr OpRule gated_grad{
           o.no_alias(0, 0);
         },
     .axes = axes_are<"row channel, row channel, row channel -> row channel, row channel">,
+};
+
+// y = cap * tanh(x / cap): nearly x where that is small, and never further from 0 than cap.
+inline void expect_cap(const Operands& o) {
+  const float cap = attrs_as<SoftcapAttrs>(o.attrs()).cap;
+  o.expect(cap > 0 && cap < 1e30f, "the cap is above 0");
+}
+
+inline constexpr OpRule softcap{
+    .repeatable = true,
+    .of_model = true,
+    .attrs = kAttrs<SoftcapAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(1, 1, 1, 1);
+          same_elements(o, 1);
+          expect_cap(o);
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
+          if (!g.needs(x)) return;
+          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          g.emit(OpKind::softcap_grad, op.attrs, {d_y, x}, {d_x});
+          g.contribute(x, d_x);
+        },
+    .axes = axes_are<"row channel -> row channel">,
+};
+
+inline constexpr OpRule softcap_grad{
+    .attrs = kAttrs<SoftcapAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          same_elements(o, 2);
+          expect_cap(o);
+          o.no_alias(0, 0);
+        },
+    .axes = axes_are<"row channel, row channel -> row channel">,
 };
 
 // The gradient of its input is its result's gradient times the same factor.

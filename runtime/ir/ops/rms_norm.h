@@ -1,5 +1,6 @@
 // y = weight * round(x * rstd) with rstd = 1 / sqrt(mean(x^2) + eps), over each run of G columns, where G is the number
-// of weights: the whole row, or one head of it. `round`: to x's dtype.
+// of weights: the whole row, or one head of it. `round`: to x's dtype. With centred weights y = (1 + weight) * x * rstd,
+// which is rounded once.
 #pragma once
 
 #include "runtime/ir/ops/operands.h"
@@ -24,7 +25,7 @@ OpAxes rms_norm_axes(const Program& p, const Instruction& op, BufferId weight) {
 inline constexpr OpRule rms_norm{
     .repeatable = true,
     .of_model = true,
-    .attrs = kAttrs<LayerNormAttrs>,
+    .attrs = kAttrs<RmsNormAttrs>,
     .module = "RMSNorm",
     .check =
         [](const Program& p, const Instruction& op) {
@@ -43,10 +44,10 @@ inline constexpr OpRule rms_norm{
           const BufferId d_y = g.of(op.writes[0]);
           if (g.needs(x)) {  // also adds the gradient that x already has: the residual stream's
             const BufferId d_x = g.like(x);
-            g.emit(OpKind::rms_norm_input_grad, {}, {d_y, x, weight, rstd, g.of(x)}, {d_x});
+            g.emit(OpKind::rms_norm_input_grad, op.attrs, {d_y, x, weight, rstd, g.of(x)}, {d_x});
             g.replace(x, d_x);
           }
-          g.emit_weight(OpKind::rms_norm_weight_grad, {}, {d_y, x, rstd}, {weight});
+          g.emit_weight(OpKind::rms_norm_weight_grad, op.attrs, {d_y, x, rstd}, {weight});
         },
     .axes =
         [](const Program& p, const Instruction& op) {
@@ -56,6 +57,7 @@ inline constexpr OpRule rms_norm{
 };
 
 inline constexpr OpRule rms_norm_input_grad{
+    .attrs = kAttrs<RmsNormAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -79,6 +81,7 @@ inline constexpr OpRule rms_norm_input_grad{
 };
 
 inline constexpr OpRule rms_norm_weight_grad{
+    .attrs = kAttrs<RmsNormAttrs>,
     .gradient_terms = GradientTerms::rows,
     .check =
         [](const Program& p, const Instruction& op) {

@@ -14,9 +14,14 @@ inline void expect_rotation(const Operands& o) {
   o.expect(x, x.shape.elements(), o.values(x));
   o.expect(o.out(0), x.shape.elements(), x.dtype);
   o.expect(rotary_problem(attrs).empty(), rotary_problem(attrs));
-  o.expect(columns(x) % attrs.head_size == 0, "columns must divide into heads");
+  o.expect(columns(x) % (attrs.sections * attrs.head_size) == 0, "columns must divide into heads");
   o.expect_samples(attrs.part, rows(x), attrs.seq_len);
   o.expect_documents(1, rows(x));
+}
+
+inline OpAxes rotary_axes(const Program&, const Instruction& op) {
+  if (attrs_as<RotaryAttrs>(op.attrs).sections == 3) return "row head*3, row -> row head*3";
+  return "row head, row -> row head";
 }
 
 inline constexpr OpRule rotary{
@@ -39,7 +44,7 @@ inline constexpr OpRule rotary{
           g.emit(OpKind::rotary_grad, op.attrs, reads, {d_x});
           g.contribute(x, d_x);
         },
-    .axes = axes_are<"row head, row -> row head">,
+    .axes = rotary_axes,
 };
 
 inline constexpr OpRule rotary_grad{
@@ -50,7 +55,7 @@ inline constexpr OpRule rotary_grad{
           expect_rotation(o);
           o.no_alias(0, 0);
         },
-    .axes = axes_are<"row head, row -> row head">,
+    .axes = rotary_axes,
 };
 
 }  // namespace dstrain::ops

@@ -85,7 +85,7 @@ TEST_CASE("families, adapters, masks and packed documents train as transformers 
 TEST_CASE("families train so at stage 3 and with parts of layers") {
   for (const json& golden : cases()) {
     const auto name = golden.at("name").get<std::string>();
-    if (name.find('_') != std::string::npos) continue;
+    if (name != golden.at("weights")) continue;
     CAPTURE(name);
     const ScratchFolder scratch;
     check_steps(golden, train_case(golden, scratch, "stage3", json::object(),

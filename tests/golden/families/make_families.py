@@ -28,6 +28,8 @@ IGNORED = -100
 
 DECODER = {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 4, "num_key_value_heads": 2,
            "max_position_embeddings": LENGTH, "vocab_size": IDS, "bos_token_id": 1, "eos_token_id": 2}
+# PyTorch leaves the gradient of a padding token's embedding out.
+GEMMA = {**DECODER, "head_dim": 6, "pad_token_id": None}
 LLAMA = {**DECODER, "rms_norm_eps": 3e-4, "head_dim": 10, "attention_bias": True, "mlp_bias": True}
 
 
@@ -39,6 +41,13 @@ def shorter_llama():
     """A model that was made for fewer positions than the samples have."""
     return transformers.LlamaConfig(**{**LLAMA, "max_position_embeddings": LENGTH - 4},
                                     rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0})
+
+
+def neox(**other):
+    return transformers.GPTNeoXConfig(
+        num_hidden_layers=2, hidden_size=24, intermediate_size=36, num_attention_heads=2, max_position_embeddings=LENGTH,
+        vocab_size=IDS, layer_norm_eps=3e-4, rope_parameters={"rope_theta": 100.0, "partial_rotary_factor": 0.5},
+        bos_token_id=1, eos_token_id=2, **other)
 
 
 # A case: the model whose weights it starts from, and its configuration.
@@ -56,6 +65,18 @@ MODELS = {
     "qwen2": ("qwen2", transformers.Qwen2Config(
         **DECODER, use_sliding_window=True, sliding_window=4, max_window_layers=1, tie_word_embeddings=True)),
     "qwen3": ("qwen3", transformers.Qwen3Config(**DECODER, head_dim=8, rms_norm_eps=1e-5)),
+    "gemma": ("gemma", transformers.GemmaConfig(**{**GEMMA, "num_key_value_heads": 1})),
+    # Limits so low that tanh bends scores and logits.
+    "gemma2": ("gemma2", transformers.Gemma2Config(
+        **GEMMA, sliding_window=5, query_pre_attn_scalar=10, attn_logit_softcapping=1.5,
+        final_logit_softcapping=2.5)),
+    "gemma3_text": ("gemma3_text", transformers.Gemma3TextConfig(
+        **GEMMA, rms_norm_eps=1e-3, final_logit_softcapping=4.0, sliding_window=5, query_pre_attn_scalar=10,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}})),
+    "gpt_neox": ("gpt_neox", neox(use_parallel_residual=True)),
+    "gpt_neox_serial": ("gpt_neox", neox(use_parallel_residual=False)),
 }
 # An adapter: its model's case, PEFT's settings, and dstrain's.
 ADAPTERS = {
@@ -67,6 +88,8 @@ ADAPTERS = {
                      {"alpha": 5, "targets": ["o_proj", "gate_proj"]}),
     "lora_qwen2": ("qwen2", {"target_modules": "all-linear", "lora_alpha": 6, "use_rslora": True},
                    {"alpha": 6, "targets": "all-linear", "rslora": True}),
+    "lora_gpt_neox": ("gpt_neox", {"target_modules": ["query_key_value", "dense_4h_to_h"], "lora_alpha": 7},
+                      {"alpha": 7, "targets": ["query_key_value", "dense_4h_to_h"]}),
     "lora_qwen3": ("qwen3", {"target_modules": ["k_proj", "down_proj"], "lora_alpha": 3},
                    {"alpha": 3, "targets": ["k_proj", "down_proj"]}),
 }
@@ -203,6 +226,11 @@ def config_of(model):
     return {"architectures": [type(model).__name__], **{k: v for k, v in config.items() if k in kept and k != "transformers_version"}}
 
 
+def in_files(name, tensors):
+    """Returns the tensors with the names that save_pretrained gives them."""
+    return {"embed_out.weight" if name == "gpt_neox" and n == "lm_head.weight" else n: t for n, t in tensors.items()}
+
+
 def adapter(model, name):
     _, settings, _ = ADAPTERS[name]
     torch.manual_seed(11)
@@ -237,8 +265,8 @@ def main():
             (HERE / name).mkdir(exist_ok=True)
             tied = model.config.tie_word_embeddings
             tensors = {n: p.detach().clone() for n, p in model.named_parameters() if not (tied and n == "lm_head.weight")}
-            save_file(tensors, HERE / name / "model.safetensors", metadata={"format": "pt"})
-            save_file(gradients, HERE / name / "gradients.safetensors")
+            save_file(in_files(name, tensors), HERE / name / "model.safetensors", metadata={"format": "pt"})
+            save_file(in_files(name, gradients), HERE / name / "gradients.safetensors")
     configs = {case["name"]: case["config"] for case in cases}
 
     def add_case(name, model, weights, file, section):
@@ -254,7 +282,7 @@ def main():
         model = adapter(rounded(models[weights], base), "lora_llama")
         add_case(f"lora_llama_{base}", model, weights, "tokens.bin",
                  {"lora": {"r": 3, **section, "init": "lora_llama", "base": base}})
-    for weights in ("gpt2", "mistral"):
+    for weights in ("gpt2", "mistral", "gpt_neox"):
         add_case(f"{weights}_masked", models[weights], weights, "masked.bin", {})
         add_case(f"{weights}_packed", models[weights], weights, "packed.bin", {"data": {"packing": "pack"}})
     made_with = {"torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__,

@@ -113,6 +113,8 @@ TEST_CASE("attention takes queries, keys and values apart, with fewer heads of k
   CHECK_THAT(with([](AttentionAttrs& a) { a.window = -1; }), Contains("a window has"));
   CHECK_THAT(with([](AttentionAttrs& a) { a.scale = -1; }), Contains("scores are scaled by"));
   CHECK_THAT(with([](AttentionAttrs& a) { a.scale = NAN; }), Contains("scores are scaled by"));
+  CHECK_THAT(with([](AttentionAttrs& a) { a.softcap = -1; }), Contains("scores have a cap"));
+  CHECK_THAT(with([](AttentionAttrs& a) { a.softcap = NAN; }), Contains("scores have a cap"));
 
   const Instruction grad = grad_of(t, op);
   CHECK(t.refusal(grad) == "");

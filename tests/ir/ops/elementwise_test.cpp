@@ -155,7 +155,7 @@ TEST_CASE(
   CHECK(t.backward_ops(with_read(op, 0, t.run({10, 6}))).empty());
 }
 
-TEST_CASE("gated takes two operands of one shape, and silu") {
+TEST_CASE("gated takes two operands of one shape, and silu or gelu") {
   OneOp t(DType::bf16);
   const ActivationAttrs silu{Activation::silu};
   const Instruction op{.op = OpKind::gated,
@@ -163,7 +163,9 @@ TEST_CASE("gated takes two operands of one shape, and silu") {
                        .reads = {t.run({10, 6}), t.run({10, 6})},
                        .writes = {t.run({10, 6})}};
   CHECK(t.refusal(op) == "");
-  CHECK_THAT(t.refusal(with_attrs(op, kGelu)), Contains("the gate's activation is silu"));
+  CHECK(t.refusal(with_attrs(op, kGelu)) == "");
+  CHECK(t.refusal(with_attrs(op, ActivationAttrs{Activation::gelu_erf})) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, kRelu)), Contains("the gate's activation is silu"));
   CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("the gate's activation is silu"));
   CHECK_THAT(t.refusal(with_read(op, 1, t.run({10, 5}))), Contains("60 elements of bf16"));
   CHECK_THAT(t.refusal(with_write(op, 0, op.reads[1])), Contains("overlaps"));
@@ -172,6 +174,29 @@ TEST_CASE("gated takes two operands of one shape, and silu") {
                         .reads = {op.reads[0]},
                         .writes = {op.writes[0]}}),
              Contains("silu is computed by gated"));
+}
+
+TEST_CASE("softcap keeps shape and dtype and has a cap, and its slope is taken at x") {
+  OneOp t(DType::bf16);
+  const Instruction op{.op = OpKind::softcap,
+                       .attrs = SoftcapAttrs{30},
+                       .reads = {t.parameter({10, 6})},
+                       .writes = {t.run({10, 6})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, SoftcapAttrs{0})), Contains("the cap is above 0"));
+  CHECK_THAT(t.refusal(with_attrs(op, SoftcapAttrs{-1})), Contains("the cap is above 0"));
+  CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("the cap is above 0"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.run({10, 5}))), Contains("elements of bf16"));
+  CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
+  CHECK(rule_of(op.op).repeatable);
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"softcap_grad"});
+  const Instruction back = t.program.instructions[0];
+  CHECK(back.attrs == op.attrs);
+  CHECK(back.reads[1] == op.reads[0]);
+  CHECK(back.writes[0] == back.reads[0]);
+  CHECK(t.refusal(back) == "");
+  CHECK_THAT(t.refusal(with_write(back, 0, back.reads[1])), Contains("overlaps input 1"));
+  CHECK(t.backward_ops(with_read(op, 0, t.run({10, 6}))).empty());
 }
 
 TEST_CASE("gated_grad has both gradients, and may overwrite d_y with the gate's") {

@@ -7,7 +7,7 @@ using Catch::Contains;
 TEST_CASE("rms_norm normalises runs of as many columns as there are weights") {
   OneOp t(DType::bf16);
   const Instruction op{.op = OpKind::rms_norm,
-                       .attrs = LayerNormAttrs{1e-6f},
+                       .attrs = RmsNormAttrs{1e-6f},
                        .reads = {t.run({10, 6}), t.run({6})},
                        .writes = {t.run({10, 6}), t.buffer({10})}};
   CHECK(t.refusal(op) == "");
@@ -54,6 +54,17 @@ TEST_CASE("rms_norm has the gradients of what is trained alone") {
   CHECK(t.backward_ops(input) == std::vector<std::string>{"rms_norm_input_grad"});
 }
 
+TEST_CASE("gradients of rms_norm know whether its weights are centred") {
+  OneOp t;
+  const Instruction op{.op = OpKind::rms_norm,
+                       .attrs = RmsNormAttrs{.eps = 1e-6f, .centred = true},
+                       .reads = {t.parameter({10, 6}), t.parameter({6})},
+                       .writes = {t.run({10, 6}), t.buffer({10})}};
+  CHECK(t.refusal(op) == "");
+  REQUIRE(t.backward_ops(op).size() == 2);
+  for (const Instruction& back : t.program.instructions) CHECK(back.attrs == op.attrs);
+}
+
 TEST_CASE("gradients of rms_norm read 1/rms and perhaps a gradient to add") {
   OneOp t(DType::f16);
   const Instruction input{
@@ -83,13 +94,13 @@ TEST_CASE("the builder's rms_norm keeps the shape and has 1/rms of each run") {
   Builder b(program, {.batch = 2});
   b.unit("u");
   const BufferId x = b.input("notes", InputRole::features, DType::f32, {5, 6});
-  const BufferId whole = b.rms_norm(x, b.parameter("a.weight", {6}, Init::ones), 1e-5f);
+  const BufferId whole = b.rms_norm(x, b.parameter("a.weight", {6}, Init::ones), {.eps = 1e-5f});
   CHECK(program.at(whole).shape == Shape{2, 5, 6});
   CHECK(program.at(whole).name == "u.a");
   CHECK(program.at(program.instructions.back().writes[1]).shape == Shape{10, 1});
-  CHECK(program.instructions.back().attrs == OpAttrs(LayerNormAttrs{1e-5f}));
-  b.rms_norm(x, b.parameter("b.weight", {2}, Init::ones), 1e-6f);
+  CHECK(program.instructions.back().attrs == OpAttrs(RmsNormAttrs{1e-5f}));
+  b.rms_norm(x, b.parameter("b.weight", {2}, Init::ones), {.eps = 1e-6f});
   CHECK(program.at(program.instructions.back().writes[1]).shape == Shape{10, 3});
-  CHECK_THROWS_WITH(b.rms_norm(x, b.parameter("c.weight", {4}, Init::ones), 1e-6f),
+  CHECK_THROWS_WITH(b.rms_norm(x, b.parameter("c.weight", {4}, Init::ones), {.eps = 1e-6f}),
                     Contains("columns must divide into runs"));
 }

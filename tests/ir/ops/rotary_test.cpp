@@ -65,6 +65,18 @@ TEST_CASE("frequencies of each kind of rotary embedding") {
   check_frequencies(yarn, {{12, 0.023870192321736323}, {20, 0.000811290381701431}});
 }
 
+TEST_CASE("a part of a head has the frequencies of a head of its size") {
+  RotaryAttrs part{.head_size = 64, .rotated = 16, .theta = 100};
+  CHECK(rotary_frequencies(part) == rotary_frequencies({.head_size = 16, .theta = 100}));
+  part.kind = RotaryKind::yarn;
+  part.factor = 4;
+  part.original_positions = 2048;
+  RotaryAttrs whole = part;
+  whole.head_size = 16;
+  whole.rotated = 0;
+  CHECK(rotary_frequencies(part) == rotary_frequencies(whole));
+}
+
 TEST_CASE("yarn alone multiplies cos and sin") {
   CHECK(rotary_scale({.head_size = 64, .kind = RotaryKind::linear, .factor = 4}) == 1);
   RotaryAttrs yarn{
@@ -85,9 +97,13 @@ TEST_CASE("yarn alone multiplies cos and sin") {
 TEST_CASE("attributes of a rotary embedding that have no frequencies are refused") {
   const auto problem = [](const RotaryAttrs& attrs) { return std::string(rotary_problem(attrs)); };
   CHECK(problem({.head_size = 512}) == "");
-  CHECK_THAT(problem({.head_size = 0}), Contains("even size"));
-  CHECK_THAT(problem({.head_size = 7}), Contains("even size"));
+  CHECK_THAT(problem({.head_size = 0}), Contains("even number"));
+  CHECK_THAT(problem({.head_size = 7}), Contains("even number"));
   CHECK_THAT(problem({.head_size = 514}), Contains("at most 512"));
+  CHECK(problem({.head_size = 515, .rotated = 6}) == "");
+  CHECK_THAT(problem({.head_size = 8, .rotated = 5}), Contains("even number"));
+  CHECK_THAT(problem({.head_size = 8, .rotated = 10}), Contains("more columns are rotated"));
+  CHECK_THAT(problem({.head_size = 8, .sections = 2}), Contains("1 or 3 sections"));
   CHECK_THAT(problem({.head_size = 4, .theta = 0}), Contains("theta"));
   CHECK_THAT(problem({.head_size = 4, .kind = RotaryKind::linear, .factor = 0}),
              Contains("factor of longer samples"));
@@ -133,10 +149,13 @@ TEST_CASE("rotary works on whole heads of whole samples") {
                        .reads = {t.run({10, 12})},
                        .writes = {t.run({10, 12})}};
   CHECK(t.refusal(op) == "");
-  CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("even size"));
+  CHECK_THAT(t.refusal(with_attrs(op, {})), Contains("even number"));
   CHECK_THAT(t.refusal(with_attrs(op, RotaryAttrs{.head_size = 4, .seq_len = 4})),
              Contains("rows must divide into samples"));
   CHECK_THAT(t.refusal(with_attrs(op, RotaryAttrs{.head_size = 8, .seq_len = 5})),
+             Contains("columns must divide into heads"));
+  CHECK(t.refusal(with_attrs(op, RotaryAttrs{.head_size = 4, .sections = 3, .seq_len = 5})) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, RotaryAttrs{.head_size = 6, .sections = 3, .seq_len = 5})),
              Contains("columns must divide into heads"));
   CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({10, 12}))), Contains("120 elements of bf16"));
   CHECK_THAT(t.refusal(with_write(op, 0, op.reads[0])), Contains("overlaps"));
@@ -185,7 +204,7 @@ TEST_CASE("the builder gives rotary the length of a sample") {
   CHECK(program.at(y).shape == Shape{10, 12});
   CHECK(program.instructions.back().attrs ==
         OpAttrs(RotaryAttrs{.head_size = 4, .seq_len = 5, .theta = 7}));
-  CHECK_THROWS_WITH(b.rotary(x, 5, {.head_size = 3}), Contains("even size"));
+  CHECK_THROWS_WITH(b.rotary(x, 5, {.head_size = 3}), Contains("even number"));
 }
 
 TEST_CASE("rotary takes a part of the rows of whole samples, which its gradient has too") {

@@ -52,7 +52,7 @@ TEST_CASE("a model's name that is a type's and a folder's is the type's, with a 
 TEST_CASE("models lists the models with their keys and inputs") {
   const RunFolder folder;
   const json models = json::parse(said(folder, "models --json"));
-  REQUIRE(models.size() == 7);
+  REQUIRE(models.size() == 11);
   CHECK(models[0]["type"] == "gptlite");
   CHECK(models[0]["keys"] == json{"n_layer", "n_embd", "n_head", "block_size", "dropout",
                                   "activation", "qkv_bias", "tied_head", "vocab_size"});
@@ -65,8 +65,14 @@ TEST_CASE("models lists the models with their keys and inputs") {
              {{"name", "targets"}, {"dtype", "i32"}, {"shape", json::array()}}});
   CHECK(models[2]["type"] == "gpt2");
   CHECK(models[2]["inputs"][0]["shape"] == json{"n_positions"});
-  for (const auto& [index, type] : std::vector<std::pair<size_t, std::string>>{
-           {3, "llama"}, {4, "mistral"}, {5, "qwen2"}, {6, "qwen3"}}) {
+  for (const auto& [index, type] : std::vector<std::pair<size_t, std::string>>{{3, "llama"},
+                                                                               {4, "mistral"},
+                                                                               {5, "qwen2"},
+                                                                               {6, "qwen3"},
+                                                                               {7, "gemma"},
+                                                                               {8, "gemma2"},
+                                                                               {9, "gemma3_text"},
+                                                                               {10, "gpt_neox"}}) {
     CHECK(models[index]["type"] == type);
     CHECK(models[index]["inputs"][0]["shape"] == json{"max_position_embeddings"});
   }

@@ -1,5 +1,5 @@
 // rms_norm and its gradients, over rows of as many columns as there are weights. Normalised values are rounded to x's
-// dtype before they meet the weights or their gradients.
+// dtype before they meet the weights or their gradients, unless the weights are centred: 1 is added to each.
 // Minimum memory traffic in bytes: rms_norm 2 s R C, as a row of up to 16384 elements stays in registers between its
 // passes; rms_norm_input_grad 3 s R C, 4 s R C with a gradient to add; rms_norm_weight_grad 2 s R C.
 #include <type_traits>
@@ -17,8 +17,19 @@ __device__ __forceinline__ float as_held(float x) {
   return widen(narrow<T>(x));
 }
 
-// SASS <?*16, 4, true>: threads 128, blocks 7, loads 8
-template <class T, int kHeld, bool kAligned>
+// Returns a normalised value as it meets the weights, and what a weight multiplies it by.
+template <class T, bool kCentred>
+__device__ __forceinline__ float normal_value(float x) {
+  if constexpr (kCentred) return x;
+  return as_held<T>(x);
+}
+template <bool kCentred>
+__device__ __forceinline__ float factor_of(float weight) {
+  return kCentred ? 1.0f + weight : weight;
+}
+
+// SASS <?*16, 4, true, *>: threads 128, blocks 7, loads 8
+template <class T, int kHeld, bool kAligned, bool kCentred>
 __global__ void __launch_bounds__(kRowThreads, 1)
     rms_norm_kernel(const T* x, const T* weight, T* y, float* rstd, int64_t rows, int64_t c,
                     float eps) {
@@ -45,7 +56,8 @@ __global__ void __launch_bounds__(kRowThreads, 1)
     held[k].widen_to(v);
     w[k].widen_to(scales);
 #pragma unroll
-    for (int e = 0; e < kRowPack; ++e) v[e] = as_held<T>(v[e] * scale) * scales[e];
+    for (int e = 0; e < kRowPack; ++e)
+      v[e] = normal_value<T, kCentred>(v[e] * scale) * factor_of<kCentred>(scales[e]);
     store_pack<kAligned>(v, y + r * c, at, c);
   });
   if (threadIdx.x == 0) rstd[r] = scale;
@@ -57,9 +69,9 @@ struct RmsGrad {
   void* d_x;
 };
 
-// d_x = rstd * (g - xhat * mean(g * xhat)) + add, with g = d_y * weight.
-// SASS <?*16, 4, true>: threads 128, blocks 4, loads 12
-template <class T, int kHeld, bool kAligned>
+// d_x = rstd * (g - xhat * mean(g * xhat)) + add, with g = d_y * factor.
+// SASS <?*16, 4, true, *>: threads 128, blocks 4, loads 12
+template <class T, int kHeld, bool kAligned, bool kCentred>
 __global__ void __launch_bounds__(kRowThreads, 1)
     rms_input_grad_kernel(RmsGrad o, int64_t rows, int64_t c) {
   const int64_t r = row_of_group();
@@ -89,7 +101,7 @@ __global__ void __launch_bounds__(kRowThreads, 1)
     w[k].widen_to(scales);
 #pragma unroll
     for (int e = 0; e < kRowPack; ++e) {
-      g[e] *= scales[e];
+      g[e] *= factor_of<kCentred>(scales[e]);
       normal[e] *= scale;
     }
   };
@@ -127,8 +139,8 @@ struct RmsSumsIn {
 };
 
 // partial[b][column] = the block's sum of d_y * xhat, in chains as those of layer_norm_weight_grad (column_sums.cuh).
-// SASS <?*16, true>: threads 256, blocks 3, loads 8
-template <class T, bool kAligned>
+// SASS <?*16, true, *>: threads 256, blocks 3, loads 8
+template <class T, bool kAligned, bool kCentred>
 __global__ void __launch_bounds__(32 * kChains, 3) rms_sum_block(RmsSumsIn<T> in, float* partial) {
   constexpr int kN = pack_of(sizeof(T));
   constexpr int kAhead = kAligned ? 4 : 2;  // rows that a thread loads at a time
@@ -155,7 +167,8 @@ __global__ void __launch_bounds__(32 * kChains, 3) rms_sum_block(RmsSumsIn<T> in
       d_y[j].widen_to(g);
       x[j].widen_to(v);
 #pragma unroll
-      for (int k = 0; k < kN; ++k) sums[k] = fmaf(g[k], as_held<T>(v[k] * rstd[j]), sums[k]);
+      for (int k = 0; k < kN; ++k)
+        sums[k] = fmaf(g[k], normal_value<T, kCentred>(v[k] * rstd[j]), sums[k]);
     }
   };
   if (at < c) {
@@ -190,20 +203,21 @@ RowBlocks weight_blocks(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_rms_norm(const KernelSpec& spec, const LaunchContext& context) {
   const int64_t c = elements(spec.in[1]), r = rows_of(spec.in[0], c);
   return kernel_of([context, r, c, shape = RowShape(r, c),
-                    eps = attrs_as<LayerNormAttrs>(spec.attrs).eps,
+                    attrs = attrs_as<RmsNormAttrs>(spec.attrs),
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     if (r == 0) return;
     with_type(dtype, [&](auto t) {
       using T = decltype(t);
       const T *x = data<const T>(call.in, 0), *weight = data<const T>(call.in, 1);
       T* y = data<T>(call.out, 0);
-      with_flag(whole_packs<kRowPack>(c, x, weight, y), [&](auto aligned) {
-        constexpr bool kAligned = decltype(aligned)::value;
-        launch(
-            context.stream, "rms_norm", shape.grid,
-            shape.held ? rms_norm_kernel<T, kHeldPacks, kAligned> : rms_norm_kernel<T, 0, kAligned>,
-            x, weight, y, data<float>(call.out, 1), r, c, eps);
-      });
+      with_flags(
+          whole_packs<kRowPack>(c, x, weight, y), attrs.centred, [&](auto aligned, auto centred) {
+            constexpr bool kAligned = decltype(aligned)::value, kCentred = decltype(centred)::value;
+            launch(context.stream, "rms_norm", shape.grid,
+                   shape.held ? rms_norm_kernel<T, kHeldPacks, kAligned, kCentred>
+                              : rms_norm_kernel<T, 0, kAligned, kCentred>,
+                   x, weight, y, data<float>(call.out, 1), r, c, attrs.eps);
+          });
     });
   });
 }
@@ -212,7 +226,8 @@ std::unique_ptr<Kernel> make_rms_norm_input_grad(const KernelSpec& spec,
                                                  const LaunchContext& context) {
   const int64_t c = elements(spec.in[2]), r = rows_of(spec.in[1], c);
   return kernel_of(
-      [context, r, c, shape = RowShape(r, c), dtype = spec.in[1].dtype](const KernelCall& call) {
+      [context, r, c, shape = RowShape(r, c), dtype = spec.in[1].dtype,
+       is_centred = attrs_as<RmsNormAttrs>(spec.attrs).centred](const KernelCall& call) {
         if (r == 0) return;
         const RmsGrad o{data(call.in, 0), data(call.in, 1),        data(call.in, 2),
                         data(call.in, 4), data<float>(call.in, 3), data(call.out, 0)};
@@ -222,11 +237,11 @@ std::unique_ptr<Kernel> make_rms_norm_input_grad(const KernelSpec& spec,
               whole_packs<kRowPack>(c, static_cast<const T*>(o.d_y), static_cast<const T*>(o.x),
                                     static_cast<const T*>(o.weight), static_cast<const T*>(o.add),
                                     static_cast<const T*>(o.d_x));
-          with_flag(whole, [&](auto aligned) {
-            constexpr bool kAligned = decltype(aligned)::value;
+          with_flags(whole, is_centred, [&](auto aligned, auto centred) {
+            constexpr bool kAligned = decltype(aligned)::value, kCentred = decltype(centred)::value;
             launch(context.stream, "rms_norm_input_grad", shape.grid,
-                   shape.held ? rms_input_grad_kernel<T, kHeldPacks, kAligned>
-                              : rms_input_grad_kernel<T, 0, kAligned>,
+                   shape.held ? rms_input_grad_kernel<T, kHeldPacks, kAligned, kCentred>
+                              : rms_input_grad_kernel<T, 0, kAligned, kCentred>,
                    o, r, c);
           });
         });
@@ -240,6 +255,7 @@ int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec) {
 std::unique_ptr<Kernel> make_rms_norm_weight_grad(const KernelSpec& spec,
                                                   const LaunchContext& context) {
   return kernel_of([context, blocks = weight_blocks(spec), c = elements(spec.out[0]),
+                    is_centred = attrs_as<RmsNormAttrs>(spec.attrs).centred,
                     dtype = spec.in[1].dtype](const KernelCall& call) {
     auto* partial = workspace<float>(call, blocks.count * c);
     if (blocks.rows > 0)
@@ -255,9 +271,9 @@ std::unique_ptr<Kernel> make_rms_norm_weight_grad(const KernelSpec& spec,
         const Grid grid{dim3(static_cast<unsigned>((c + 32 * kN - 1) / (32 * kN)),
                              static_cast<unsigned>(blocks.count)),
                         dim3(32, kChains)};
-        with_flag(whole_packs<kN>(c, in.d_y, in.x), [&](auto aligned) {
+        with_flags(whole_packs<kN>(c, in.d_y, in.x), is_centred, [&](auto aligned, auto centred) {
           launch(context.stream, "rms_norm_weight_grad", grid,
-                 rms_sum_block<T, decltype(aligned)::value>, in, partial);
+                 rms_sum_block<T, decltype(aligned)::value, decltype(centred)::value>, in, partial);
         });
       });
     add_block_sums(

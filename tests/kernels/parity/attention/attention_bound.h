@@ -14,6 +14,8 @@
 //   lse      is m + log of the sum: sum_j w_j E_j, and 4u of its value.
 //   backward weights are exp(s_ij - lse_i), so E_ij does not cancel. d_s = w (m d_p - delta) scale, where d_p and
 //            delta are sums of D products; weights and d_s are rounded before their products.
+//   softcap  tanh has a relative error of 1e-6, and its slope, at most 1, changes by at most 2 for each part of the cap that
+//            a score is wrong by.
 #pragma once
 
 #include <algorithm>
@@ -79,10 +81,13 @@ class HeadBound {
             of_head([&](int64_t d) { return d_y[head_.at_y(i, d)] * qkv[head_.at(j, 2, d)]; });
         const double rounding = between_.relative + sum_error();
         const double p_error = p * (error + rounding * (1 + error)) + between_.absolute;
-        const double d_s_error = (p_error * std::abs(m * d_p.value - delta.value) +
-                                  (p + p_error) * (m * d_p.error + delta.error)) *
-                                     scale +
-                                 between_.absolute;
+        const double slope = head_.slope(s);
+        const double d_s_error =
+            (p_error * std::abs(m * d_p.value - delta.value) +
+             (p + p_error) * (m * d_p.error + delta.error)) *
+                slope * scale +
+            (p + p_error) * std::abs(m * d_p.value - delta.value) * slope_error(qkv, i, j) * scale +
+            between_.absolute;
         for (int64_t d = 0; d < c_.head_size; ++d) {
           bound[head_.at(i, 0, d)] += d_s_error * std::abs(qkv[head_.at(j, 1, d)]);
           bound[head_.at(j, 1, d)] += d_s_error * std::abs(qkv[head_.at(i, 0, d)]);
@@ -114,10 +119,20 @@ class HeadBound {
   // Returns the largest error of a sum over up to T rows of each head of queries that a head of keys serves, as a share of
   // the sum of their sizes.
   double sum_error() const { return 2 * kUnit * static_cast<double>(c_.seq * c_.group() + 2); }
+  // Returns the largest relative error of a score that a limit has bent, and the largest error of the limit's slope.
+  double tanh_error() const { return c_.softcap > 0 ? 1e-6 : 0; }
+  double slope_error(const Values& qkv, int64_t i, int64_t j) const {
+    if (c_.softcap == 0) return 0;
+    const Sum products =
+        of_head([&](int64_t d) { return qkv[head_.at(i, 0, d)] * qkv[head_.at(j, 1, d)]; });
+    return 2 * products.error * c_.score_scale() / c_.softcap + 4 * tanh_error();
+  }
   double weight_error(const Values& qkv, int64_t i, int64_t j, double sizes) const {
     const Sum products =
         of_head([&](int64_t d) { return qkv[head_.at(i, 0, d)] * qkv[head_.at(j, 1, d)]; });
-    return std::expm1(products.error * c_.score_scale() + 4 * kUnit * sizes) + 3e-6;
+    return std::expm1(products.error * c_.score_scale() + 4 * kUnit * sizes +
+                      tanh_error() * sizes) +
+           3e-6;
   }
 
   const HeadReference& head_;

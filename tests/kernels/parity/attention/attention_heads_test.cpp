@@ -1,4 +1,4 @@
-// Attention of queries, keys and values that are tensors of their own, with fewer heads of keys, a window and a scale.
+// Attention of queries, keys and values that are tensors of their own, with fewer heads of keys, a window, a scale and a limit of scores.
 #include <array>
 #include <limits>
 
@@ -9,7 +9,7 @@ namespace dstrain::attention_test {
 namespace {
 
 // Odd and even sizes with groups of one, two, three and five heads of queries, and windows of one key, a few, all and
-// more. Dropout, a scale and the form of the operands alternate without a pattern.
+// more. Dropout, a scale, a limit and the form of the operands alternate without a pattern.
 std::vector<Case> heads_cases() {
   struct Heads {
     int64_t heads, kv_heads;
@@ -31,6 +31,7 @@ std::vector<Case> heads_cases() {
           c.dtype = std::array{DType::f32, DType::bf16, DType::f16}[draw(3)];
           c.dropout = draw(3) == 0 ? 0.3f : 0.0f;
           c.scale = draw(3) == 0 ? 0.3 : 0.0;
+          c.softcap = cases.size() % 3 == 0 ? 1.5 : 0.0;
           c.packed = draw(5) == 0;
           if (multiply_adds(c) <= parity::device_limits().budget) cases.push_back(c);
         }
@@ -48,6 +49,7 @@ std::vector<Case> window_cases() {
       c.seq = affordable(602, 16) + 1;
       c.window = window;
       c.dropout = window % 3 == 0 ? 0.1f : 0.0f;
+      c.softcap = window % 2 == 0 ? 0.7 : 0.0;
       if (window < c.seq) cases.push_back(c);
     }
   return cases;
@@ -59,7 +61,8 @@ std::vector<Case> all_cases() {
   return parity::sampled(cases, sample_of_attention());
 }
 
-TEST_CASE("attention equals its definition for any heads of keys, head size, window and scale") {
+TEST_CASE(
+    "attention equals its definition for any heads of keys, head size, window, scale and limit") {
   for (const Case& c : all_cases()) {
     INFO(describe(c));
     AttentionRun f(c);
@@ -72,7 +75,8 @@ TEST_CASE("attention equals its definition for any heads of keys, head size, win
 }
 
 TEST_CASE(
-    "attention_grad equals its definition for any heads of keys, head size, window and scale") {
+    "attention_grad equals its definition for any heads of keys, head size, window, scale and "
+    "limit") {
   for (const Case& c : all_cases()) {
     INFO(describe(c));
     AttentionRun f(c);

@@ -19,6 +19,7 @@ struct Case {
   int64_t first_head = 0;  // the model's head that head 0 of queries is
   int64_t window = 0;      // the keys that a query sees, with its own; 0: all until its own
   double scale = 0;        // of the scores; 0: 1 / sqrt(head_size)
+  double softcap = 0;      // the limit of the scores; 0: none
   // (batch * seq) or empty: of each row, the row of its sample at which its document begins.
   std::vector<int64_t> documents = {};
   bool packed = true;  // q, k and v are one operand
@@ -73,7 +74,12 @@ struct HeadReference {
   double score(const Values& qkv, int64_t i, int64_t j) const {
     double s = 0;
     for (int64_t d = 0; d < c.head_size; ++d) s += qkv[at(i, 0, d)] * qkv[at(j, 1, d)];
-    return s * fault.scale * c.score_scale();
+    s *= fault.scale * c.score_scale();
+    return c.softcap > 0 ? c.softcap * std::tanh(s / c.softcap) : s;
+  }
+  // Returns the slope of the limit at a score that it has bent.
+  double slope(double score) const {
+    return c.softcap > 0 ? 1 - score * score / (c.softcap * c.softcap) : 1;
   }
   // Returns the first key that query i sees, and the end of the keys that it sees.
   int64_t first(int64_t i) const {
@@ -117,10 +123,10 @@ struct HeadReference {
       double delta = 0;
       for (int64_t d = 0; d < c.head_size; ++d) delta += d_y[at_y(i, d)] * y[at_y(i, d)];
       for (int64_t j = first(i); j < end(i); ++j) {
-        const double p = std::exp(score(qkv, i, j) - lse[at_lse(i)]), m = mask(i, j);
+        const double s = score(qkv, i, j), p = std::exp(s - lse[at_lse(i)]), m = mask(i, j);
         double dp = 0;
         for (int64_t d = 0; d < c.head_size; ++d) dp += d_y[at_y(i, d)] * qkv[at(j, 2, d)];
-        const double ds = p * (m * dp - delta) * scale;
+        const double ds = p * (m * dp - delta) * slope(s) * scale;
         for (int64_t d = 0; d < c.head_size; ++d) {
           d_qkv[at(i, 0, d)] += ds * qkv[at(j, 1, d)];
           d_qkv[at(j, 1, d)] += ds * qkv[at(i, 0, d)];

@@ -20,10 +20,10 @@ inline std::string describe(const Case& c) {
     if (c.documents[row] == static_cast<int64_t>(row) % c.seq && documents.size() < 60)
       documents += fmt::format(" {}", c.documents[row]);
   return fmt::format(
-      "{} B={} T={} heads={} from {} kv_heads={} D={} window={} scale={} dropout={} {} "
+      "{} B={} T={} heads={} from {} kv_heads={} D={} window={} scale={} softcap={} dropout={} {} "
       "documents:{}",
       name_of(c.dtype), c.batch, c.seq, c.heads, c.first_head, c.kv_heads, c.head_size, c.window,
-      c.scale, c.dropout, c.packed ? "packed" : "separate", documents);
+      c.scale, c.softcap, c.dropout, c.packed ? "packed" : "separate", documents);
 }
 
 // q, k and v, or their gradients: one operand or three. Its values are rows of all three, as the reference has them.
@@ -115,6 +115,7 @@ struct AttentionRun {
                              .kv_heads = c.kv_heads,
                              .window = c.window,
                              .scale = c.scale,
+                             .softcap = c.softcap,
                              .first_head = c.first_head};
     k.sample_offset = 3;
     return k;

@@ -1,3 +1,4 @@
+#include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
 namespace dstrain::parity {
@@ -13,6 +14,13 @@ double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x);
 }
 
+double gelu_erf(double x) {
+  return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+}
+double gelu_erf_slope(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+}
+
 template <class F>
 std::vector<double> map(const std::vector<double>& x, const F& f) {
   std::vector<double> y(x.size());
@@ -20,40 +28,49 @@ std::vector<double> map(const std::vector<double>& x, const F& f) {
   return y;
 }
 
+// The definition of an activation and its slope. ReLU's is taken at y, which has x's sign.
+struct Curve {
+  Activation kind;
+  double (*value)(double);
+  double (*slope)(double);
+};
+const Curve kCurves[] = {{Activation::relu, [](double x) { return std::max(x, 0.0); },
+                          [](double x) { return x > 0 ? 1.0 : 0.0; }},
+                         {Activation::gelu, gelu, gelu_slope},
+                         {Activation::gelu_erf, gelu_erf, gelu_erf_slope}};
+
 TEST_CASE("activation computes relu and gelu at every size, dtype, start and thread count") {
   for (DType dtype : kRunTypes)
     for (int64_t n : {1, 15, 16, 97, 768, 40000})
-      for (Activation kind : {Activation::relu, Activation::gelu}) {
+      for (const Curve& curve : kCurves) {
         const auto x = rounded(normal_values(n, 1, 3), dtype);
         Call call{OpKind::activation};
-        call.attrs = ActivationAttrs{.activation = kind};
+        call.attrs = ActivationAttrs{.activation = curve.kind};
         const auto y = run_everywhere(call, {{Shape{n}, dtype, x}}, {{Shape{n}, dtype}});
-        const auto expected =
-            map(x, [&](double v) { return kind == Activation::relu ? std::max(v, 0.0) : gelu(v); });
-        require_close("activation", y[0].values(), expected, tolerance_of(dtype));
+        require_close("activation", y[0].values(), map(x, curve.value), tolerance_of(dtype));
       }
 }
 
 TEST_CASE("activation_grad is the slope times d_y, in place too, and agrees with differences") {
   for (DType dtype : kRunTypes)
     for (int64_t n : {1, 16, 97, 40000})
-      for (Activation kind : {Activation::relu, Activation::gelu}) {
+      for (const Curve& curve : kCurves) {
         const auto d_y = rounded(normal_values(n, 1), dtype);
         const auto ref = rounded(normal_values(n, 2, 2), dtype);
         Call call{OpKind::activation_grad};
-        call.attrs = ActivationAttrs{.activation = kind};
+        call.attrs = ActivationAttrs{.activation = curve.kind};
         const std::vector<Operand> in{{Shape{n}, dtype, d_y}, {Shape{n}, dtype, ref}};
         const auto d_x = run_everywhere(call, in, {{Shape{n}, dtype}});
         std::vector<double> expected(d_y);
-        for (size_t i = 0; i < d_y.size(); ++i)
-          expected[i] *= kind == Activation::relu ? (ref[i] > 0 ? 1 : 0) : gelu_slope(ref[i]);
+        for (size_t i = 0; i < d_y.size(); ++i) expected[i] *= curve.slope(ref[i]);
         require_close("slope", d_x[0].values(), expected, tolerance_of(dtype));
         const auto in_place = run_everywhere(call, in, {{Shape{n}, dtype, {}, 0}});
         require_same_bits("in place", in_place[0], d_x[0]);
-        if (kind == Activation::gelu && dtype == DType::f32) {
+        if (curve.kind != Activation::relu && dtype == DType::f32) {
           const auto direction = normal_values(n, 3);
           const double expected_slope = directional_derivative(
-              [&](const std::vector<double>& x) { return dot(d_y, map(x, gelu)); }, ref, direction);
+              [&](const std::vector<double>& x) { return dot(d_y, map(x, curve.value)); }, ref,
+              direction);
           CHECK(dot(d_x[0].values(), direction) ==
                 Approx(expected_slope).epsilon(1e-5).margin(1e-5));
         }
@@ -78,10 +95,26 @@ TEST_CASE("gelu and its slope keep their relative accuracy in f32 from -8 to 8")
   }
 }
 
+TEST_CASE("exact gelu keeps its relative accuracy in f32 from -8 to 8") {
+  const int64_t n = 16001;
+  std::vector<double> x(n);
+  for (int64_t i = 0; i < n; ++i) x[static_cast<size_t>(i)] = -8 + static_cast<double>(i) / 1000;
+  x = rounded(x, DType::f32);
+  const auto y = run_at_offset({OpKind::activation, ActivationAttrs{Activation::gelu_erf}},
+                               {{Shape{n}, DType::f32, x}}, {{Shape{n}, DType::f32}}, 0)[0]
+                     .values();
+  // For very negative x the rounding of the exponent, x^2 / 2, dominates.
+  for (size_t i = 0; i < x.size(); ++i) {
+    INFO(x[i]);
+    const double share = 1e-6 + 2.5e-7 * x[i] * x[i] / 2;
+    REQUIRE(std::abs(y[i] - gelu_erf(x[i])) <= share * std::abs(gelu_erf(x[i])));
+  }
+}
+
 TEST_CASE("relu and gelu let NaN and infinity through") {
   const double inf = HUGE_VAL;
   for (DType dtype : kRunTypes)
-    for (Activation kind : {Activation::relu, Activation::gelu}) {
+    for (Activation kind : {Activation::relu, Activation::gelu, Activation::gelu_erf}) {
       Call call{OpKind::activation};
       call.attrs = ActivationAttrs{.activation = kind};
       const auto y =
@@ -101,51 +134,60 @@ double silu_slope(double x) {
   return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
 }
 const ActivationAttrs kSilu{Activation::silu};
+const Curve kGates[] = {{Activation::silu, silu, silu_slope},
+                        {Activation::gelu, gelu, gelu_slope},
+                        {Activation::gelu_erf, gelu_erf, gelu_erf_slope}};
 
-TEST_CASE("gated is silu of the gate times the other operand") {
+TEST_CASE("gated is the activation of the gate times the other operand") {
+  Sample sample = sample_if_emulated(2);
   for (DType dtype : kRunTypes)
-    for (int64_t n : {1, 15, 16, 97, 768, 40000}) {
-      const auto gate = rounded(normal_values(n, 1, 3), dtype),
-                 up = rounded(normal_values(n, 2), dtype);
-      const auto y =
-          run_everywhere({OpKind::gated, kSilu}, {{Shape{n}, dtype, gate}, {Shape{n}, dtype, up}},
-                         {{Shape{n}, dtype}});
-      std::vector<double> expected = map(gate, silu);
-      for (size_t i = 0; i < expected.size(); ++i) expected[i] *= up[i];
-      require_close("y", y[0].values(), expected, tolerance_of(dtype));
-    }
+    for (int64_t n : {1, 15, 16, 97, 768, 40000})
+      for (const Curve& curve : kGates) {
+        if (!sample.takes()) continue;
+        const auto gate = rounded(normal_values(n, 1, 3), dtype),
+                   up = rounded(normal_values(n, 2), dtype);
+        const auto y =
+            run_everywhere({OpKind::gated, ActivationAttrs{curve.kind}},
+                           {{Shape{n}, dtype, gate}, {Shape{n}, dtype, up}}, {{Shape{n}, dtype}});
+        std::vector<double> expected = map(gate, curve.value);
+        for (size_t i = 0; i < expected.size(); ++i) expected[i] *= up[i];
+        require_close("y", y[0].values(), expected, tolerance_of(dtype));
+      }
 }
 
 TEST_CASE("gated_grad matches the formula, in place too, and agrees with differences") {
+  Sample sample = sample_if_emulated(2);
   for (DType dtype : kRunTypes)
-    for (int64_t n : {1, 16, 97, 40000}) {
-      const auto d_y = rounded(normal_values(n, 1), dtype),
-                 gate = rounded(normal_values(n, 2, 3), dtype),
-                 up = rounded(normal_values(n, 3), dtype);
-      const Call call{OpKind::gated_grad, kSilu};
-      const std::vector<Operand> in{
-          {Shape{n}, dtype, d_y}, {Shape{n}, dtype, gate}, {Shape{n}, dtype, up}};
-      const Operand out{Shape{n}, dtype};
-      const auto grads = run_everywhere(call, in, {out, out});
-      std::vector<double> d_gate = map(gate, silu_slope), d_up = map(gate, silu);
-      for (size_t i = 0; i < d_y.size(); ++i) d_gate[i] *= d_y[i] * up[i], d_up[i] *= d_y[i];
-      require_close("d_gate", grads[0].values(), d_gate, tolerance_of(dtype, 4));
-      require_close("d_up", grads[1].values(), d_up, tolerance_of(dtype, 2));
-      const auto in_place = run_everywhere(call, in, {{Shape{n}, dtype, {}, 0}, out});
-      require_same_bits("d_gate in place", in_place[0], grads[0]);
-      require_same_bits("d_up beside it", in_place[1], grads[1]);
-      if (dtype != DType::f32) continue;
-      const auto to_gate = normal_values(n, 4), to_up = normal_values(n, 5);
-      const auto loss = [&](double step) {
-        double sum = 0;
-        for (size_t i = 0; i < gate.size(); ++i)
-          sum += d_y[i] * silu(gate[i] + step * to_gate[i]) * (up[i] + step * to_up[i]);
-        return sum;
-      };
-      const double slope = (loss(1e-5) - loss(-1e-5)) / 2e-5;
-      CHECK(dot(grads[0].values(), to_gate) + dot(grads[1].values(), to_up) ==
-            Approx(slope).epsilon(1e-4).margin(1e-4));
-    }
+    for (int64_t n : {1, 16, 97, 40000})
+      for (const Curve& curve : kGates) {
+        if (!sample.takes()) continue;
+        const auto d_y = rounded(normal_values(n, 1), dtype),
+                   gate = rounded(normal_values(n, 2, 3), dtype),
+                   up = rounded(normal_values(n, 3), dtype);
+        const Call call{OpKind::gated_grad, ActivationAttrs{curve.kind}};
+        const std::vector<Operand> in{
+            {Shape{n}, dtype, d_y}, {Shape{n}, dtype, gate}, {Shape{n}, dtype, up}};
+        const Operand out{Shape{n}, dtype};
+        const auto grads = run_everywhere(call, in, {out, out});
+        std::vector<double> d_gate = map(gate, curve.slope), d_up = map(gate, curve.value);
+        for (size_t i = 0; i < d_y.size(); ++i) d_gate[i] *= d_y[i] * up[i], d_up[i] *= d_y[i];
+        require_close("d_gate", grads[0].values(), d_gate, tolerance_of(dtype, 4));
+        require_close("d_up", grads[1].values(), d_up, tolerance_of(dtype, 2));
+        const auto in_place = run_everywhere(call, in, {{Shape{n}, dtype, {}, 0}, out});
+        require_same_bits("d_gate in place", in_place[0], grads[0]);
+        require_same_bits("d_up beside it", in_place[1], grads[1]);
+        if (dtype != DType::f32) continue;
+        const auto to_gate = normal_values(n, 4), to_up = normal_values(n, 5);
+        const auto loss = [&](double step) {
+          double sum = 0;
+          for (size_t i = 0; i < gate.size(); ++i)
+            sum += d_y[i] * curve.value(gate[i] + step * to_gate[i]) * (up[i] + step * to_up[i]);
+          return sum;
+        };
+        const double slope = (loss(1e-5) - loss(-1e-5)) / 2e-5;
+        CHECK(dot(grads[0].values(), to_gate) + dot(grads[1].values(), to_up) ==
+              Approx(slope).epsilon(1e-4).margin(1e-4));
+      }
 }
 
 TEST_CASE("a gate that is closed or open wide has silu's limits") {
@@ -162,6 +204,33 @@ TEST_CASE("a gate that is closed or open wide has silu's limits") {
     CHECK(slope[i] == Approx(gate[i] < 0 ? 0 : 1).margin(1e-35));
   }
   CHECK((std::isnan(y[4]) && std::isnan(value[4]) && std::isnan(slope[4])));
+}
+
+TEST_CASE("softcap is the cap times tanh, near 0 too, and softcap_grad its slope, in place too") {
+  Sample sample = sample_if_emulated(2);
+  for (DType dtype : kRunTypes)
+    for (int64_t n : {1, 15, 16, 97, 40000})
+      for (const float cap : {0.5f, 2.0f, 30.0f})
+        for (const double size : {1e-3, 1.0, 40.0}) {
+          if (!sample.takes()) continue;
+          INFO(name_of(dtype) << " n " << n << " cap " << cap << " values of " << size);
+          const double limit = static_cast<double>(cap);
+          const auto x = rounded(normal_values(n, 1, size), dtype),
+                     d_y = rounded(normal_values(n, 2), dtype);
+          const Operand in{Shape{n}, dtype, x}, out{Shape{n}, dtype};
+          const auto y = run_everywhere({OpKind::softcap, SoftcapAttrs{cap}}, {in}, {out});
+          const auto value = [&](double v) { return limit * std::tanh(v / limit); };
+          require_close("y", y[0].values(), map(x, value), tolerance_of(dtype));
+          const Call back{OpKind::softcap_grad, SoftcapAttrs{cap}};
+          const std::vector<Operand> of_back{{Shape{n}, dtype, d_y}, in};
+          const auto d_x = run_everywhere(back, of_back, {out});
+          std::vector<double> expected(d_y);
+          for (size_t i = 0; i < expected.size(); ++i)
+            expected[i] /= std::pow(std::cosh(x[i] / limit), 2);
+          require_close("d_x", d_x[0].values(), expected, tolerance_of(dtype, 2));
+          const auto in_place = run_everywhere(back, of_back, {{Shape{n}, dtype, {}, 0}});
+          require_same_bits("in place", in_place[0], d_x[0]);
+        }
 }
 
 TEST_CASE("add adds") {
@@ -210,7 +279,9 @@ TEST_CASE("an element of an element by element op has the same bits in every sli
     const std::vector<Operand> out{{Shape{n}, dtype}};
     require_slices_agree({OpKind::add}, two, out);
     require_slices_agree({OpKind::scale, ScaleAttrs{0.3f}}, {two[0]}, out);
-    for (Activation kind : {Activation::relu, Activation::gelu}) {
+    require_slices_agree({OpKind::softcap, SoftcapAttrs{2}}, {two[0]}, out);
+    require_slices_agree({OpKind::softcap_grad, SoftcapAttrs{2}}, two, out);
+    for (Activation kind : {Activation::relu, Activation::gelu, Activation::gelu_erf}) {
       Call call{OpKind::activation};
       call.attrs = ActivationAttrs{.activation = kind};
       require_slices_agree(call, {two[0]}, out);

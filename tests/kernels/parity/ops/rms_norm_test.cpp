@@ -87,10 +87,9 @@ TEST_CASE("rms_norm rounds normalised values before it multiplies them by the we
       if (!sample.takes()) continue;
       INFO(name_of(dtype) << " R " << s.r << " C " << s.c << " G " << s.group);
       const RmsInputs f(s, dtype);
-      const auto out =
-          run_everywhere({OpKind::rms_norm, LayerNormAttrs{static_cast<float>(kRmsEps)}},
-                         {f.rows(f.x), f.weights()},
-                         {{Shape{f.r, f.c}, dtype}, {Shape{f.r, f.c / f.group}, DType::f32}});
+      const auto out = run_everywhere(
+          {OpKind::rms_norm, RmsNormAttrs{static_cast<float>(kRmsEps)}}, {f.rows(f.x), f.weights()},
+          {{Shape{f.r, f.c}, dtype}, {Shape{f.r, f.c / f.group}, DType::f32}});
       const Values rstd = out[1].values();
       require_close("rstd", rstd, rms_of(f.x, f.group), {2e-6, 0});
       // Products of two f32 are exact in f64, so these are the bits that the order of roundings gives.
@@ -101,11 +100,46 @@ TEST_CASE("rms_norm rounds normalised values before it multiplies them by the we
     }
 }
 
+TEST_CASE("centred weights multiply by 1 more, and what they multiply is rounded once") {
+  Sample sample = sample_if_emulated(2);
+  for (DType dtype : kRunTypes)
+    for (const RmsShape& s : kRmsShapes) {
+      if (!sample.takes()) continue;
+      INFO(name_of(dtype) << " R " << s.r << " C " << s.c << " G " << s.group);
+      const RmsInputs f(s, dtype);
+      Values factor(f.weight);
+      for (double& w : factor) w += 1;
+      const RmsNormAttrs attrs{.eps = static_cast<float>(kRmsEps), .centred = true};
+      const Operand rows{Shape{f.r, f.c}, dtype};
+      const auto out = run_everywhere({OpKind::rms_norm, attrs}, {f.rows(f.x), f.weights()},
+                                      {rows, {Shape{f.r, f.c / f.group}, DType::f32}});
+      const double once = tolerance_of(dtype).relative;
+      require_close("y", out[0].values(), rms_norm_of(f.x, factor), {1.01 * once, 1e-6});
+
+      const auto d_x = run_everywhere(
+          {OpKind::rms_norm_input_grad, attrs},
+          {f.rows(f.d_y), f.rows(f.x), f.weights(), f.statistic(), f.rows(f.add)}, {rows});
+      Values expected = rms_input_grad_of(f.d_y, f.x, factor, f.rstd);
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] += f.add[i];
+      const double scale = *std::max_element(f.rstd.begin(), f.rstd.end());
+      require_close("d_x", d_x[0].values(), expected, tolerance_of(dtype, 5 + scale));
+
+      const auto d_w = run_everywhere({OpKind::rms_norm_weight_grad, attrs},
+                                      {f.rows(f.d_y), f.rows(f.x), f.statistic()},
+                                      {{Shape{f.group}, DType::f32}});
+      const Values normal = scaled(f.x, f.rstd);
+      Values d_weight(static_cast<size_t>(f.group));
+      for (size_t i = 0; i < normal.size(); ++i)
+        d_weight[i % d_weight.size()] += f.d_y[i] * normal[i];
+      require_close("d_weight", d_w[0].values(), d_weight, {2e-6, 1e-5});
+    }
+}
+
 TEST_CASE("rms_norm adds eps to the mean square") {
   const int64_t c = 48;
   const Values x = rounded(normal_values(c, 1, 1e-3), DType::f32), ones(c, 1);
   for (const double eps : {1e-3, 1e-6, 0.0}) {
-    const auto out = run_at_offset({OpKind::rms_norm, LayerNormAttrs{static_cast<float>(eps)}},
+    const auto out = run_at_offset({OpKind::rms_norm, RmsNormAttrs{static_cast<float>(eps)}},
                                    {{Shape{1, c}, DType::f32, x}, {Shape{c}, DType::f32, ones}},
                                    {{Shape{1, c}}, {Shape{1}}}, 0);
     require_close("y", out[0].values(), scaled(x, rms_of(x, c, eps)), {2e-6, 0});

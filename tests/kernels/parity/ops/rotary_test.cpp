@@ -42,18 +42,21 @@ const RotaryShape kRotaryShapes[] = {
       .kind = RotaryKind::yarn,
       .factor = 4,
       .original_positions = 256}},
-    {1, 1, {.head_size = 512, .seq_len = 3}}};
+    {1, 1, {.head_size = 512, .seq_len = 3}},
+    {2, 3, {.head_size = 22, .rotated = 6, .seq_len = 5}},
+    {1, 6, {.head_size = 64, .rotated = 16, .sections = 3, .seq_len = 7, .theta = 500}},
+    {2, 3, {.head_size = 20, .sections = 3, .seq_len = 4}}};
 
-// The pairs (i, i + D/2) of every head, rotated by position * frequency, or back; in doubles. documents: of each row, the
+// The pairs (i, i + D/2) of every rotated head, rotated by position * frequency, or back; in doubles. documents: of each row, the
 // row of its sample at which its document begins, or none.
 Values rotation_of(const Values& x, const RotaryShape& s, bool back = false,
                    const Values& documents = {}) {
   const Values frequencies = rotary_frequencies(s.attrs);
   const double scale = rotary_scale(s.attrs);
-  const int64_t half = s.attrs.head_size / 2;
-  Values y(x.size());
+  const int64_t half = s.attrs.rotated_columns() / 2;
+  Values y(x);
   for (int64_t row = 0; row < s.rows(); ++row)
-    for (int64_t head = 0; head < s.heads; ++head)
+    for (int64_t head = 0; head < s.attrs.rotated_heads(s.heads); ++head)
       for (int64_t i = 0; i < half; ++i) {
         const auto a = static_cast<size_t>(row * s.columns() + head * s.attrs.head_size + i),
                    b = a + static_cast<size_t>(half);

@@ -1,0 +1,11 @@
+// Gemma (Mesnard et al., 2024) as transformers has it: a decoder (models/decoder) with scaled embeddings and norms whose
+// weights are held minus 1.
+#pragma once
+
+#include "runtime/config/model/family.h"
+
+namespace dstrain {
+
+const ModelFamily& gemma();
+
+}  // namespace dstrain

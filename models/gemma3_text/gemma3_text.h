@@ -1,0 +1,11 @@
+// Gemma 3 (Kamath et al., 2025), its text model, as transformers has it: Gemma with norms of the queries and keys of a head,
+// four norms a layer, and layers with a window that have positions of their own.
+#pragma once
+
+#include "runtime/config/model/family.h"
+
+namespace dstrain {
+
+const ModelFamily& gemma3_text();
+
+}  // namespace dstrain

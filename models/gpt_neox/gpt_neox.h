@@ -1,0 +1,11 @@
+// GPT-NeoX (Black et al., 2022) and Pythia as transformers has them: rotary positions in a part of each head, biases, an MLP
+// without a gate, and attention and MLP of a block beside each other.
+#pragma once
+
+#include "runtime/config/model/family.h"
+
+namespace dstrain {
+
+const ModelFamily& gpt_neox();
+
+}  // namespace dstrain
