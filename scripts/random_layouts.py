@@ -32,10 +32,18 @@ def model(r):
         return {"type": "gptlite", "n_layer": layers, "n_embd": 8 * heads, "n_head": heads, "block_size": 16,
                 "vocab_size": r.choice((7, 40, 97)), "dropout": r.choice((0, 0.1)), "activation": "gelu",
                 "tied_head": r.random() < 0.3}
-    return {"type": r.choice(("llama", "qwen2", "qwen3")), "num_hidden_layers": layers, "hidden_size": 8 * heads,
-            "intermediate_size": r.choice((37, 64)), "num_attention_heads": heads,
-            "num_key_value_heads": heads // r.choice((1, 2, heads)), "max_position_embeddings": 16,
-            "vocab_size": r.choice((7, 40, 97))}
+    kind = r.choice(("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "gpt_neox"))
+    sizes = {"type": kind, "num_hidden_layers": layers, "hidden_size": 8 * heads, "intermediate_size": r.choice((37, 64)),
+             "num_attention_heads": heads, "max_position_embeddings": 16, "vocab_size": r.choice((7, 40, 97))}
+    if kind == "gpt_neox":
+        return {**sizes, "rope_parameters": {"partial_rotary_factor": 0.5}, "use_parallel_residual": r.random() < 0.5}
+    sizes["num_key_value_heads"] = heads // r.choice((1, 2, heads))
+    if kind == "gemma2":
+        sizes.update(head_dim=8, sliding_window=5, query_pre_attn_scalar=12, attn_logit_softcapping=2.0,
+                     final_logit_softcapping=3.0)
+    if kind == "gemma3_text":
+        sizes.update(head_dim=8, sliding_window=5, sliding_window_pattern=2, tie_word_embeddings=r.random() < 0.5)
+    return sizes
 
 
 def zero(r, data_ranks, drive):

@@ -68,7 +68,7 @@ FAMILIES = {
         **DECODER, num_key_value_heads=2, use_sliding_window=True, sliding_window=4, max_window_layers=1),
     "qwen3": lambda: transformers.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=12, tie_word_embeddings=True),
     # PyTorch leaves the gradient of a padding token's embedding out.
-    "gemma": lambda: transformers.GemmaConfig(**DECODER, num_key_value_heads=1, head_dim=12, pad_token_id=None),
+    "gemma": lambda: transformers.GemmaConfig(**DECODER, num_key_value_heads=1, head_dim=6, pad_token_id=None),
     "gemma2": lambda: transformers.Gemma2Config(
         **DECODER, num_key_value_heads=2, head_dim=12, pad_token_id=None, sliding_window=5, query_pre_attn_scalar=10,
         attn_logit_softcapping=1.5, final_logit_softcapping=2.5),
