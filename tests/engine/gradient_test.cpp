@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/decoders.h"
 #include "tests/support/models.h"
 #include "tests/support/rotary_model.h"
 
@@ -106,6 +107,23 @@ TEST_CASE("gradients where some targets are ignored divide by the counted ones a
 TEST_CASE("gradients through norms of rows and heads, rotated heads and gates") {
   Job job = gpt_job();
   job.model = RotaryModel{};
+  check_gradients(job);
+}
+
+TEST_CASE("gradients through centred norms, scaled embeddings and limits of scores and logits") {
+  Job job = gpt_job();
+  job.model = decoder("gemma2", {{"num_key_value_heads", int64_t{2}},
+                                 {"head_dim", int64_t{6}},
+                                 {"sliding_window", int64_t{4}},
+                                 {"query_pre_attn_scalar", int64_t{10}},
+                                 {"attn_logit_softcapping", 1.0},
+                                 {"final_logit_softcapping", 2.0}});
+  check_gradients(job);
+}
+
+TEST_CASE("gradients through parts of heads that are rotated, and MLPs beside attention") {
+  Job job = gpt_job();
+  job.model = decoder("gpt_neox", {{"rope_parameters.partial_rotary_factor", 0.67}});
   check_gradients(job);
 }
 
