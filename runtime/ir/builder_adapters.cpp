@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/ir/builder.h"
 #include "runtime/ir/rule.h"
@@ -57,6 +58,11 @@ BufferId Builder::add_adapter(BufferId y, BufferId x, BufferId weight, const std
   const BufferId a = parameter(a_name, {lora.r, inputs}, Init::uniform, bound);
   const BufferId b =
       declare(b_name, {outputs, lora.r}, rows_in_memory, Init::zeros, 0, Trainable::yes);
+  for (const auto& [matrix, id] : {std::pair{AdapterMatrix::a, a}, {AdapterMatrix::b, b}}) {
+    Parameter& p = program_.parameters[static_cast<size_t>(program_.at(id).parameter)];
+    p.adapter = matrix;
+    p.adapts = module + ".weight";
+  }
   const int64_t rows = program_.at(y).shape[0], seq_len = rows / options_.batch;
   const BufferId dropped = dropout(x, seq_len, lora.dropout);
   const auto product = [this, rows](BufferId of, BufferId by) {

@@ -44,6 +44,7 @@ BufferId Gradients::again(BufferId value) {
   if (found == unpacked_.end()) return value;
   Buffer copy = program_.at(value);
   copy.name = "again:" + copy.name;
+  copy.repeats = value;
   const BufferId unpacked = program_.add_buffer(std::move(copy));
   emit(found->second.op, found->second.attrs, found->second.reads, {unpacked});
   return unpacked;

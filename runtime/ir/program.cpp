@@ -70,6 +70,7 @@ BufferId Program::view(BufferId whole, int64_t begin, int64_t count) {
   buffer.shape = {count};
   buffer.parent = whole;
   buffer.parent_offset = begin;
+  buffer.repeats = kNone;
   buffer.name += fmt::format("[{}:{}]", begin, begin + count);
   return add_buffer(std::move(buffer));
 }

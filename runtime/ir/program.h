@@ -70,13 +70,12 @@ struct Buffer {
   Lifetime lifetime = Lifetime::micro;
   BufferId parent = kNone;  // of a view: its elements begin at parent_offset of the parent
   int64_t parent_offset = 0;
-  bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
-  int parameter = -1;      // index of the parameter whose value this is
-  int gathered_unit =
-      -1;  // index of the unit whose gathered parameters these are, as they are computed with
-  BufferId unpacked =
-      kNone;  // of what is gathered packed: the gathered parameters that it is unpacked to
-  bool shared = false;  // peers read it, so it is in memory registered with the communicator
+  bool per_micro = false;     // one copy for every micro-batch of the step (inputs)
+  int parameter = -1;         // index of the parameter whose value this is
+  BufferId repeats = kNone;   // the value that the backward pass computes here once more
+  int gathered_unit = -1;     // the unit whose parameters are gathered here: its index
+  BufferId unpacked = kNone;  // of parameters that are gathered packed: what they are unpacked to
+  bool shared = false;        // peers read it, so it is in memory registered with the communicator
   Space space = Space::device;  // of a view: its root's counts
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
@@ -170,6 +169,10 @@ struct Instruction {
   bool unless_skipped = false;
 };
 
+// The two matrices of a low-rank adapter: A makes few columns of a product's input, and B the columns that are added to its
+// result.
+enum class AdapterMatrix : uint8_t { none, a, b };
+
 // A tensor of the model that training changes, unless it is frozen. Its elements are part of a unit.
 struct Parameter {
   std::string name{};
@@ -181,6 +184,8 @@ struct Parameter {
   float init_scale = 0;    // normal: standard deviation; uniform: bound
   bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
   bool frozen = false;     // training leaves it as it is: no gradient, no optimizer state
+  AdapterMatrix adapter = AdapterMatrix::none;
+  std::string adapts{};  // the parameter whose product the adapter changes
   // Not none: `value` is bytes, the packed blocks of a frozen weight, which unpack_weight reads.
   BlockFormat blocks = BlockFormat::none;
   int unit = 0;

@@ -1,5 +1,6 @@
 // Parameter groups and adapters: what plans have of them.
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 #include "tests/plan/plans.h"
@@ -134,6 +135,13 @@ TEST_CASE("what is unpacked of blocks is not kept for the backward pass") {
       if (std::ranges::find(reader.reads, op.writes[0]) != reader.reads.end())
         CHECK(reader.phase == op.phase);
   }
+  // A buffer of the backward pass says which value it repeats.
+  for (const Instruction& op : program.instructions) {
+    if (op.op != OpKind::unpack_weight || op.phase == Phase::forward) continue;
+    const BufferId repeats = program.at(op.writes[0]).repeats;
+    REQUIRE(repeats != kNone);
+    CHECK(program.at(op.writes[0]).name == "again:" + program.at(repeats).name);
+  }
   CHECK(forward == 4 * 4);
   // All but the first block's queries, keys and values, behind which nothing is trained.
   CHECK(again == 4 * 4 - 1);
@@ -155,4 +163,24 @@ TEST_CASE("with adapters the base has no gradients and no state, in 16 bits no m
     CHECK(count_ops(plan, OpKind::linear_weight_grad) == 2 * 4 * 4);
     CHECK(count_ops(plan, OpKind::embed_token_grad) == 0);
   }
+}
+
+TEST_CASE("a matrix of an adapter says which of the two it is, and which weight it adapts") {
+  const Program program =
+      plan_of(tuned_job(0, {.groups = {}, .lora = LoraConfig{.r = 2, .all_linear = true}}))
+          .train.program;
+  std::map<AdapterMatrix, int> matrices;
+  for (const Parameter& p : program.parameters) {
+    ++matrices[p.adapter];
+    CHECK((p.adapter == AdapterMatrix::none) == p.adapts.empty());
+    if (p.adapts.empty()) continue;
+    const auto base = std::ranges::find(program.parameters, p.adapts, &Parameter::name);
+    REQUIRE(base != program.parameters.end());
+    CHECK(base->frozen);
+    // B makes the columns that the base makes, A reads those that it reads.
+    const bool is_b = p.adapter == AdapterMatrix::b;
+    CHECK(p.shape[is_b ? 0 : 1] == base->shape[is_b ? 0 : 1]);
+  }
+  CHECK(matrices[AdapterMatrix::a] == 4 * 4);
+  CHECK(matrices[AdapterMatrix::b] == 4 * 4);
 }

@@ -68,6 +68,7 @@ class PieceWriter {
     for (const BufferId id : values) {
       Buffer piece = program_.at(id);
       piece.shape = {length_, piece.shape[-1]};
+      piece.repeats = kNone;
       const auto known = std::ranges::find_if(free_after, [&](const auto& held) {
         const Buffer& b = program_.at(held.first);
         return held.second < spans[id].first && b.shape == piece.shape && b.dtype == piece.dtype;
@@ -281,9 +282,8 @@ class ChunkMlp {
       return found;
     };
     if (at(maker).phase == Phase::forward)
-      for (const char* prefix : {"re:", "again:"}) {
-        const BufferId copy = program_.find(prefix + program_.at(id).name);
-        if (copy == kNone || !writer_before_last(copy)) continue;
+      for (auto copy = static_cast<BufferId>(program_.buffers.size()); copy-- > 0;) {
+        if (program_.at(copy).repeats != id || !writer_before_last(copy)) continue;
         id = copy;
         return true;
       }
@@ -297,6 +297,7 @@ class ChunkMlp {
     Instruction unpack = at(*writer);
     Buffer weight = program_.at(id);
     weight.name = again_name(weight.name);
+    weight.repeats = id;
     id = unpack.writes[0] = program_.add_buffer(std::move(weight));
     unpack.phase = Phase::backward;
     unpack.chunk = op.chunk;

@@ -49,6 +49,7 @@ int64_t piece_length(const RowSums& sums, int64_t rows, int64_t chunks) {
 BufferId view_of_rows(Program& program, BufferId whole, int64_t rows, int64_t first,
                       int64_t count) {
   Buffer piece = program.at(whole);
+  piece.repeats = kNone;
   const Shape shape = piece.shape;
   int leading = 1;
   for (int64_t n = shape[0]; n < rows; ++leading) n *= shape[leading];

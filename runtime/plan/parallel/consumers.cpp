@@ -1,14 +1,13 @@
 #include "runtime/plan/parallel/consumers.h"
 
-#include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {
 
-bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end) {
+bool is_adapter_product(const Program& program, const Instruction& op, AdapterMatrix matrix) {
   if (!is_product(axes_of(program, op))) return false;
   const int index = program.at(op.reads[1]).parameter;
-  return index >= 0 && program.parameters[static_cast<size_t>(index)].name.ends_with(end);
+  return index >= 0 && program.parameters[static_cast<size_t>(index)].adapter == matrix;
 }
 
 Consumers::Consumers(const Program& program, int ranks) : program_(program), ranks_(ranks) {

@@ -18,8 +18,8 @@ struct ColumnUse {
   bool vocabulary = false;  // the columns are classes of a loss
 };
 
-// Returns whether a product's weight is a matrix of a low-rank adapter whose name ends so (kLoraA, kLoraB).
-bool is_adapter_product(const Program& program, const Instruction& op, std::string_view end);
+// Returns whether a product's weight is this matrix of a low-rank adapter.
+bool is_adapter_product(const Program& program, const Instruction& op, AdapterMatrix matrix);
 
 // What becomes of every value of a forward pass.
 class Consumers {

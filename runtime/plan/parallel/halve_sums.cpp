@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/parallel/consumers.h"
 
@@ -40,7 +39,7 @@ class HalvePass {
         is_product(axes) && axes.read(1).axes[0] == axes.write(0).last();
     if (!by_rows || rule_of(sum.op).collective != Collective::reduce_scatter ||
         sum.channel != channel_ || sum.reads[0] != product.writes[0] ||
-        is_adapter_product(program_, product, kLoraA) ||
+        is_adapter_product(program_, product, AdapterMatrix::a) ||
         std::ranges::any_of(product.reads.begin() + 2, product.reads.end(),
                             [](BufferId id) { return id != kNone; }))
       return false;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/core/error.h"
-#include "runtime/core/model/fine_tuning.h"
 #include "runtime/ir/ops/attention.h"
 #include "runtime/ir/ops/cross_entropy.h"
 #include "runtime/ir/rule.h"
@@ -132,9 +131,9 @@ class SplitPass : RankForward {
     const BufferId x = op.reads[0], y = op.writes[0];
     if (has_columns(x)) return second_product(op);
     if (tensor_.alone() || program_.at(op.reads[1]).parameter < 0) return on_rows(op);
-    const auto use = is_adapter_product(program_, op, kLoraA)   ? std::nullopt
-                     : is_adapter_product(program_, op, kLoraB) ? use_of_base(op.reads[1])
-                                                                : consumers_.columns(y);
+    const auto use = is_adapter_product(program_, op, AdapterMatrix::a)   ? std::nullopt
+                     : is_adapter_product(program_, op, AdapterMatrix::b) ? use_of_base(op.reads[1])
+                                                                          : consumers_.columns(y);
     const BufferId bias = op.reads.size() > 2 ? op.reads[2] : kNone;
     const bool computed_bias = bias != kNone && program_.at(bias).parameter < 0;
     if (!use || computed_bias) return on_rows(op);
@@ -151,13 +150,12 @@ class SplitPass : RankForward {
   // Returns how the product is divided whose adapter's second matrix is given: what an adapter makes is divided likewise.
   // Its first matrix is whole where its input is rows, as ranks can gather the few columns that it makes.
   std::optional<ColumnUse> use_of_base(BufferId adapter) const {
-    std::string base = parameter(adapter).name;
-    base.replace(base.size() - kLoraB.size(), kLoraB.size(), ".weight");
-    const BufferId weight = program_.find("param:" + base);
-    check(weight != kNone, "{} is the adapter of no weight", parameter(adapter).name);
-    const TensorPart& part = parameter(weight).part;
-    if (part.by != By::rows) return std::nullopt;
-    return ColumnUse{.sections = part.sections, .vocabulary = vocabulary_.contains(weight)};
+    const Parameter& b = parameter(adapter);
+    const auto base = std::ranges::find(program_.parameters, b.adapts, &Parameter::name);
+    check(base != program_.parameters.end(), "{} is the adapter of no weight", b.name);
+    if (base->part.by != By::rows) return std::nullopt;
+    return ColumnUse{.sections = base->part.sections,
+                     .vocabulary = vocabulary_.contains(base->value)};
   }
 
   // The product of some columns of x: a part of a sum, to which the bias and the activation come afterwards.

@@ -135,6 +135,7 @@ class UpdateOperands {
                                     .dtype = whole.dtype,
                                     .memory = MemoryClass::communication,
                                     .space = updates_in_});
+      copies_.insert(s.copy);
       if (s.loaded.size() == 0) continue;
       const BufferId from = program_.view(root, s.loaded.begin, s.loaded.size());
       const BufferId to = program_.view(s.copy, s.loaded.begin - s.range.begin, s.loaded.size());
@@ -252,7 +253,7 @@ class UpdateOperands {
       BufferId& buffer = there.try_emplace(part.root, kNone).first->second;
       if (buffer == kNone) {
         Buffer twin = program_.at(part.root);
-        if (!twin.name.starts_with("staged:")) twin.name = "staged:" + twin.name;
+        if (!copies_.contains(part.root)) twin.name = "staged:" + twin.name;
         twin.memory = MemoryClass::communication;
         twin.lifetime = Lifetime::step;
         twin.space = Space::device;
@@ -289,6 +290,7 @@ class UpdateOperands {
   Space updates_in_ = Space::device;  // of the unit at hand: where its update runs
   std::vector<Instruction> update_;   // what follows finish_gradients
   std::set<BufferId> on_disk_;        // what transfers have been made for
+  std::set<BufferId> copies_;         // of what is elsewhere, in the space of an update
 };
 
 bool is_away(const Unit& unit) {

@@ -144,7 +144,10 @@ class Cut {
     const auto move = [&](BufferId& id) {
       if (id != kNone) id = moved[static_cast<size_t>(id)];
     };
-    for (Buffer& buffer : result.buffers) move(buffer.parent);
+    for (Buffer& buffer : result.buffers) {
+      move(buffer.parent);
+      move(buffer.repeats);
+    }
     for (Instruction& op : kept) {
       std::ranges::for_each(op.reads, move);
       std::ranges::for_each(op.writes, move);
