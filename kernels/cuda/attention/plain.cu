@@ -70,7 +70,7 @@ __device__ __forceinline__ void write_sums(const float (&sums)[kLaneSums], float
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) plain_forward_kernel(AttentionArguments a) {
+__global__ void __launch_bounds__(kThreads, 4) plain_forward_kernel(AttentionArguments a) {
   __shared__ StepWeights step;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   // Rows have 32-bit numbers (attention.cu).
