@@ -248,6 +248,13 @@ BufferId Builder::scale(BufferId x, float factor) {
               activation_buffer("scaled", program_.at(x).shape, x));
 }
 
+BufferId Builder::map(const Formula& formula, std::vector<BufferId> operands) {
+  check(!operands.empty(), "a map of no operands");
+  const BufferId first = operands.front();
+  return emit(OpKind::map, MapAttrs{formula}, std::move(operands),
+              activation_buffer("map", program_.at(first).shape, first));
+}
+
 BufferId Builder::activation(BufferId x, Activation kind) {
   return emit(OpKind::activation, ActivationAttrs{kind}, {x},
               activation_buffer("act", program_.at(x).shape, x));

@@ -131,6 +131,10 @@ class Builder {
   // Returns dropout(x): x itself outside training, and where the probability is 0.
   BufferId dropout(BufferId x, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);
+  // Returns formula(x0, x1, ...) of each element. x0 has all elements; the others have, or are broadcast over the rows or
+  // columns (runtime/ir/formula/broadcast.h), and where a gradient of these is needed they are parameters with a value for
+  // each column.
+  BufferId map(const Formula& formula, std::vector<BufferId> operands);
   // Adds a loss (and in training the logits' gradient, in place). `classes`: columns of the logits that count; 0: all.
   // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one
   // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.

@@ -18,6 +18,7 @@
 
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/dtype.h"
+#include "runtime/ir/formula/formula.h"
 #include "runtime/ir/rotary.h"
 #include "runtime/ir/rows_part.h"
 
@@ -94,6 +95,11 @@ struct ActivationAttrs {
 struct SoftcapAttrs {
   float cap = 0;  // above 0
   bool operator==(const SoftcapAttrs&) const = default;
+};
+// The attributes of map.
+struct MapAttrs {
+  Formula formula{};
+  bool operator==(const MapAttrs&) const = default;
 };
 // The attributes of scale.
 struct ScaleAttrs {
@@ -298,13 +304,15 @@ struct LambFactorAttrs {
   float smallest = 0.5f, largest = 4, threshold = 0.1f;
   bool operator==(const LambFactorAttrs&) const = default;
 };
-using OpAttrs = std::variant<
-    std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs, ActivationAttrs,
-    SoftcapAttrs, ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs,
-    AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs,
-    OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
-    CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs,
-    LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+using OpAttrs =
+    std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs,
+                 ActivationAttrs, MapAttrs, SoftcapAttrs, ScaleAttrs, AttentionAttrs, DropoutAttrs,
+                 AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs, LionAttrs,
+                 LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
+                 MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
+                 CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs,
+                 FrozenLambAttrs, LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs,
+                 ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

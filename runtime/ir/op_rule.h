@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "runtime/core/collective/collective.h"
 #include "runtime/ir/gradients.h"
@@ -37,8 +38,15 @@ enum class DoneBy : uint8_t {
 };
 
 // The index of a type of attributes in OpAttrs.
+template <class Attrs, class... All>
+consteval size_t index_of_attrs(std::type_identity<std::variant<All...>>) {
+  size_t index = 0;
+  bool found = false;
+  ((found = found || std::is_same_v<Attrs, All>, index += found ? 0 : 1), ...);
+  return index;
+}
 template <class Attrs>
-inline constexpr size_t kAttrs = OpAttrs(Attrs{}).index();
+inline constexpr size_t kAttrs = index_of_attrs<Attrs>(std::type_identity<OpAttrs>());
 
 // How an op that adds over rows does it, for pieces of rows that give the same bits.
 enum class SumOrder : uint8_t {

@@ -90,6 +90,12 @@ class OpAxes {
       if (along != Along::absent) return true;
     return false;
   }
+  // Returns the same with another operand that is read, along whose axes the op does the same as along those of others.
+  constexpr OpAxes with_read(size_t read, const OperandAxes& axes) const {
+    OpAxes same = *this;
+    same.reads_[read] = axes;
+    return same;
+  }
   // Returns the same with the number of indices of a read operand's last axis.
   constexpr OpAxes with_indices(size_t read, int64_t indices) const {
     OpAxes same = *this;

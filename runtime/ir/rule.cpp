@@ -12,6 +12,7 @@
 #include "runtime/ir/ops/layer_norm.h"
 #include "runtime/ir/ops/linear.h"
 #include "runtime/ir/ops/low_rank.h"
+#include "runtime/ir/ops/map.h"
 #include "runtime/ir/ops/optimizer.h"
 #include "runtime/ir/ops/rms_norm.h"
 #include "runtime/ir/ops/rotary.h"

@@ -236,6 +236,7 @@ WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs&
     }
     Builder builder(program, options);
     build_model(builder, job.model);
+    recognise(program);
     split_layers(program, place, options.row_multiple);
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
@@ -353,6 +354,7 @@ RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses
                             .with_loss = with_losses,
                             .row_multiple = inputs.library->row_multiple()});
   build_model(builder, job.model);
+  recognise(program);
   program.at(program.logits).lifetime = Lifetime::step;  // for the host
   fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;

@@ -1,6 +1,6 @@
 // A model for tests that has what models may have: token ids and features as inputs, an embedding that is frozen, hidden
 // layers of which every third one is frozen and every third one has a frozen weight and a bias that is trained, a
-// registered buffer in place of the bias of the others, a loss beside the first, and a head.
+// registered buffer in place of the bias of the others, a loss beside the first, and a head behind formulas of elements.
 #pragma once
 
 #include "models/measure.h"
@@ -50,6 +50,10 @@ inline void build_mixed(Builder& b, const ModelConfig& c) {
     }
   }
   b.unit("head");
+  const Formula value = Formula::input(0), slope = Formula::input(1);
+  x = b.map(value + 0.25f * tangent(value * slope),
+            {x, b.parameter("head.slope", {width}, Init::ones)});
+  x = b.map(value * 0.9f, {x});  // for which there is an op
   const BufferId scale = b.parameter("head.norm.weight", {width}, Init::ones, 0, unless(true));
   const BufferId shift = b.parameter("head.norm.bias", {width}, Init::zeros, 0, unless(true));
   const BufferId head = b.vocabulary("head.weight", {ids, width}, Init::normal, 0.02f);

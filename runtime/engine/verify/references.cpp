@@ -53,10 +53,11 @@ double gain_of(const ModelConfig& model) {
   return largest;
 }
 
-// Returns whether the slope of an activation of the model jumps.
+// Returns whether the slope of an activation, or of another formula of the model, jumps.
 bool has_kink(const ModelConfig& model) {
   const Program program = forward_of(model);
   return std::ranges::any_of(program.instructions, [](const Instruction& op) {
+    if (const auto* const map = std::get_if<MapAttrs>(&op.attrs)) return map->formula.has_kink();
     const auto* const attrs = std::get_if<ActivationAttrs>(&op.attrs);
     return attrs != nullptr && attrs->activation == Activation::relu;
   });

@@ -1,5 +1,5 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> split_layers -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute
+//   model -> recognise -> split_layers -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute
 //   -> chunk_mlp -> issue_early -> split_backward -> offload_activations -> separate_frozen -> separate_replicated
 //   -> layout -> reduce -> update -> send_in_groups -> bring_operands -> update_buffers -> gather -> halve_sums
 //   -> join_norms -> pack -> begin_step -> place -> order -> verify;
@@ -20,6 +20,9 @@
 #include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
+
+// Makes the op that computes it of a map whose formula is that of an activation, a gate, a sum or a factor.
+void recognise(Program& program);
 
 // Appends the backward pass: the backward rules of the forward ops in reverse order.
 void backward(Program& program);

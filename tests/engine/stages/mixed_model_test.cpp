@@ -305,7 +305,8 @@ TEST_CASE("training leaves what is frozen as it was, in files too, and a resumed
     for (const SafetensorsTensor& t : read_safetensors_header(file).tensors) {
       const auto at = static_cast<size_t>(t.begin), n = static_cast<size_t>(t.end - t.begin);
       const std::set<std::string> trained{"hidden.0.bias", "hidden.1.weight", "hidden.3.bias",
-                                          "early.weight",  "head.weight",     "hidden.1.mean"};
+                                          "early.weight",  "head.weight",     "hidden.1.mean",
+                                          "head.slope"};
       const bool frozen = !trained.contains(t.name);
       CAPTURE(t.name);
       CHECK((start.substr(at, n) == whole.substr(at, n)) == frozen);

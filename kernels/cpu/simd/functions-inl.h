@@ -1,0 +1,70 @@
+// Functions of any number on packs: NaN, infinity and zeros go through them as through those of C. Highway's have errors of
+// a few units in the last place.
+#if defined(DSTRAIN_SIMD_FUNCTIONS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef DSTRAIN_SIMD_FUNCTIONS_INL_H
+#undef DSTRAIN_SIMD_FUNCTIONS_INL_H
+#else
+#define DSTRAIN_SIMD_FUNCTIONS_INL_H
+#endif
+
+#include "hwy/contrib/math/math-inl.h"
+#include "kernels/cpu/simd/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dstrain::simd {
+namespace HWY_NAMESPACE {
+
+SIMD_FN Mask is_nan(Pack a) {
+  Mask r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) r.v[i] = hn::IsNaN(a.v[i]);
+  return r;
+}
+
+// Calls a function of vectors for each one of a pack.
+template <class F>
+SIMD_FN Pack each(Pack a, const F& f) {
+  Pack r;
+  SIMD_UNROLL
+  for (int i = 0; i < kParts; ++i) r.v[i] = f(a.v[i]);
+  return r;
+}
+
+// ln x, also of 0, of negative numbers, infinity and NaN.
+SIMD_FN Pack any_logarithm(Pack x) {
+  const Pack inside = each(x, [](auto v) SIMD_INLINE { return hn::Log(DF(), v); });
+  const Pack largest = all(3.4028235e38f), smallest = all(0);
+  Pack y = select(greater(x, largest), x, inside);
+  y = select(greater(x, smallest), y, select(less(x, smallest), all(NAN), all(-HUGE_VALF)));
+  return select(is_nan(x), x, y);
+}
+
+// tanh x: Highway's overflows where x is large.
+SIMD_FN Pack any_tangent(Pack x) {
+  const Pack near = maximum(all(-20), minimum(all(20), x));
+  const Pack y = each(near, [](auto v) SIMD_INLINE { return hn::Tanh(DF(), v); });
+  return select(is_nan(x), x, y);
+}
+
+SIMD_FN Pack any_maximum(Pack a, Pack b) {
+  return select(is_nan(a), a, maximum(a, b));
+}
+SIMD_FN Pack any_minimum(Pack a, Pack b) {
+  return select(is_nan(a), a, minimum(a, b));
+}
+
+SIMD_FN Pack negated(Pack a) {
+  return each(a, [](auto v) SIMD_INLINE { return hn::Neg(v); });
+}
+SIMD_FN Pack sine(Pack a) {
+  return each(a, [](auto v) SIMD_INLINE { return hn::Sin(DF(), v); });
+}
+SIMD_FN Pack cosine(Pack a) {
+  return each(a, [](auto v) SIMD_INLINE { return hn::Cos(DF(), v); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace dstrain::simd
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,50 @@
+// Maps whose formula an op is made for become that op.
+#include <catch2/catch.hpp>
+
+#include "runtime/ir/builder.h"
+#include "runtime/plan/passes/passes.h"
+
+namespace dstrain {
+namespace {
+
+const Formula kFirst = Formula::input(0), kSecond = Formula::input(1);
+
+// Returns the op that a map of matrices becomes; the second operand has the shape given.
+Instruction recognised(const Formula& formula, const Shape& second, DType dtype = DType::bf16) {
+  Program program;
+  program.dtype = DType::bf16;
+  const auto buffer = [&](const Shape& shape, DType type) {
+    return program.add_buffer({.name = "b", .shape = shape, .dtype = type});
+  };
+  Instruction op{.op = OpKind::map,
+                 .attrs = MapAttrs{formula},
+                 .reads = {buffer({6, 4}, DType::bf16)},
+                 .writes = {buffer({6, 4}, DType::bf16)}};
+  if (formula.inputs() > 1) op.reads.push_back(buffer(second, dtype));
+  program.instructions = {op};
+  recognise(program);
+  return program.instructions[0];
+}
+
+TEST_CASE("activations, gates, sums and factors are recognised, and nothing else is") {
+  const Shape all{6, 4};
+  const Instruction by_gelu = recognised(gelu(kFirst), all);
+  CHECK(by_gelu.op == OpKind::activation);
+  CHECK(attrs_as<ActivationAttrs>(by_gelu.attrs).activation == Activation::gelu);
+  CHECK(recognised(relu(kFirst), all).op == OpKind::activation);
+  CHECK(recognised(silu(kFirst) * kSecond, all).op == OpKind::gated);
+  CHECK(recognised(kFirst + kSecond, all).op == OpKind::add_dropout);
+  CHECK(attrs_as<ScaleAttrs>(recognised(kFirst * 0.3f, all).attrs).factor == 0.3f);
+  CHECK(attrs_as<ScaleAttrs>(recognised(0.3f * kFirst, all).attrs).factor == 0.3f);
+  for (const Formula& other : {tangent(kFirst), kFirst * kSecond, silu(kFirst), kFirst + 1,
+                               0.3f * kFirst + kSecond, maximum(kFirst, 1)})
+    CHECK(recognised(other, all).op == OpKind::map);
+}
+
+TEST_CASE("a map of operands that are broadcast, or of another type, stays one") {
+  CHECK(recognised(kFirst + kSecond, {4}).op == OpKind::map);
+  CHECK(recognised(kFirst + kSecond, {6, 4}, DType::f32).op == OpKind::map);
+}
+
+}  // namespace
+}  // namespace dstrain
