@@ -91,6 +91,9 @@ class List {
     const SoftcapAttrs cap{30};
     add("softcap" + at, OpKind::softcap, cap, {wide}, {wide});
     add("softcap_grad" + at, OpKind::softcap_grad, cap, {wide, wide}, {in_place(wide, 0)});
+    const Formula value = Formula::input(0), bias = Formula::input(1);
+    add("map" + at, OpKind::map, MapAttrs{value * sigmoid(value + bias)}, {wide, run({4 * c})},
+        {wide});
     add("scale" + at, OpKind::scale, ScaleAttrs{.factor = 0.5f}, {x}, {x});
     add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
     const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};

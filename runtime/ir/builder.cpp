@@ -1,6 +1,7 @@
 #include "runtime/ir/builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
@@ -361,7 +362,7 @@ void Builder::output(BufferId logits) {
 BufferId Builder::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                        std::vector<Buffer> more_outputs) {
   Instruction instruction{.op = op,
-                          .attrs = attrs,
+                          .attrs = std::move(attrs),
                           .reads = std::move(reads),
                           .group = group_,
                           .sublayer = std::max(sublayer_, 0)};

@@ -1,6 +1,7 @@
 #include "runtime/ir/gradients.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/core/error.h"
 
@@ -81,7 +82,7 @@ bool Gradients::exclusive(BufferId gradient) const {
 Instruction& Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                              std::vector<BufferId> writes) {
   program_.instructions.push_back({.op = op,
-                                   .attrs = attrs,
+                                   .attrs = std::move(attrs),
                                    .reads = std::move(reads),
                                    .writes = std::move(writes),
                                    .group = group_,
@@ -110,7 +111,7 @@ BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
 void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                             const std::vector<BufferId>& values) {
   Instruction instruction{.op = op,
-                          .attrs = attrs,
+                          .attrs = std::move(attrs),
                           .reads = std::move(reads),
                           .group = group_,
                           .phase = Phase::backward,
@@ -130,7 +131,7 @@ void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> read
 void Gradients::emit_weights_together(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                                       std::vector<BufferId> values) {
   const size_t before = program_.instructions.size();
-  emit_weight(op, attrs, std::move(reads), values);
+  emit_weight(op, std::move(attrs), std::move(reads), values);
   if (program_.instructions.size() == before) return;
   for (size_t i = 0; i < values.size(); ++i) {
     if (program_.instructions.back().writes[i] != kNone) continue;

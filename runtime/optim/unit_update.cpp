@@ -104,7 +104,7 @@ UnitBuffer UnitUpdate::held_as_state(BufferId id) const {
 Instruction& UnitUpdate::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                               std::vector<BufferId> writes) {
   Instruction& added = program_.add_at_end(op, std::move(reads), std::move(writes), group_);
-  added.attrs = attrs;
+  added.attrs = std::move(attrs);
   return added;
 }
 
@@ -112,7 +112,7 @@ void UnitUpdate::emit_first(OpKind op, OpAttrs attrs, std::vector<BufferId> read
                             std::vector<BufferId> writes) {
   first_.push_back({.op = op,
                     .when = When::step_begin,
-                    .attrs = attrs,
+                    .attrs = std::move(attrs),
                     .reads = std::move(reads),
                     .writes = std::move(writes),
                     .group = group_});
@@ -122,7 +122,7 @@ void UnitUpdate::emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots
   std::vector<BufferId> reads{gradients(range)}, writes{master(range)};
   for (size_t i = 0; i < slots; ++i) writes.push_back(slot(i, range));
   writes.push_back(copy(range));
-  emit(op, attrs, std::move(reads), std::move(writes));
+  emit(op, std::move(attrs), std::move(reads), std::move(writes));
 }
 
 }  // namespace dstrain

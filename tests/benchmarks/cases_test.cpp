@@ -61,6 +61,7 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("gelu C=768") == 2 * 2 * rows * 4 * c);
   CHECK(bytes("gelu_grad C=768") == 3 * 2 * rows * 4 * c);
   CHECK(bytes("add C=768") == 3 * 2 * rows * c);
+  CHECK(bytes("map C=768") == 2 * 2 * rows * 4 * c + 2 * 4 * c);
   CHECK(bytes("scale C=768") == 2 * 2 * rows * c);
   CHECK(bytes("cross_entropy V=50257") == 2 * 2 * rows * v + 4 * rows + 8);
   CHECK(bytes("embed V=50257") == 2 * 2 * rows * c + 2 * 1024 * c + 4 * rows);

@@ -15,7 +15,8 @@ inline void build_rotary_model(Builder& b, const ModelConfig& c) {
                 length = c.integer("length"), heads = c.integer("heads"), hidden = 2 * width + 3;
   const auto norm = [&](BufferId x, const std::string& name, int64_t group, bool frozen) {
     const Trainable trained = frozen && c.flag("frozen") ? Trainable::no : Trainable::yes;
-    return b.rms_norm(x, b.parameter(name + ".weight", {group}, Init::ones, 0, trained), {.eps = kEps});
+    return b.rms_norm(x, b.parameter(name + ".weight", {group}, Init::ones, 0, trained),
+                      {.eps = kEps});
   };
   const auto linear = [&](BufferId x, const std::string& name, int64_t out, int64_t in) {
     return b.linear(x, b.parameter(name + ".weight", {out, in}, Init::normal, 0.2f), kNone,

@@ -6,12 +6,11 @@
 //
 // A row's sum is f32 within chunks of 1024 elements and f64 over chunks. The losses of the rows are stored and
 // then added in row order in f64, so the number of threads changes no bit. Those of earlier rows come first.
-#include "runtime/ir/ops/cross_entropy.h"
-
 #include <cmath>
 
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
+#include "runtime/ir/ops/class_sums.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/cross_entropy.cpp"

@@ -3,7 +3,7 @@
 // Minimum memory traffic in bytes, s bytes per element: class_sums s R V, cross_entropy_part 2 s R V.
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/memory_bound/softmax_rows.cuh"
-#include "runtime/ir/ops/cross_entropy.h"
+#include "runtime/ir/ops/class_sums.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {

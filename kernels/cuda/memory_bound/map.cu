@@ -1,5 +1,7 @@
 // map: a formula of each element. A thread evaluates it step by step for a pack of elements; what the steps compute is in
 // its local memory. Minimum memory traffic: the operands once, and the result.
+#include <type_traits>
+
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "runtime/ir/formula/broadcast.h"
@@ -86,6 +88,15 @@ struct MapOf {
     }
   }
 
+  // An operand has f32 or the type of the result.
+  __device__ void load_any(const MapOperand& operand, int64_t at, int64_t n,
+                           float (&v)[kElements]) const {
+    if constexpr (!std::is_same_v<T, float>) {
+      if (!operand.f32) return load_operand<T>(operand, at, n, v);
+    }
+    load_operand<float>(operand, at, n, v);
+  }
+
   __device__ void operator()(int64_t at, int64_t n) const {
     float results[Formula::kMostSteps][kElements];
     for (int s = 0; s < map.count; ++s) {
@@ -93,10 +104,7 @@ struct MapOf {
       float(&v)[kElements] = results[s];
       if (step.fn == Fn::input) {
         const MapOperand& operand = map.in[step.a];
-        if (operand.f32)
-          load_operand<float>(operand, at, n, v);
-        else
-          load_operand<T>(operand, at, n, v);
+        load_any(operand, at, n, v);
         continue;
       }
 #pragma unroll

@@ -4,6 +4,7 @@
 //   loss = s - (1 - e) logits[target] - e / V * sum(logits) + z s^2
 #pragma once
 
+#include "runtime/ir/ops/class_sums.h"
 #include "runtime/ir/ops/operands.h"
 
 namespace dstrain::ops {
@@ -53,13 +54,8 @@ inline constexpr OpRule cross_entropy{
 };
 
 // The same where each of several ranks has the logits of some classes: each finds for its own what the loss and the
-// gradient need of all, some numbers a row, which the ranks gather: the largest logit, the sum of exponentials less it,
-// the target's logit, and with smoothing the sum of the logits. The first two stay apart until the end: the logarithm of
-// a sum near 1 would be lost in a large logit.
-constexpr int64_t class_sums_of(const CrossEntropyAttrs& attrs) {
-  return attrs.smoothing > 0 ? 4 : 3;
-}
-
+// gradient need of all, some numbers a row (class_sums.h), which the ranks gather. The largest logit and the sum stay
+// apart until the end: the logarithm of a sum near 1 would be lost in a large logit.
 inline void expect_classes(const Operands& o, const CrossEntropyAttrs& attrs) {
   const DType t = o.values(o.in(0));
   const int64_t r = rows(o.in(0)), v = columns(o.in(0));

@@ -1,5 +1,7 @@
 #include "runtime/plan/parallel/rank_forward.h"
 
+#include <utility>
+
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -30,7 +32,7 @@ RankForward::RankForward(Program& program, const Place& place, int64_t row_multi
 Instruction& RankForward::emit(OpKind kind, OpAttrs attrs, std::vector<BufferId> reads,
                                std::vector<BufferId> writes) {
   list_.push_back({.op = kind,
-                   .attrs = attrs,
+                   .attrs = std::move(attrs),
                    .reads = std::move(reads),
                    .writes = std::move(writes),
                    .group = like_->group,

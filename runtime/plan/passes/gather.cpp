@@ -211,8 +211,9 @@ class GatherPass {
       windows_.push_back({visits_[v].unit, v, end});
     }
     // Those for the whole step are gathered first.
-    std::ranges::stable_partition(
-        windows_, [this](const Window& w) -> bool { return kept_[static_cast<size_t>(w.unit)]; });
+    std::stable_partition(windows_.begin(), windows_.end(), [this](const Window& w) -> bool {
+      return kept_[static_cast<size_t>(w.unit)];
+    });
   }
 
   // Chooses as DeepSpeed does: in order, as long as each parameter and their sum are small enough. A unit is

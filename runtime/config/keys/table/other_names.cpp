@@ -57,8 +57,7 @@ constexpr OtherName kOtherNames[] = {
      .advice = kScheduleAdvice},
     {"label_smoothing|label_smoothing_factor", "dstrain.label_smoothing"},
     {"z_loss|z_loss_weight|z_loss_multiplier", "dstrain.z_loss"},
-    {.names = "neftune_noise_alpha",
-     .advice = "it is not part of dstrain"},
+    {.names = "neftune_noise_alpha", .advice = "it is not part of dstrain"},
 
     // Precision and memory.
     {.names = kPrecision, .advice = "say it with bf16.enabled or fp16.enabled"},
