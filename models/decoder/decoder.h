@@ -41,7 +41,7 @@ enum class WindowedLayers : uint8_t {
 };
 struct WindowPart {
   WindowedLayers layers = WindowedLayers::none;
-  // Of `most`: n, and whether sliding_window_pattern may say another.
+  // With `most`: n, and whether sliding_window_pattern may say another.
   int64_t whole_every = 0;
   bool pattern_key = false;
 };

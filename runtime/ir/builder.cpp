@@ -250,7 +250,9 @@ BufferId Builder::scale(BufferId x, float factor) {
 }
 
 BufferId Builder::map(const Formula& formula, std::vector<BufferId> operands) {
-  check(!operands.empty(), "a map of no operands");
+  // The map that computes a gradient reads that of the result, too.
+  check(!operands.empty() && operands.size() < Formula::kMostInputs,
+        "a map of {} operands: expected 1 to {}", operands.size(), Formula::kMostInputs - 1);
   const BufferId first = operands.front();
   return emit(OpKind::map, MapAttrs{formula}, std::move(operands),
               activation_buffer("map", program_.at(first).shape, first));

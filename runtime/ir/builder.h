@@ -21,7 +21,7 @@ struct ForwardOptions {
   bool documents =
       false;  // samples hold several documents, each with positions and attention of its own
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
-  // Of all losses of the model: CrossEntropyAttrs has them.
+  // What all losses of the model have (CrossEntropyAttrs).
   float label_smoothing = 0, z_loss = 0;
   bool checked =
       true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits

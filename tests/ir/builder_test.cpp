@@ -345,3 +345,13 @@ TEST_CASE("builder: documents are an input where the options have them, one for 
     if (has) CHECK(program.at(first).shape == Shape{2, 5});
   }
 }
+
+TEST_CASE("a map has so many operands that the maps of its gradients can read one more") {
+  Program program;
+  Builder b(program, {.batch = 2});
+  b.unit("u");
+  const BufferId x = b.input("x", InputRole::features, DType::f32, {3, 4});
+  CHECK_NOTHROW(b.map(Formula::input(0), std::vector<BufferId>(6, x)));
+  CHECK_THROWS_WITH(b.map(Formula::input(0), std::vector<BufferId>(7, x)),
+                    Catch::Contains("expected 1 to 6"));
+}

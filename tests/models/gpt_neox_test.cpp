@@ -14,7 +14,7 @@ RotaryAttrs neox_rotary(const std::string& members) {
   return attrs_of<RotaryAttrs>(decoder_of("gpt_neox", members), OpKind::rotary).front();
 }
 
-// Of heads of 6 columns 4 are rotated.
+// A head has 6 columns, of which 4 are rotated.
 const std::string kShare = R"("rotary_pct": 0.67)";
 
 }  // namespace

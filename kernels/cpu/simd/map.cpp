@@ -85,7 +85,7 @@ void run_step(Fn fn, const StepTiles& t) {
     case Fn::select:
       for (int64_t i = 0; i < t.packs * kPack; i += kPack) {
         const Pack condition = load(t.a + i), zero = all(0);
-        // Of NaN, as of what is not 0, the answer is yes.
+        // NaN is not 0, so it selects b.
         const Pack no_or_nan = select(is_nan(condition), load(t.b + i), load(t.c + i));
         const Pack yes_if_less = select(less(condition, zero), load(t.b + i), no_or_nan);
         store(select(greater(condition, zero), load(t.b + i), yes_if_less), t.to + i);
