@@ -1,10 +1,10 @@
-#include "models/exported/zip_archive.h"
+#include "models/exported/archive/zip_archive.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 
-#include "models/exported/shown_text.h"
+#include "models/exported/text/shown_text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/lfs_pointer.h"
 

@@ -1,4 +1,4 @@
-#include "models/exported/zip_archive.h"
+#include "models/exported/archive/zip_archive.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
