@@ -15,71 +15,10 @@
 #include "runtime/core/input_role.h"
 #include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
-#include "runtime/ir/axes.h"
 #include "runtime/ir/op.h"
+#include "runtime/ir/units/unit.h"
 
 namespace dstrain {
-
-using BufferId = int32_t;
-inline constexpr BufferId kNone = -1;  // an absent operand
-
-// What the memory of a buffer is used for. Each class is a row of the memory table of `dstrain plan`.
-enum class MemoryClass : uint8_t {
-  parameters,
-  gradients,
-  optimizer,
-  activations,
-  communication,
-  packed,
-  workspace
-};
-inline constexpr int kMemoryClasses = 7;
-std::string_view name_of(MemoryClass memory);
-
-// Elements [begin, end) of a unit.
-struct Range {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
-// Returns the elements that are in both; a range of negative size if there are none.
-Range common(Range a, Range b);
-
-// Where the memory of a buffer is. Where the device is the CPU, the host's memory is an arena of its own all the same.
-enum class Space : uint8_t {
-  device,
-  host,  // pinned, where the device has memory of its own
-  disk,
-};
-inline constexpr int kSpaces = 3;
-std::string_view name_of(Space space);
-
-// How long the content of a buffer is needed, and so when its memory can be used for another buffer.
-enum class Lifetime : uint8_t {
-  persistent,  // for the whole run; every plan of the run finds it by name
-  step,        // from the first use in a step to the last one, whatever micro-batch has it
-  micro,       // from first to last use within one micro-batch
-};
-
-// A piece of memory that instructions read and write: its name, shape, dtype and use. The plan gives it an
-// address.
-struct Buffer {
-  std::string name{};
-  Shape shape{};
-  DType dtype = DType::f32;
-  MemoryClass memory = MemoryClass::activations;
-  Lifetime lifetime = Lifetime::micro;
-  BufferId parent = kNone;  // of a view: its elements begin at parent_offset of the parent
-  int64_t parent_offset = 0;
-  bool per_micro = false;     // one copy for every micro-batch of the step (inputs)
-  int parameter = -1;         // index of the parameter whose value this is
-  BufferId repeats = kNone;   // the value that the backward pass computes here once more
-  int gathered_unit = -1;     // the unit whose parameters are gathered here: its index
-  BufferId unpacked = kNone;  // of parameters that are gathered packed: what they are unpacked to
-  bool shared = false;        // peers read it, so it is in memory registered with the communicator
-  Space space = Space::device;  // of a view: its root's counts
-
-  int64_t bytes() const { return shape.elements() * size_of(dtype); }
-};
 
 // The distribution of the initial values of a parameter: constant, N(0, init_scale), or uniform on
 // [-init_scale, init_scale).
@@ -181,9 +120,9 @@ struct Parameter {
       shape{};  // of the whole tensor: what is initialised, saved and counted. What is in memory has the shape of `value`:
                 // a part of it, where ranks divide it, and there may be further rows of zeros.
   Init init = Init::zeros;
-  float init_scale = 0;    // normal: standard deviation; uniform: bound
-  bool as_matrix = false;  // the optimizer updates it as a whole matrix (Muon)
-  bool frozen = false;     // training leaves it as it is: no gradient, no optimizer state
+  float init_scale = 0;  // normal: standard deviation; uniform: bound
+  UpdateForm form = UpdateForm::elements;
+  bool frozen = false;  // training leaves it as it is: no gradient, no optimizer state
   AdapterMatrix adapter = AdapterMatrix::none;
   std::string adapts{};  // the parameter whose product the adapter changes
   // Not none: `value` is bytes, the packed blocks of a frozen weight, which unpack_weight reads.
@@ -199,104 +138,6 @@ struct Parameter {
 };
 // Returns the elements of its unit that a parameter is; bytes where they are packed blocks.
 Range elements_of(const Parameter& parameter);
-
-// The share of a unit that a rank holds: all of it, the slices of its replica group, or its own slice.
-enum class Held : uint8_t { whole, shard, slice };
-
-// A buffer with a value for each element of a unit, or for some of them.
-struct UnitBuffer {
-  BufferId id = kNone;  // kNone: the unit has none, or no pass has made it yet
-  Held held = Held::whole;
-  Axes divided{};  // along which ranks divide the unit; none, if it is held whole
-  // Set for optimizer state that parameters updated as whole matrices (Parameter::as_matrix) do not have: the ranges of
-  // the unit that the buffer has of its share, one after the other.
-  std::optional<std::vector<Range>> partial{};
-};
-
-// The buffers that have the state of a unit.
-struct UnitBuffers {
-  struct Slot {
-    std::string name{};
-    UnitBuffer values{};
-    // Where ranks gather the slot: the values of all ranks, of which `values` is a part.
-    BufferId gathered = kNone;
-  };
-  // The parameters have these values, in the run's dtype.
-  UnitBuffer values{};
-  // The sum of a step's gradients.
-  UnitBuffer gradients{};
-  // The gradients of a micro-batch, where ranks add these, or where sums have 16 bits.
-  UnitBuffer micro_gradients{};
-  // The gradients in the dtype in which they are sent.
-  UnitBuffer wire{};
-  // Where the gradients leave the device: the sum of their squares, in the host's memory (f64, 1).
-  BufferId host_squares = kNone;
-  // The packed parameters of the rank's replica group, which replicas exchange in each step (CodecKind::int8_blocks).
-  BufferId packed = kNone;
-  // The weights that the optimizer updates, where these are not `values`.
-  UnitBuffer separate_master{};
-  // The state that the optimizer keeps.
-  std::vector<Slot> slots{};
-  // The direction in which the weights are moved, where the optimizer computes that first.
-  UnitBuffer direction{};
-  // The averages of Lamb's trust ratios: a value for each parameter.
-  BufferId averages = kNone;
-
-  // Returns the buffer of the weights that the optimizer updates.
-  const UnitBuffer& master() const {
-    return separate_master.id == kNone ? values : separate_master;
-  }
-  // Returns the optimizer's slot with this name; null if it has none.
-  const Slot* slot(std::string_view name) const {
-    for (const Slot& slot : slots)
-      if (slot.name == name) return &slot;
-    return nullptr;
-  }
-};
-
-// Where the tensors of a unit live, and where it is updated.
-struct UnitSpaces {
-  Space values = Space::device;
-  Space gradients = Space::device;  // their sums
-  Space state = Space::device;      // masters and optimizer state
-  Space update = Space::device;     // where the optimizer works: on the device, or on the host
-  // The masters, which have the parameters' dtype, are not the parameters themselves: when the host has updated them
-  // they are copied to those of the device.
-  bool sends_masters = false;
-};
-
-// How a tensor of a unit travels among ranks.
-enum class CodecKind : uint8_t {
-  as_it_is,     // in the run's dtype, or the wire's
-  int8_blocks,  // gathered parameters (ZeRO++'s qwZ)
-  int4_blocks,  // gradients, and the sums of groups of ranks (ZeRO++'s qgZ, LoCo)
-  token_rows,   // the token embedding's gradient: the rows of a micro-batch's tokens
-  low_rank,     // gradients of all units together: two factors of each (PowerSGD)
-  not_sent,     // gradients stay each rank's own; the optimizer may send signs
-};
-
-// The codecs of a unit's transfers: a column of the state table (Residency).
-struct UnitCodecs {
-  CodecKind parameters = CodecKind::as_it_is;  // on their way to ranks that compute with them
-  CodecKind gradients = CodecKind::as_it_is;   // on their way to ranks that add them
-  CodecKind sums = CodecKind::as_it_is;  // of groups of ranks, on their way to the owner of a part
-};
-
-// The parameters of a layer as one flat range, which is reduced, sharded, gathered and updated as a whole. Of a layer
-// that a pipeline cuts, each part has a unit. Frozen parameters of a layer are a unit of their own (separate_frozen()).
-struct Unit {
-  std::string name{};
-  int first_sublayer = 0, sublayers = 1;  // in the whole model
-  std::vector<int> parameters{};
-  // The ranks that have the same parameters: they add their gradients, and each owns a slice of the unit.
-  Axes axes = kStateAxes;
-  int64_t elements = 0;  // padded to a multiple of those ranks (set by the layout)
-  bool frozen = false;   // all parameters are: they are held and gathered, nothing else
-  BlockFormat blocks = BlockFormat::none;  // of all parameters; not none: elements are bytes
-  UnitSpaces spaces{};                     // set by the layout
-  UnitCodecs codecs{};                     // set by the layout
-  UnitBuffers buffers{};
-};
 
 // A layer of the model.
 struct Layer {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,11 +28,17 @@ struct OptimizerParam {
 };
 using OptimizerParams = std::vector<OptimizerParam>;
 
-// A part of an optimizer's state: f32 or job.state_dtype, one value per element. Checkpoints use the name too.
+// A part of an optimizer's state, which begins with zeros. Checkpoints use the name too. All that plans, memory and
+// checkpoints know of the state is its rules.
 struct SlotRule {
   std::string_view name{};
-  bool of_matrices = true;  // parameters that are updated as whole matrices have it
-  bool gathered = false;    // each rank has room for that of the whole unit, where it is sharded
+  UpdateForms forms = kAllForms;  // of the parameters that have it
+  bool gathered = false;  // each rank has room for that of the whole unit, where it is sharded
+  std::optional<DType> dtype{};  // of its values; none: job.state_dtype
+  // Consecutive elements of a parameter that have one value, counted from its first one.
+  int64_t block = 1;
+
+  DType dtype_in(const Job& job) const { return dtype.value_or(job.state_dtype); }
 };
 
 // The kinds of steps of an optimizer that have an order of their own.
@@ -73,12 +80,14 @@ struct OptimizerRule {
   OptimizerKind kind{};
   // Returns the type as the configuration names it.
   std::string_view (*name)(const OptimizerConfig& config) = nullptr;
-  // Its state.
-  SlotRule slots[2]{};
+  // Its state; it keeps static storage.
+  std::span<const SlotRule> slots{};
   // Whether it keeps the state with these parameters; null: always.
   bool (*has_state)(const OptimizerConfig& config) = nullptr;
-  // Returns whether a parameter is updated as a whole matrix. Null: none is.
-  bool (*takes_matrix)(std::string_view name, const Shape& shape) = nullptr;
+  // The form in which some parameters are updated, and whether a parameter is one of them. Null: none is. The others are
+  // updated element by element.
+  UpdateForm other_form = UpdateForm::elements;
+  bool (*takes)(std::string_view name, const Shape& shape) = nullptr;
   // Appends the update of a unit by the sum of its gradients, in two parts. The first reads the gradients; a collective
   // at its end may travel while the second part of another unit's update computes.
   void (*begin)(UnitUpdate& update) = nullptr;
@@ -94,5 +103,8 @@ struct OptimizerRule {
   // Returns its parameters besides lr and weight_decay.
   OptimizerParams (*params)(const OptimizerConfig& config) = nullptr;
 };
+
+// The averages of the gradient and of its square, which several optimizers keep.
+inline constexpr SlotRule kMoments[] = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}};
 
 }  // namespace dstrain

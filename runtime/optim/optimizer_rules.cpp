@@ -37,21 +37,25 @@ bool freezes(const OptimizerConfig& config) {
   return optimizer_rule(config.kind).signs != nullptr;
 }
 
-std::vector<std::string_view> state_slots(const OptimizerConfig& config) {
+std::span<const SlotRule> state_slots(const OptimizerConfig& config) {
   const OptimizerRule& rule = optimizer_rule(config.kind);
-  std::vector<std::string_view> names;
-  if (rule.has_state && !rule.has_state(config)) return names;
-  for (const SlotRule& slot : rule.slots)
-    if (!slot.name.empty()) names.push_back(slot.name);
-  return names;
+  if (rule.has_state && !rule.has_state(config)) return {};
+  return rule.slots;
+}
+
+double slot_bytes(const Job& job, UpdateForm form) {
+  double bytes = 0;
+  for (const SlotRule& slot : state_slots(job.optimizer))
+    if (slot.forms.has(form))
+      bytes += static_cast<double>(size_of(slot.dtype_in(job))) / static_cast<double>(slot.block);
+  return bytes;
 }
 
 std::vector<std::string_view> all_state_slots() {
   std::vector<std::string_view> names;
   for (const OptimizerRule& rule : kRules)
     for (const SlotRule& slot : rule.slots)
-      if (!slot.name.empty() && std::ranges::find(names, slot.name) == names.end())
-        names.push_back(slot.name);
+      if (std::ranges::find(names, slot.name) == names.end()) names.push_back(slot.name);
   return names;
 }
 

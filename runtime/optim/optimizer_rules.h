@@ -1,6 +1,7 @@
 // The rules of all optimizers, by kind.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -14,8 +15,11 @@ const OptimizerRule& optimizer_rule(OptimizerKind kind);
 // Returns whether the optimizer of `config` freezes a slot. Then every rank has all of the first slot (no offload).
 bool freezes(const OptimizerConfig& config);
 
-// Returns the state that the optimizer of `config` keeps: the names of its slots in order.
-std::vector<std::string_view> state_slots(const OptimizerConfig& config);
+// Returns the state that the optimizer of `config` keeps, in order.
+std::span<const SlotRule> state_slots(const OptimizerConfig& config);
+
+// Returns the bytes of state that the optimizer keeps for an element of a parameter that is updated in this form.
+double slot_bytes(const Job& job, UpdateForm form);
 
 // Returns the names of all optimizers' slots, each once.
 std::vector<std::string_view> all_state_slots();

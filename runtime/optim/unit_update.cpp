@@ -21,12 +21,13 @@ GroupSettings settings_of(const Parameter& p, const Job& job) {
   return settings;
 }
 
-// Joins parameters that follow one another to runs with the same settings.
+// Joins parameters that follow one another to runs with the same settings and form.
 std::vector<UpdateRun> joined(const std::vector<UpdateRun>& parameters, int64_t end) {
   std::vector<UpdateRun> runs;
   for (const UpdateRun& p : parameters) {
     const bool joins = !runs.empty() && !runs.back().matrix;
-    if (joins && !p.matrix && runs.back().settings == p.settings) continue;
+    const bool alike = joins && !p.matrix && runs.back().form == p.form;
+    if (alike && runs.back().settings == p.settings) continue;
     if (joins) runs.back().range.end = p.range.begin;
     runs.push_back(p);
     // A matrix has its rows of padding too: it is updated with them.
@@ -48,7 +49,8 @@ UnitUpdate::UnitUpdate(Program& program, Unit& unit, const Job& job, Range updat
       group_(group) {
   for (const int index : unit.parameters) {
     const Parameter& p = program.parameters[static_cast<size_t>(index)];
-    parameters_.push_back({elements_of(p), settings_of(p, job), p.as_matrix ? &p : nullptr});
+    parameters_.push_back(
+        {elements_of(p), settings_of(p, job), p.form, p.form == UpdateForm::matrix ? &p : nullptr});
   }
   for (UpdateRun run : joined(parameters_, unit.elements)) {
     run.range = common(updated, run.range);

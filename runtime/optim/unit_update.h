@@ -24,7 +24,8 @@ struct GroupSettings {
 struct UpdateRun {
   Range range{};
   GroupSettings settings{};
-  const Parameter* matrix = nullptr;  // not null: the range is of this parameter, a whole matrix
+  UpdateForm form = UpdateForm::elements;
+  const Parameter* matrix = nullptr;  // whose range it is, where the form is a matrix
 };
 
 // Ranks that have something else of a unit's parameters than this one each.
@@ -46,7 +47,7 @@ class UnitUpdate {
   UnitBuffers& buffers() { return unit_.buffers; }
 
   // Returns what this rank updates: runs of parameters with the same settings, and parts of the matrices that are
-  // updated as wholes (Parameter::as_matrix). Padding belongs to the run before it, and to none after a matrix.
+  // updated as wholes (UpdateForm::matrix). Padding belongs to the run before it, and to none after a matrix.
   const std::vector<UpdateRun>& runs() const { return runs_; }
   // Returns all elements of each parameter of the unit.
   const std::vector<UpdateRun>& parameters() const { return parameters_; }
@@ -67,7 +68,8 @@ class UnitUpdate {
   // Returns the group that instructions are printed under.
   int32_t group() const { return group_; }
 
-  // Returns elements that this rank updates in one of the unit's buffers; kNone where there is no such buffer.
+  // Returns the values of elements that this rank updates in one of the unit's buffers; kNone where there is no such
+  // buffer.
   virtual BufferId part(const UnitBuffer& buffer, Range range) = 0;
   BufferId gradients(Range range) { return part(unit_.buffers.gradients, range); }
   BufferId master(Range range) { return part(unit_.buffers.master(), range); }

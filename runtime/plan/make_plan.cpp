@@ -240,7 +240,7 @@ WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs&
     split_layers(program, place, options.row_multiple);
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
-  mark_matrices(whole.train, job.optimizer);
+  set_update_forms(whole.train, job.optimizer);
   if (std::ranges::all_of(whole.train.parameters, &Parameter::frozen))
     fail_user("dstrain.model: every parameter of the {} is frozen, so there is nothing to train",
               job.model.family().title);

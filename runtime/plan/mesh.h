@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/config/job.h"
-#include "runtime/ir/axes.h"
+#include "runtime/ir/units/axes.h"
 
 namespace dstrain {
 

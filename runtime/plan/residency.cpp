@@ -74,14 +74,15 @@ int64_t position_of(const UnitBuffer& buffer, const Unit& unit, const Place& pla
   if (buffer.partial) {
     int64_t before = 0;
     for (const Range& range : *buffer.partial) {
-      if (element >= range.begin && element < range.end) return before + element - range.begin;
+      if (element >= range.begin && element < range.end)
+        return (before + element - range.begin) / buffer.block;
       before += range.size();
     }
     throw InternalError(fmt::format("state of {} does not have element {}", unit.name, element));
   }
   const Range own = range_of(buffer, unit, place);
   const int64_t before = buffer.held == Held::shard ? place.replica() * own.size() : 0;
-  return before + element - own.begin;
+  return (before + element - own.begin) / buffer.block;
 }
 
 }  // namespace dstrain

@@ -83,7 +83,7 @@ int64_t most_in_flight(const Program& program);
 // Returns the elements of `unit` that this rank updates in `buffer`: all of them where it holds the whole unit, else the
 // owned slice. The answer for partial state is the same as if all parameters had that state.
 Range range_of(const UnitBuffer& buffer, const Unit& unit, const Place& place);
-// Returns where in `buffer` an element of range_of() lies. Throws InternalError if partial state does not have it.
+// Returns where in `buffer` the value of an element of range_of() lies. Throws InternalError if partial state does not have it.
 int64_t position_of(const UnitBuffer& buffer, const Unit& unit, const Place& place,
                     int64_t element);
 

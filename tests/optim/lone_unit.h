@@ -14,10 +14,11 @@ namespace dstrain {
 // Returns a program with such a unit. Its gradients, its parameters and the optimizer's state are buffers of all of it.
 inline Program lone_program(const OptimizerConfig& optimizer) {
   Program program;
-  const auto takes = optimizer_rule(optimizer.kind).takes_matrix;
+  const OptimizerRule& rule = optimizer_rule(optimizer.kind);
   program.parameters = {{.name = "blocks.0.weight", .shape = {4, 2}},
                         {.name = "blocks.0.bias", .shape = {4}, .offset = 8}};
-  for (Parameter& p : program.parameters) p.as_matrix = takes && takes(p.name, p.shape);
+  for (Parameter& p : program.parameters)
+    if (rule.takes && rule.takes(p.name, p.shape)) p.form = rule.other_form;
   Unit& unit =
       program.units.emplace_back(Unit{.name = "blocks.0", .parameters = {0, 1}, .elements = 16});
   const auto add = [&](std::string name) {
@@ -25,8 +26,8 @@ inline Program lone_program(const OptimizerConfig& optimizer) {
   };
   unit.buffers.gradients = add("grads");
   unit.buffers.values = add("params");
-  for (const std::string_view slot : state_slots(optimizer))
-    unit.buffers.slots.push_back({std::string(slot), add(std::string(slot))});
+  for (const SlotRule& slot : state_slots(optimizer))
+    unit.buffers.slots.push_back({std::string(slot.name), add(std::string(slot.name))});
   return program;
 }
 

@@ -16,18 +16,42 @@ OptimizerConfig of(OptimizerKind kind) {
   return config;
 }
 
+// Returns the names of the slots that an optimizer keeps for parameters that are updated in a form.
+Names slots(const OptimizerConfig& config, UpdateForm form = UpdateForm::elements) {
+  Names names;
+  for (const SlotRule& slot : state_slots(config))
+    if (slot.forms.has(form)) names.push_back(slot.name);
+  return names;
+}
+
 TEST_CASE("the state that an optimizer keeps") {
-  CHECK(state_slots(of(OptimizerKind::adam)) == Names{"exp_avg", "exp_avg_sq"});
-  CHECK(state_slots(of(OptimizerKind::adagrad)) == Names{"sum"});
-  CHECK(state_slots(of(OptimizerKind::lion)) == Names{"exp_avg"});
-  CHECK(state_slots(of(OptimizerKind::lamb)) == Names{"exp_avg", "exp_avg_sq"});
-  CHECK(state_slots(of(OptimizerKind::muon)) == Names{"exp_avg", "exp_avg_sq"});
-  CHECK(state_slots(of(OptimizerKind::one_bit_adam)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(slots(of(OptimizerKind::adam)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(slots(of(OptimizerKind::adagrad)) == Names{"sum"});
+  CHECK(slots(of(OptimizerKind::lion)) == Names{"exp_avg"});
+  CHECK(slots(of(OptimizerKind::lamb)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(slots(of(OptimizerKind::muon)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(slots(of(OptimizerKind::muon), UpdateForm::matrix) == Names{"exp_avg"});
+  CHECK(slots(of(OptimizerKind::one_bit_adam)) == Names{"exp_avg", "exp_avg_sq"});
   OptimizerConfig sgd = of(OptimizerKind::sgd);
-  CHECK(state_slots(sgd).empty());
+  CHECK(slots(sgd).empty());
   sgd.momentum = 0.9;
-  CHECK(state_slots(sgd) == Names{"momentum"});
+  CHECK(slots(sgd) == Names{"momentum"});
   CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum"});
+}
+
+TEST_CASE("the bytes of state of an element follow from the slots") {
+  const auto bytes = [](OptimizerKind kind, UpdateForm form, DType dtype = DType::f32) {
+    Job job;
+    job.optimizer.kind = kind;
+    job.state_dtype = dtype;
+    return slot_bytes(job, form);
+  };
+  CHECK(bytes(OptimizerKind::adam, UpdateForm::elements) == 8);
+  CHECK(bytes(OptimizerKind::adam, UpdateForm::elements, DType::bf16) == 4);
+  CHECK(bytes(OptimizerKind::lion, UpdateForm::elements) == 4);
+  CHECK(bytes(OptimizerKind::sgd, UpdateForm::elements) == 0);
+  CHECK(bytes(OptimizerKind::muon, UpdateForm::elements) == 8);
+  CHECK(bytes(OptimizerKind::muon, UpdateForm::matrix) == 4);
 }
 
 // Returns the ops of a program, in order.
@@ -237,7 +261,7 @@ TEST_CASE("Muon's other parameters decay as Adam's or as AdamW's do") {
 }
 
 TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
-  const auto takes = optimizer_rule(OptimizerKind::muon).takes_matrix;
+  const auto takes = optimizer_rule(OptimizerKind::muon).takes;
   CHECK(takes("blocks.0.attn.qkv.weight", Shape{12, 4}));
   CHECK(takes("layers.0.weight", Shape{1, 1}));
   CHECK_FALSE(takes("blocks.0.mlp.fc.bias", Shape{12}));
@@ -245,7 +269,7 @@ TEST_CASE("Muon takes hidden matrices, and scales those with more rows than colu
   CHECK_FALSE(takes("Position_Embedding", Shape{9, 4}));
   CHECK_FALSE(takes("lm_head.weight", Shape{9, 4}));
   for (size_t i = 0; i < kOptimizerKinds; ++i)
-    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).takes_matrix != nullptr) ==
+    CHECK((optimizer_rule(static_cast<OptimizerKind>(i)).other_form == UpdateForm::matrix) ==
           (static_cast<OptimizerKind>(i) == OptimizerKind::muon));
   const Job job = job_of(OptimizerKind::muon);
   const auto scale = [&job](const Shape& shape) {

@@ -52,6 +52,20 @@ TEST_CASE("state that leaves parameters out has the rest one behind the other") 
   CHECK_THROWS_AS(position_of(buffer, unit, place, 55), InternalError);
 }
 
+TEST_CASE("state with a value for each block of elements") {
+  const Unit unit{.name = "u", .elements = 96};
+  const Place place = data_place(1, 2);
+  UnitBuffer buffer = unit_buffer(0, Held::slice);
+  buffer.block = 8;
+  CHECK(position_of(buffer, unit, place, 48) == 0);
+  CHECK(position_of(buffer, unit, place, 71) == 2);
+  buffer.partial = {{48, 56}, {64, 96}};
+  CHECK(position_of(buffer, unit, place, 64) == 1);
+  CHECK(position_of(buffer, unit, place, 95) == 4);
+  CHECK(buffer.values(40) == 5);
+  CHECK(buffer.values(33) == 5);
+}
+
 TEST_CASE("a shard is the slices of a replica group, each of which one rank updates") {
   const Unit unit{.name = "u", .elements = 96};
   const UnitBuffer shard = unit_buffer(0, Held::shard);

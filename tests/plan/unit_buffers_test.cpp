@@ -19,7 +19,7 @@ void check_buffer(const Plan& plan, const Unit& unit, const UnitBuffer& buffer,
     for (const Range& range : *buffer.partial) elements += range.size();
   else
     elements = unit.elements / divisor(buffer.held, plan.place);
-  CHECK(program.at(buffer.id).shape.elements() == elements);
+  CHECK(program.at(buffer.id).shape.elements() == buffer.values(elements));
   CHECK((buffer.divided == Axes()) == (buffer.held == Held::whole));
 }
 
@@ -43,10 +43,12 @@ void check_units(const Job& job) {
       CHECK(unit.buffers.gradients.held == residency.gradients);
       const auto slots = state_slots(job.optimizer);
       REQUIRE(unit.buffers.slots.size() == slots.size());
-      for (const std::string_view slot : slots) {
-        const UnitBuffers::Slot* const found = unit.buffers.slot(slot);
+      for (const SlotRule& slot : slots) {
+        const UnitBuffers::Slot* const found = unit.buffers.slot(slot.name);
         REQUIRE(found);
-        const std::string name = fmt::format("{}:{}", slot, unit.name);
+        const std::string name = fmt::format("{}:{}", slot.name, unit.name);
+        CHECK(program.at(found->values.id).dtype == slot.dtype_in(job));
+        CHECK(found->values.block == slot.block);
         check_buffer(*plan, unit, found->values, name);
         CHECK(found->values.held == residency.optimizer);
         CHECK(found->gathered == program.find("whole_" + name));

@@ -39,7 +39,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   if (const Member* section = find(*facts.root, "optimizer");
       section && section->value.is(Node::Kind::object) && !section->value.member("type"))
     diagnostics.error("optimizer.type",
-                      fmt::format("missing: use {}, or remove the section", kOptimizerNames));
+                      fmt::format("missing: use {}, or remove the section", optimizer_names()));
   const std::string type = v.text("optimizer.type", "AdamW", "no optimizer section");
   const OptimizerType* const known = optimizer_type(type);
   if (!known) return;  // which its verdict reports

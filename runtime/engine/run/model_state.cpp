@@ -16,10 +16,11 @@ constexpr std::array<std::string_view, 7> kScalarNames = {
     "hysteresis", "last_overflow", "scaler_iteration"};
 constexpr std::string_view kMaster = "master", kBuffer = "buffer";
 
-// Returns the shape of a parameter in checkpoints: of packed blocks, their bytes.
-Shape checkpoint_shape(const Parameter& p) {
-  if (p.blocks == BlockFormat::none) return p.shape;
-  return {packed_bytes(p.blocks, p.shape.elements())};
+// Returns the shape that checkpoints have of a parameter's weights, or of state with a value for each `block` elements of
+// it: of packed blocks, their bytes.
+Shape checkpoint_shape(const Parameter& p, int64_t block) {
+  if (p.blocks != BlockFormat::none) return {packed_bytes(p.blocks, p.shape.elements())};
+  return block == 1 ? p.shape : Shape{(p.shape.elements() + block - 1) / block};
 }
 
 }  // namespace
@@ -69,8 +70,8 @@ ModelState::Piece ModelState::piece(std::string_view slot, const Parameter& p) c
   Tensor t = arenas_.tensor(plan_, buffer.id);
   t.data = static_cast<std::byte*>(t.data) +
            position_of(buffer, unit, plan_.place, begin) * size_of(t.dtype);
-  t.shape = {end - begin};
-  return {begin - p.offset, t, arenas_.owner_of(plan_, buffer.id)};
+  t.shape = {buffer.values(end - begin)};
+  return {(begin - p.offset) / buffer.block, t, arenas_.owner_of(plan_, buffer.id)};
 }
 
 void ModelState::publish_masters() const {
@@ -159,13 +160,14 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
   const std::span<const Unit> trained = program.trained_units();
   const UnitBuffer like = trained.empty() ? UnitBuffer{} : buffer_of(slot, trained.front());
   const BufferId first = like.id;
+  const int64_t block = like.block;
   // A stage whose parameters are all frozen lists no optimizer state: the others do.
   if (first == kNone && !masters) return;
-  const bool partial = like.partial.has_value();
+  const UpdateForms forms = masters ? kAllForms : trained.front().buffers.slot(slot)->forms;
   auto mine = program.parameters.begin();
   for (const Parameter& any : program.model_parameters()) {
     const bool here = mine != program.parameters.end() && mine->index == any.index;
-    if ((partial && any.as_matrix) || (any.frozen && !masters)) {
+    if (!masters && (any.frozen || !forms.has(any.form))) {
       if (here) ++mine;
       continue;
     }
@@ -176,7 +178,7 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
                                                           : plan_.master_dtype;
       list.push_back({.name = any.name,
                       .slot = std::string(slot),
-                      .global_shape = checkpoint_shape(any),
+                      .global_shape = checkpoint_shape(any, block),
                       .dtype = dtype,
                       .local = {nullptr, {0}, dtype},
                       .owner = false});
@@ -191,7 +193,7 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
     const auto [begin, values, owner] = piece(slot, p);
     list.push_back({.name = p.name,
                     .slot = std::string(slot),
-                    .global_shape = checkpoint_shape(p),
+                    .global_shape = checkpoint_shape(p, block),
                     .dtype = program.at(id).dtype,
                     .begin = begin,
                     .local = values ? values : Tensor{nullptr, {0}, program.at(id).dtype},

@@ -56,7 +56,7 @@ class ModelState {
   // Collective.
   void publish_masters() const;
 
-  // What this rank holds of a parameter: elements [begin, begin + values.elements()) of its memory there, which has a part
+  // What this rank holds of a parameter: values [begin, begin + values.elements()) of its memory there, which has a part
   // of the whole tensor where the ranks of a tensor group divide it (Parameter::part). Null values: this rank holds none. The memory of `values` belongs to the arenas.
   struct Piece {
     int64_t begin = 0;

@@ -128,13 +128,26 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add_unusual(FactChange::allowed, "dstrain.data.val_path", validation_text(dataset), "none");
 }
 
+// Returns the names of the slots that an optimizer keeps for parameters updated in a form.
+std::string slot_names(const OptimizerConfig& o, UpdateForm form) {
+  std::vector<std::string_view> names;
+  for (const SlotRule& slot : state_slots(o))
+    if (slot.forms.has(form)) names.push_back(slot.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 // Returns the tensors that an optimizer keeps for each parameter.
 std::string slots_text(const OptimizerConfig& o) {
-  const std::vector<std::string_view> slots = state_slots(o);
-  if (slots.empty()) return "none";
-  const bool matrices = optimizer_rule(o.kind).takes_matrix != nullptr;
-  return fmt::format("{}{}", fmt::join(slots, ", "),
-                     matrices ? fmt::format(", of matrices {} alone", slots.front()) : "");
+  if (state_slots(o).empty()) return "none";
+  const std::string of_elements = slot_names(o, UpdateForm::elements);
+  switch (optimizer_rule(o.kind).other_form) {
+    case UpdateForm::elements:
+      break;
+    case UpdateForm::matrix:
+      return fmt::format("{}, of matrices {} alone", of_elements,
+                         slot_names(o, UpdateForm::matrix));
+  }
+  return of_elements;
 }
 
 void add_optimizer(FactList& list, const Job& job) {

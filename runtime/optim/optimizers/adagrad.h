@@ -7,10 +7,12 @@
 
 namespace dstrain::optimizers {
 
+inline constexpr SlotRule kSum[] = {{.name = "sum"}};
+
 inline constexpr OptimizerRule adagrad{
     .kind = OptimizerKind::adagrad,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Adagrad"; },
-    .slots = {{.name = "sum"}},
+    .slots = kSum,
     .begin =
         [](UnitUpdate& update) {
           const auto eps = static_cast<float>(update.config().eps);

@@ -12,7 +12,7 @@ inline constexpr OptimizerRule adam{
     .name = [](const OptimizerConfig& o) -> std::string_view {
       return o.decoupled_decay ? "AdamW" : "Adam";
     },
-    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
+    .slots = kMoments,
     .begin =
         [](UnitUpdate& update) {
           const OptimizerConfig& o = update.config();

@@ -67,7 +67,7 @@ inline void emit_steps(UnitUpdate& update, BufferId sums) {
 inline constexpr OptimizerRule lamb{
     .kind = OptimizerKind::lamb,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lamb"; },
-    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
+    .slots = kMoments,
     .begin = emit_directions,
     .finish = [](UnitUpdate& update) { emit_steps(update, emit_square_sums(update)); },
     .kept_share = &OptimizerConfig::beta2,

@@ -10,7 +10,7 @@ namespace dstrain::optimizers {
 inline constexpr OptimizerRule lion{
     .kind = OptimizerKind::lion,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Lion"; },
-    .slots = {{.name = "exp_avg"}},
+    .slots = std::span(kMoments).first<1>(),
     .begin =
         [](UnitUpdate& update) {
           for (const UpdateRun& run : update.runs())

@@ -51,11 +51,15 @@ inline void update_matrix(UnitUpdate& update, const UpdateRun& run) {
               {moved}, {update.master(run.range), update.copy(run.range)});
 }
 
+inline constexpr SlotRule kMuonState[] = {{.name = "exp_avg"},
+                                          {.name = "exp_avg_sq", .forms = {UpdateForm::elements}}};
+
 inline constexpr OptimizerRule muon{
     .kind = OptimizerKind::muon,
     .name = [](const OptimizerConfig&) -> std::string_view { return "Muon"; },
-    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq", .of_matrices = false}},
-    .takes_matrix = is_hidden_matrix,
+    .slots = kMuonState,
+    .other_form = UpdateForm::matrix,
+    .takes = is_hidden_matrix,
     .begin =
         [](UnitUpdate& update) {
           const OptimizerConfig& o = update.config();

@@ -28,10 +28,13 @@ inline constexpr SignRule kMomentumSigns{
     .shorten = freeze_soon,
 };
 
+inline constexpr SlotRule kOneBitState[] = {{.name = "exp_avg", .gathered = true},
+                                            {.name = "exp_avg_sq"}};
+
 inline constexpr OptimizerRule one_bit_adam{
     .kind = OptimizerKind::one_bit_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitAdam"; },
-    .slots = {{.name = "exp_avg", .gathered = true}, {.name = "exp_avg_sq"}},
+    .slots = kOneBitState,
     .begin = emit_adam,
     .signs = &kMomentumSigns,
     .kept_share = &OptimizerConfig::beta2,

@@ -32,7 +32,7 @@ inline constexpr SignRule kScaledMomentumSigns{
 inline constexpr OptimizerRule one_bit_lamb{
     .kind = OptimizerKind::one_bit_lamb,
     .name = [](const OptimizerConfig&) -> std::string_view { return "OneBitLamb"; },
-    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
+    .slots = kMoments,
     .begin = emit_directions,
     .finish =
         [](UnitUpdate& update) {

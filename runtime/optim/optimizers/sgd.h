@@ -7,10 +7,12 @@
 
 namespace dstrain::optimizers {
 
+inline constexpr SlotRule kSgdMomentum[] = {{.name = "momentum"}};
+
 inline constexpr OptimizerRule sgd{
     .kind = OptimizerKind::sgd,
     .name = [](const OptimizerConfig&) -> std::string_view { return "SGD"; },
-    .slots = {{.name = "momentum"}},
+    .slots = kSgdMomentum,
     .has_state = [](const OptimizerConfig& o) { return o.momentum != 0; },
     .begin =
         [](UnitUpdate& update) {

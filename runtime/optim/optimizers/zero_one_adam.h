@@ -53,7 +53,7 @@ inline constexpr SignRule kLocalSteps{
 inline constexpr OptimizerRule zero_one_adam{
     .kind = OptimizerKind::zero_one_adam,
     .name = [](const OptimizerConfig&) -> std::string_view { return "ZeroOneAdam"; },
-    .slots = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}},
+    .slots = kMoments,
     .begin = emit_adam,
     .signs = &kLocalSteps,
     .kept_share = &OptimizerConfig::beta2,

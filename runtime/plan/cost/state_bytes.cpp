@@ -1,5 +1,7 @@
 #include "runtime/plan/cost/state_bytes.h"
 
+#include <algorithm>
+
 #include "runtime/config/model/family.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/residency.h"
@@ -12,8 +14,8 @@ double& bytes_in(SpaceBytes& bytes, OffloadTo to) {
   return to == OffloadTo::none ? bytes.device : to == OffloadTo::cpu ? bytes.host : bytes.disk;
 }
 
-// Returns the bytes of an element whose value has `value` bytes, with `moments` values of optimizer state.
-SpaceBytes bytes_of_element(const Job& job, double value, size_t moments, bool frozen) {
+// Returns the bytes of an element whose value has `value` bytes, and its optimizer state `slots` bytes.
+SpaceBytes bytes_of_element(const Job& job, double value, double slots, bool frozen) {
   const Place place = place_of(job, 0);
   const Residency held = residency_of(job, place);
   const OffloadConfig& offload = job.offload;
@@ -34,8 +36,7 @@ SpaceBytes bytes_of_element(const Job& job, double value, size_t moments, bool f
   // The host updates copies of masters that the device has.
   const bool copied = update_space(offload) == Space::host && master_is_value &&
                       offload.parameters == OffloadTo::none;
-  const auto state =
-      static_cast<double>(size_of(job.state_dtype) * static_cast<int64_t>(moments) + master);
+  const double state = slots + static_cast<double>(master);
   bytes.device += (1 - leaves) * state / divisor(held.optimizer, place);
   const double left = state + (copied ? static_cast<double>(size_of(job.master_dtype)) : 0);
   bytes_in(bytes, offload.optimizer) += leaves * left / divisor(held.optimizer, place);
@@ -56,20 +57,20 @@ void add(SpaceBytes& sum, double elements, const SpaceBytes& each) {
 }  // namespace
 
 SpaceBytes state_bytes(const Job& job, const Parameter& parameter) {
-  const size_t moments = parameter.as_matrix ? 1 : state_slots(job.optimizer).size();
-  return bytes_of_element(job, bytes_of_value(job, parameter.blocks), moments, parameter.frozen);
+  return bytes_of_element(job, bytes_of_value(job, parameter.blocks),
+                          slot_bytes(job, parameter.form), parameter.frozen);
 }
 
 SpaceBytes least_state_bytes(const Job& job) {
   const ModelMeasures model = job.model.measures();
-  const bool updates_matrices = optimizer_rule(job.optimizer.kind).takes_matrix != nullptr;
-  const size_t moments = updates_matrices ? 1 : state_slots(job.optimizer).size();
+  const double slots = std::min(slot_bytes(job, UpdateForm::elements),
+                                slot_bytes(job, optimizer_rule(job.optimizer.kind).other_form));
   const double value = bytes_of_value(job, BlockFormat::none),
                packed = bytes_of_value(job, model.blocks);
   // A rank with the largest part of the model has the mean or more.
   const double parts = static_cast<double>(job.pipeline.stages) * job.tensor_ranks;
   SpaceBytes sum;
-  add(sum, (model.parameters - model.frozen) / parts, bytes_of_element(job, value, moments, false));
+  add(sum, (model.parameters - model.frozen) / parts, bytes_of_element(job, value, slots, false));
   add(sum, (model.frozen - model.packed) / parts, bytes_of_element(job, value, 0, true));
   add(sum, model.packed / parts, bytes_of_element(job, packed, 0, true));
   return sum;

@@ -1,5 +1,5 @@
 // The passes: each is a function over a program in a file of its own. A training plan is made by
-//   model -> recognise -> split_layers -> mark_matrices -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute
+//   model -> recognise -> split_layers -> set_update_forms -> backward -> fuse -> tie_stages -> keep_stage -> chunk_loss -> recompute
 //   -> chunk_mlp -> issue_early -> split_backward -> offload_activations -> separate_frozen -> separate_replicated
 //   -> layout -> reduce -> update -> send_in_groups -> bring_operands -> update_buffers -> gather -> halve_sums
 //   -> join_norms -> pack -> begin_step -> place -> order -> verify;
@@ -93,8 +93,8 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
 // of a unit there are zeros for what lies between its parameters, unless gradients live for the run.
 void reduce(Program& program, const Job& job, const Place& place, const Residency& residency);
 
-// Marks the parameters that the optimizer updates as whole matrices (Parameter::as_matrix).
-void mark_matrices(Program& program, const OptimizerConfig& optimizer);
+// Sets how the optimizer updates each parameter (Parameter::form).
+void set_update_forms(Program& program, const OptimizerConfig& optimizer);
 
 // Adds the end of the step: the norm over owned slices, finish_gradients, and what the optimizer's rule emits for each
 // unit (OptimizerRule); and the optimizer's state: "master:U" (16-bit runs), "exp_avg:U", ..., of which a slot that

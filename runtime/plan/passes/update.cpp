@@ -29,8 +29,8 @@ class PlacedUpdate final : public UnitUpdate {
     UnitBuffers& known = unit.buffers;
     if (job.master_dtype != program.dtype || (rule_.signs && rule_.signs->open_local_steps))
       known.separate_master = state("master");
-    for (size_t i = 0; i < state_slots(job.optimizer).size(); ++i)
-      known.slots.push_back(new_slot(rule_.slots[i], job.state_dtype));
+    for (const SlotRule& slot : state_slots(job.optimizer))
+      known.slots.push_back(new_slot(slot, slot.dtype_in(job)));
     if (unit.spaces.sends_masters) known.separate_master = state("master", program.dtype);
   }
 
@@ -47,7 +47,7 @@ class PlacedUpdate final : public UnitUpdate {
   BufferId part(const UnitBuffer& buffer, Range range) override {
     if (buffer.id == kNone) return kNone;
     const int64_t at = position_of(buffer, unit(), place_, range.begin);
-    return program().view(buffer.id, at, range.size());
+    return program().view(buffer.id, at, buffer.values(range.size()));
   }
 
   RankNumber number_among(RankSet set) const override {
@@ -80,20 +80,23 @@ class PlacedUpdate final : public UnitUpdate {
 
   UnitBuffers::Slot new_slot(const SlotRule& slot, DType dtype) {
     if (slot.gathered && sharded()) return gathered_state(slot.name);
-    return {std::string(slot.name),
-            slot.of_matrices ? state(slot.name, dtype) : partial_state(slot.name)};
+    const bool of_all = slot.forms.has(UpdateForm::elements) && slot.forms.has(rule_.other_form);
+    return {std::string(slot.name), of_all ? state(slot.name, dtype) : partial_state(slot, dtype),
+            slot.forms};
   }
 
-  // Returns state that matrices do not have.
-  UnitBuffer partial_state(std::string_view what) {
+  // Returns state that only parameters of some forms have.
+  UnitBuffer partial_state(const SlotRule& slot, DType dtype) {
     std::vector<Range> held;
     int64_t elements = 0;
     for (const UpdateRun& run : runs()) {
-      if (run.matrix) continue;
+      if (!slot.forms.has(run.form)) continue;
       held.push_back(run.range);
       elements += run.range.size();
     }
-    UnitBuffer buffer = unit_buffer(add_buffer(what, elements, Lifetime::persistent), held_, adds_);
+    UnitBuffer buffer = unit_buffer(kNone, held_, adds_);
+    buffer.block = slot.block;
+    buffer.id = add_buffer(slot.name, buffer.values(elements), Lifetime::persistent, dtype);
     buffer.partial = std::move(held);
     return buffer;
   }
@@ -105,7 +108,7 @@ class PlacedUpdate final : public UnitUpdate {
     Buffer mine = program().at(program().view(whole, updated().begin, updated().size()));
     mine.name = fmt::format("{}:{}", what, unit().name);
     return {std::string(what), unit_buffer(program().add_buffer(std::move(mine)), held_, adds_),
-            whole};
+            kAllForms, whole};
   }
 
   const OptimizerRule& rule_;
@@ -244,10 +247,10 @@ void use_synchronised_weights(Program& program, const Job& job) {
   program.instructions.insert(program.instructions.begin(), begin.begin(), begin.end());
 }
 
-void mark_matrices(Program& program, const OptimizerConfig& optimizer) {
-  const auto takes = optimizer_rule(optimizer.kind).takes_matrix;
+void set_update_forms(Program& program, const OptimizerConfig& optimizer) {
+  const OptimizerRule& rule = optimizer_rule(optimizer.kind);
   for (Parameter& p : program.parameters)
-    p.as_matrix = takes && !p.frozen && takes(p.name, p.shape);
+    if (rule.takes && !p.frozen && rule.takes(p.name, p.shape)) p.form = rule.other_form;
 }
 
 }  // namespace dstrain

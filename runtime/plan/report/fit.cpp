@@ -130,7 +130,7 @@ int64_t limited_bytes(const Job& job, const MemoryTable& memory) {
 // Returns whether ranks of a stage need different amounts of memory. Whole matrices are dealt out to the ranks that have
 // slices; all else is divided equally.
 bool ranks_differ(const Job& job) {
-  return job.zero_stage > 0 && optimizer_rule(job.optimizer.kind).takes_matrix != nullptr;
+  return job.zero_stage > 0 && optimizer_rule(job.optimizer.kind).other_form == UpdateForm::matrix;
 }
 
 // Returns the plans of all stages for rank 0, and where ranks differ for others: for some of many, the last one among them.

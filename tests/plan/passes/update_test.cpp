@@ -132,9 +132,9 @@ TEST_CASE(
         for (const int index : unit.parameters) {
           const Parameter& p = program.parameters[static_cast<size_t>(index)];
           const int64_t n = std::max<int64_t>(0, common(updated, elements_of(p)).size());
-          (p.as_matrix ? matrices : others) += n;
-          parts += p.as_matrix && n > 0;
-          any = any || p.as_matrix;
+          (p.form == UpdateForm::matrix ? matrices : others) += n;
+          parts += p.form == UpdateForm::matrix && n > 0;
+          any = any || p.form == UpdateForm::matrix;
         }
         CHECK(any == (unit.name.find("block") != std::string::npos));
         CHECK(moved[unit.name] == matrices);

@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include "runtime/config/keys/table/coerce.h"
@@ -14,9 +16,10 @@ namespace {
 
 constexpr std::string_view kTwoStages =
     "at stages 0 and 1, as each rank needs its whole gradients: use stage 1, or AdamW";
+// The list of optimizers: all names in messages, choices and pages are made of it.
 constexpr OptimizerType kOptimizerTypes[] = {
-    {.name = "Adam", .kind = OptimizerKind::adam},
     {.name = "AdamW", .kind = OptimizerKind::adam},
+    {.name = "Adam", .kind = OptimizerKind::adam},
     {.name = "SGD", .kind = OptimizerKind::sgd},
     {.name = "Adagrad", .kind = OptimizerKind::adagrad},
     {.name = "Lion", .kind = OptimizerKind::lion},
@@ -28,16 +31,48 @@ constexpr OptimizerType kOptimizerTypes[] = {
      .kind = OptimizerKind::one_bit_adam,
      .highest_stage = 1,
      .stages = kTwoStages},
+    {.name = "OneBitLamb",
+     .kind = OptimizerKind::one_bit_lamb,
+     .highest_stage = 1,
+     .stages = kTwoStages},
     {.name = "ZeroOneAdam",
      .kind = OptimizerKind::zero_one_adam,
      .highest_stage = 0,
      .stages = "at stage 0, as each rank makes weights of its own of all masters and second "
                "moments: use stage 0, OneBitAdam at stage 1, or AdamW"},
-    {.name = "OneBitLamb",
-     .kind = OptimizerKind::one_bit_lamb,
-     .highest_stage = 1,
-     .stages = kTwoStages},
 };
+
+// A text that the compiler puts together.
+class TypesText {
+ public:
+  constexpr TypesText& add(std::string_view more) {
+    for (const char c : more) text_[size_++] = c;
+    return *this;
+  }
+  // Adds the names of all types, with `between` between two of them, but `last` between the last two.
+  constexpr TypesText& add_names(std::string_view between, std::string_view last) {
+    const size_t count = std::size(kOptimizerTypes);
+    for (size_t i = 0; i < count; ++i) {
+      if (i > 0) add(i + 1 < count ? between : last);
+      add(kOptimizerTypes[i].name);
+    }
+    return *this;
+  }
+  constexpr std::string_view text() const { return {text_.data(), size_}; }
+
+ private:
+  std::array<char, 512> text_{};
+  size_t size_ = 0;
+};
+
+constexpr TypesText kNamesInMessages = TypesText().add_names(", ", " or "),
+                    kNamesAsChoices = TypesText().add_names("|", "|"),
+                    kPublishedTypes =
+                        TypesText()
+                            .add_names(", ", ", ")
+                            .add(
+                                " (any case, but SGD as it stands): honoured; MuAdam, MuAdamW, "
+                                "MuSGD and the rest of torch.optim: refused");
 
 // Classes, in lower case, and the types that make them.
 constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
@@ -50,6 +85,10 @@ constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
 };
 
 }  // namespace
+
+std::string_view optimizer_names() {
+  return kNamesInMessages.text();
+}
 
 const OptimizerType* optimizer_type(std::string_view name) {
   const std::string lower = lower_case(std::string(name));
@@ -83,9 +122,6 @@ constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
 constexpr std::string_view kOneBitLamb = "onebitlamb";
 constexpr std::string_view kZeroOne = "zerooneadam";
 
-constexpr std::string_view kNames =
-    "Adam|AdamW|SGD|Lamb|Lion|Muon|Adagrad|OneBitAdam|OneBitLamb|ZeroOneAdam";
-
 constexpr Rule kType{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       const std::string& name = value.text;
@@ -93,7 +129,7 @@ constexpr Rule kType{
       if (optimizer_type(name)) return {};
       if (one_of(kMup, lower) || one_of(kTorch, name))
         return {State::refused,
-                fmt::format("{} is not part of dstrain: use {}", name, kOptimizerNames)};
+                fmt::format("{} is not part of dstrain: use {}", name, optimizer_names())};
       if (lower == "none")
         return {State::error, "no optimizer is called \"None\": remove the section for AdamW"};
       if (const std::string_view type = type_of_class(name); !type.empty())
@@ -101,14 +137,13 @@ constexpr Rule kType{
                 fmt::format("\"{}\" is the name of a class, which no type of DeepSpeed has: {} "
                             "computes the same",
                             printable(name), type)};
-      const std::string near = nearest(name, split_words(kNames));
+      const std::string near = nearest(name, split_words(kNamesAsChoices.text()));
       return {State::error,
               fmt::format("unknown optimizer \"{}\"{}", printable(name),
-                          near.empty() ? fmt::format(": use {}", kOptimizerNames)
+                          near.empty() ? fmt::format(": use {}", optimizer_names())
                                        : fmt::format(" (did you mean \"{}\"?)", near))};
     },
-    "Adagrad, Adam, AdamW, Lamb, Lion, Muon, OneBitAdam, OneBitLamb, ZeroOneAdam (any case), SGD: "
-    "honoured; MuAdam, MuAdamW, MuSGD and the rest of torch.optim: refused"};
+    kPublishedTypes.text()};
 
 }  // namespace
 
@@ -119,7 +154,7 @@ std::vector<KeySpec> optimizer() {
        .type = Type::string,
        .note = "the update rule; 1-bit optimizers were removed from DeepSpeed (0.19.8)",
        .rule = &kType,
-       .choices = kNames},
+       .choices = kNamesAsChoices.text()},
       {.key = "optimizer.params", .type = Type::section, .nullable = true},
       {.key = "optimizer.legacy_fusion",
        .fallback = "false",

@@ -7,10 +7,6 @@
 
 namespace dstrain {
 
-// The types that can be used, for messages.
-inline constexpr std::string_view kOptimizerNames =
-    "AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb or ZeroOneAdam";
-
 // A value of optimizer.type, and how its optimizer is limited.
 struct OptimizerType {
   std::string_view name;  // as messages have it
@@ -22,6 +18,9 @@ struct OptimizerType {
   // Why OneCycle does not move its betas, although it has some; empty: it does.
   std::string_view fixed_betas{};
 };
+
+// Returns the names of all types for messages: "AdamW, Adam, ... or ZeroOneAdam".
+std::string_view optimizer_names();
 
 // Returns the type that optimizer.type names; null where it names none that is available. SGD is written as torch.optim
 // has it, the others in any case.
