@@ -12,6 +12,7 @@ namespace dstrain::exported {
 namespace {
 
 constexpr std::string_view kOps = "torch.ops.";
+constexpr size_t kMostArguments = 100;
 
 // Returns the part of "aten.relu_.default" before its overload, without the namespace: "relu_".
 std::string_view operator_name(std::string_view target) {
@@ -43,23 +44,23 @@ void read_module(std::string_view stack, Node& node) {
   node.module_type = last.substr(type + 1);
 }
 
-// Returns the line that begins at `at` of a text.
-std::string_view line_at(std::string_view text, size_t at) {
-  return text.substr(at, text.find('\n', at) - at);
+// Returns the first line of a text, without leading blanks, and drops it from the text.
+std::string_view take_line(std::string_view& text) {
+  std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  return line;
 }
 
-// Reads 'File "models.py", line 45, in forward', and the line of the program that follows it.
+// Reads 'File "models.py", line 45, in forward'; line 0 if it is another.
 SourceLine read_frame(std::string_view text) {
+  constexpr std::string_view start = "File \"", middle = "\", line ";
   SourceLine source;
-  const size_t begin = text.find('"') + 1, end = text.find("\", line ", begin);
-  if (begin == 0 || end == std::string_view::npos) return source;
-  const std::string_view number = text.substr(end + 8);
+  const size_t end = text.find(middle);
+  if (!text.starts_with(start) || end == std::string_view::npos) return source;
+  const std::string_view number = text.substr(end + middle.size());
   std::from_chars(number.data(), number.data() + number.size(), source.line);
-  source.file = text.substr(begin, end - begin);
-  if (const size_t next = text.find('\n'); next != std::string_view::npos) {
-    const std::string_view line = line_at(text, next + 1);
-    source.text = line.substr(std::min(line.find_first_not_of(' '), line.size()));
-  }
+  source.file = text.substr(start.size(), end - start.size());
   return source;
 }
 
@@ -67,14 +68,16 @@ SourceLine read_frame(std::string_view text) {
 SourceLine read_source_line(std::string_view trace) {
   SourceLine source;
   bool own = false;
-  for (size_t at = trace.find("File \""); at != std::string_view::npos;
-       at = trace.find("File \"", at + 1)) {
-    const std::string_view first = line_at(trace, at);
-    const bool installed = first.find("site-packages/") != std::string_view::npos ||
-                           first.find("dist-packages/") != std::string_view::npos;
+  while (!trace.empty()) {
+    SourceLine frame = read_frame(take_line(trace));
+    if (frame.line <= 0) continue;
+    const bool installed = frame.file.find("site-packages/") != std::string::npos ||
+                           frame.file.find("dist-packages/") != std::string::npos;
     if (own && installed) continue;
     own = own || !installed;
-    source = read_frame(trace.substr(at));
+    std::string_view rest = trace;
+    frame.text = take_line(rest);
+    source = std::move(frame);
   }
   return source;
 }
@@ -173,6 +176,8 @@ class NodeReader {
 
   void read_arguments(Node& node, const JsonField& field) const {
     const JsonField inputs = field["inputs"];
+    if (inputs.items() > kMostArguments)
+      inputs.fail("has {} arguments, expected at most {}", inputs.items(), kMostArguments);
     for (size_t i = 0; i < inputs.items(); ++i) {
       const JsonField input = inputs.at(i);
       const std::string& name = input["name"].text();

@@ -91,10 +91,16 @@ class ConfigReader {
     const std::optional<int64_t> end = end_of(tensor);
     if (!end) field.fail("has sizes and strides that overflow");
     const int64_t bytes = *end * size_of(tensor.type);
+    if (*end == 0) tensor.offset = 0;  // no element is there
     tensor.is_absent = tensor.storage->bytes == 0 && bytes > 0;
     if (!tensor.is_absent && bytes > tensor.storage->bytes)
       field.fail("reaches to byte {} of \"{}\", which has {}: the archive is cut short or damaged",
                  bytes, shown_text(tensor.storage->name), tensor.storage->bytes);
+    if (!tensor.is_constant && tensor.elements() > *end - tensor.offset)
+      field.fail(
+          "has several elements at one place, expected a tensor that can be changed: make it a "
+          "copy "
+          "of itself before the export");
   }
 
   const ZipArchive& archive_;

@@ -130,6 +130,8 @@ TEST_CASE("an archive whose tensors contradict themselves or the graph is refuse
   CHECK_THAT(with("/w/tensor_meta/strides/0/as_int", -2), Catch::Contains("size or stride -2"));
   CHECK_THAT(with("/w/tensor_meta/strides/0/as_int", 9223372036854775807),
              Catch::Contains("that overflow"));
+  CHECK_THAT(with("/w/tensor_meta/strides/0/as_int", 0),
+             Catch::Contains("several elements at one place"));
   CHECK_THAT(with("/w/tensor_meta/sizes/0/as_int", 4611686018427387904),
              Catch::Contains("that overflow"));
   CHECK_THAT(with("/w/tensor_meta/sizes/0", json{{"as_expr", {{"expr_str", "Symbol('s')"}}}}),

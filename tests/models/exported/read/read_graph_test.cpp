@@ -132,12 +132,12 @@ TEST_CASE("outputs have their paths in what the module returns") {
     for (const GraphOutput& output : graph_of(program).outputs) names.push_back(output.name);
     return names;
   };
-  using Names = std::vector<std::string>;
-  CHECK(with_spec("builtins.dict", R"(["loss", "more"])") == Names{"loss", "more.0", "more.1"});
-  CHECK(with_spec("builtins.tuple", "null") == Names{"0", "1.0", "1.1"});
+  using Paths = std::vector<std::string>;
+  CHECK(with_spec("builtins.dict", R"(["loss", "more"])") == Paths{"loss", "more.0", "more.1"});
+  CHECK(with_spec("builtins.tuple", "null") == Paths{"0", "1.0", "1.1"});
   program.model["graph_module"]["treespec_namedtuple_fields"]["a.B"] = {
       {"field_names", {"x", "y"}}};
-  CHECK(with_spec("collections.namedtuple", "a.B") == Names{"x", "y.0", "y.1"});
+  CHECK(with_spec("collections.namedtuple", "a.B") == Paths{"x", "y.0", "y.1"});
 }
 
 TEST_CASE("nodes that compute sizes alone are left out") {

@@ -1,0 +1,144 @@
+#include "models/exported/fold/fold.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "models/exported/fold/evaluate.h"
+
+namespace dstrain::exported {
+namespace {
+
+bool is_check(const Node& node) {
+  return node.outputs.empty() && node.target.starts_with("aten._assert");
+}
+
+class Folder {
+ public:
+  Folder(const ExportedModel& model, Graph graph, const FoldOptions& options)
+      : model_(model), options_(options), budget_(options.limits) {
+    result_.graph = std::move(graph);
+  }
+
+  FoldedGraph run() {
+    load_constants();
+    count_uses();
+    std::vector<Node> kept;
+    for (Node& node : result_.graph.nodes) {
+      if (is_check(node)) {
+        forget_operands(node);
+      } else if (!compute(node)) {
+        kept.push_back(std::move(node));
+      }
+    }
+    result_.graph.nodes = std::move(kept);
+    drop_unused();
+    return std::move(result_);
+  }
+
+ private:
+  // Takes the values of buffers and constants that no step changes.
+  void load_constants() {
+    std::set<std::string_view> changed;
+    for (const GraphOutput& output : result_.graph.outputs)
+      if (output.kind == OutputKind::buffer) changed.insert(output.name);
+    for (const GraphInput& input : result_.graph.inputs) {
+      const bool fixed = input.kind == InputKind::constant ||
+                         (input.kind == InputKind::buffer && !changed.contains(input.name) &&
+                          (!input.persistent || options_.persistent_buffers));
+      const StoredTensor* stored = fixed ? model_.find(input.name) : nullptr;
+      if (stored && !stored->is_absent) load(input, *stored);
+    }
+  }
+
+  void load(const GraphInput& input, const StoredTensor& stored) {
+    try {
+      HostTensor value = make_tensor(budget_, stored.type, stored.sizes);
+      const std::string elements = read_elements(model_.archive, stored);
+      std::ranges::copy(elements, value.data.get());
+      result_.constants.emplace(input.tensor.id, std::move(value));
+    } catch (const LeftError& e) {
+      result_.left.push_back({input.name, e.what()});
+    }
+  }
+
+  void count_uses() {
+    uses_.assign(result_.graph.tensors.size(), 0);
+    for (const Node& node : result_.graph.nodes)
+      for_each_operand(node, [&](TensorRef ref) { uses_[index_of(ref)] += ref ? 1 : 0; });
+    for (const GraphOutput& output : result_.graph.outputs) ++uses_[index_of(output.tensor)];
+  }
+
+  static size_t index_of(TensorRef ref) { return static_cast<size_t>(std::max(ref.id, 0)); }
+
+  // Whether all values that a node takes are known.
+  bool is_known(const Node& node, const EvaluatedOp& op) const {
+    bool known = true;
+    for (const auto& [name, argument] : node.arguments) {
+      if (name == op.shape_of) continue;
+      if (const auto* tensor = std::get_if<TensorRef>(&argument))
+        known = known && (!*tensor || result_.constants.contains(tensor->id));
+      if (const auto* tensors = std::get_if<std::vector<TensorRef>>(&argument))
+        for (const TensorRef& ref : *tensors)
+          known = known && (!ref || result_.constants.contains(ref.id));
+    }
+    return known;
+  }
+
+  // Computes a node's outputs, unless they depend on more than constants. Returns whether it did.
+  bool compute(const Node& node) {
+    const EvaluatedOp* op = node.schema ? find_evaluated(node.target) : nullptr;
+    if (!op || !is_known(node, *op)) return false;
+    try {
+      std::vector<HostTensor> values =
+          evaluate(*op, Operands(result_.graph, node, result_.constants, budget_));
+      for (size_t i = 0; i < values.size(); ++i)
+        if (node.outputs[i] && uses_[index_of(node.outputs[i])] > 0)
+          result_.constants.emplace(node.outputs[i].id, std::move(values[i]));
+    } catch (const LeftError& e) {
+      result_.left.push_back({node.name, e.what()});
+      return false;
+    } catch (const UserError& e) {
+      fail_user("{}: {}", model_.archive.path(), e.what());
+    }
+    forget_operands(node);
+    return true;
+  }
+
+  // Frees the values that nothing else takes.
+  void forget_operands(const Node& node) {
+    for_each_operand(node, [&](TensorRef ref) {
+      if (ref && --uses_[index_of(ref)] == 0) result_.constants.erase(ref.id);
+    });
+  }
+
+  // Leaves out nodes whose outputs nothing takes, from the last to the first, and values that only they took.
+  void drop_unused() {
+    std::vector<Node>& nodes = result_.graph.nodes;
+    std::vector<bool> kept(nodes.size());
+    for (size_t i = nodes.size(); i-- > 0;) {
+      kept[i] = nodes[i].outputs.empty();
+      for (const TensorRef output : nodes[i].outputs)
+        kept[i] = kept[i] || (output && uses_[index_of(output)] > 0);
+      if (!kept[i]) forget_operands(nodes[i]);
+    }
+    size_t at = 0;
+    std::erase_if(nodes, [&](const Node&) { return !kept[at++]; });
+    std::erase_if(result_.constants,
+                  [&](const auto& c) { return uses_[static_cast<size_t>(c.first)] == 0; });
+  }
+
+  const ExportedModel& model_;
+  const FoldOptions& options_;
+  FoldBudget budget_;
+  FoldedGraph result_;
+  std::vector<int64_t> uses_;
+};
+
+}  // namespace
+
+FoldedGraph fold(const ExportedModel& model, Graph graph, const FoldOptions& options) {
+  return Folder(model, std::move(graph), options).run();
+}
+
+}  // namespace dstrain::exported

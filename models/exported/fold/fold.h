@@ -1,0 +1,36 @@
+// Folds what is constant in a graph: masks, tables of positions, arithmetic on indices.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/exported/exported_model.h"
+#include "models/exported/fold/operands.h"
+
+namespace dstrain::exported {
+
+// A constant node that stays in the graph.
+struct LeftNode {
+  std::string name, reason;
+};
+
+// A graph without its constant nodes.
+struct FoldedGraph {
+  Graph graph;
+  Constants constants;  // of the tensors that nodes take or the graph gives back, and no node makes
+  std::vector<LeftNode> left;  // for which the limits were too small
+};
+
+struct FoldOptions {
+  // Whether buffers of the state dictionary that no step changes are constants. Not where a run takes other values for
+  // them than the archive's.
+  bool persistent_buffers = true;
+  FoldLimits limits = {};
+};
+
+// Returns the graph in which nodes that depend on no user input, parameter and changed buffer are values, and nodes that
+// nothing depends on are left out, with PyTorch's checks of its own tensors. `graph` is the model's, with all sizes known
+// (with_sizes()). Nodes that cannot be computed stay. Throws UserError if the graph contradicts itself.
+FoldedGraph fold(const ExportedModel& model, Graph graph, const FoldOptions& options = {});
+
+}  // namespace dstrain::exported
