@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "models/exported/fold/evaluate.h"
+#include "models/exported/fold/identities.h"
 
 namespace dstrain::exported {
 namespace {
@@ -25,13 +26,15 @@ class Folder {
     count_uses();
     std::vector<Node> kept;
     for (Node& node : result_.graph.nodes) {
+      replace_operands(node);
       if (is_check(node)) {
         forget_operands(node);
-      } else if (!compute(node)) {
+      } else if (!compute(node) && !replace(node)) {
         kept.push_back(std::move(node));
       }
     }
     result_.graph.nodes = std::move(kept);
+    for (GraphOutput& output : result_.graph.outputs) output.tensor = replaced(output.tensor);
     drop_unused();
     return std::move(result_);
   }
@@ -105,11 +108,33 @@ class Folder {
     return true;
   }
 
+  // Lets what takes the output of a node take the tensor that it gives back. Returns whether it is such a node.
+  bool replace(Node& node) {
+    for (const TensorRef dropped : drop_empty_parts(result_.graph, node)) forget(dropped);
+    const TensorRef same = identity_of(result_.graph, node);
+    if (!same) return false;
+    replacements_[node.outputs[0].id] = same;
+    uses_[index_of(same)] += uses_[index_of(node.outputs[0])];
+    forget_operands(node);
+    return true;
+  }
+
+  TensorRef replaced(TensorRef ref) const {
+    const auto it = replacements_.find(ref.id);
+    return it == replacements_.end() ? ref : it->second;
+  }
+
+  void replace_operands(Node& node) const {
+    for_each_operand(node, [&](TensorRef& ref) { ref = replaced(ref); });
+  }
+
   // Frees the values that nothing else takes.
   void forget_operands(const Node& node) {
-    for_each_operand(node, [&](TensorRef ref) {
-      if (ref && --uses_[index_of(ref)] == 0) result_.constants.erase(ref.id);
-    });
+    for_each_operand(node, [&](TensorRef ref) { forget(ref); });
+  }
+
+  void forget(TensorRef ref) {
+    if (ref && --uses_[index_of(ref)] == 0) result_.constants.erase(ref.id);
   }
 
   // Leaves out nodes whose outputs nothing takes, from the last to the first, and values that only they took.
@@ -132,7 +157,8 @@ class Folder {
   const FoldOptions& options_;
   FoldBudget budget_;
   FoldedGraph result_;
-  std::vector<int64_t> uses_;
+  std::vector<int64_t> uses_;                  // by tensor
+  std::map<int32_t, TensorRef> replacements_;  // by the id of the tensor that is replaced
 };
 
 }  // namespace

@@ -29,8 +29,9 @@ struct FoldOptions {
 };
 
 // Returns the graph in which nodes that depend on no user input, parameter and changed buffer are values, and nodes that
-// nothing depends on are left out, with PyTorch's checks of its own tensors. `graph` is the model's, with all sizes known
-// (with_sizes()). Nodes that cannot be computed stay. Throws UserError if the graph contradicts itself.
+// nothing depends on are left out, with PyTorch's checks of its own tensors and operators that give a tensor back as it is.
+// `graph` is the model's, with all sizes known (with_sizes()). Nodes that cannot be computed stay. Throws UserError if the
+// graph contradicts itself.
 FoldedGraph fold(const ExportedModel& model, Graph graph, const FoldOptions& options = {});
 
 }  // namespace dstrain::exported

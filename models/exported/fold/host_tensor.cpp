@@ -56,7 +56,7 @@ Sizes row_strides(const Sizes& sizes) {
   return strides;
 }
 
-Walk::Walk(const Sizes& sizes, std::vector<const HostTensor*> tensors)
+Walk::Walk(const Sizes& sizes, const std::vector<const HostTensor*>& tensors)
     : sizes_(sizes), left_(product_of(sizes)), index_(sizes.size(), 0) {
   for (const HostTensor* tensor : tensors) {
     const int64_t size = size_of(tensor->type);

@@ -40,7 +40,7 @@ Sizes row_strides(const Sizes& sizes);
 // Goes through the elements of tensors of the same sizes, the last dimension first.
 class Walk {
  public:
-  Walk(const Sizes& sizes, std::vector<const HostTensor*> tensors);
+  Walk(const Sizes& sizes, const std::vector<const HostTensor*>& tensors);
 
   bool is_done() const { return left_ == 0; }
   void next();

@@ -40,7 +40,7 @@ class OutputNames {
     const std::vector<std::string> keys = keys_of(spec);
     for (size_t i = 0; i < children.items(); ++i) {
       const std::string key = keys.size() == children.items() ? keys[i] : fmt::format("{}", i);
-      walk(children.at(i), path.empty() ? key : path + "." + key);
+      walk(children.at(i), path.empty() ? key : fmt::format("{}.{}", path, key));
     }
   }
 

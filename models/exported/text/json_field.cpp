@@ -58,7 +58,7 @@ JsonDocument read_json(std::string_view text, std::string file, std::string_view
   };
   JsonDocument document;
   try {
-    document.root = json::parse(text, watch);
+    document.root = std::make_unique<const json>(json::parse(text, watch));
   } catch (const json::exception& e) {
     fail_user("{} is not JSON: {}", file, shown_text(e.what()));
   }
@@ -135,7 +135,7 @@ void JsonField::expect(bool ok, std::string_view what) const {
 
 std::string JsonField::path() const {
   std::string path;
-  find_path(document_->root, value_, path);
+  find_path(*document_->root, value_, path);
   return path.empty() ? "its content" : path;
 }
 

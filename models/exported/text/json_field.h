@@ -17,7 +17,7 @@ namespace dstrain::exported {
 
 // A JSON text that was read, and the file that it is from.
 struct JsonDocument {
-  nlohmann::json root;
+  std::unique_ptr<const nlohmann::json> root;
   std::string file;  // "model.pt2: models/model.json"
 };
 
@@ -28,7 +28,7 @@ JsonDocument read_json(std::string_view text, std::string file, std::string_view
 // The caller must keep the document.
 class JsonField {
  public:
-  explicit JsonField(const JsonDocument& document) : JsonField(document, document.root) {}
+  explicit JsonField(const JsonDocument& document) : JsonField(document, *document.root) {}
 
   // Returns the member. Throws UserError if this is not an object or lacks it.
   JsonField operator[](const char* member) const;

@@ -28,8 +28,13 @@ HostTensor part_of(HostTensor tensor, size_t dim, int64_t at, int64_t size) {
   return tensor;
 }
 
-HostTensor joined(const Operands& o, const Results& parts, size_t dim) {
+ScalarType common_type(const Results& parts) {
   std::vector<Operand> operands;
+  for (const HostTensor& part : parts) operands.push_back({part, false});
+  return result_type(operands);
+}
+
+HostTensor joined(const Operands& o, const Results& parts, size_t dim, ScalarType type) {
   Sizes sizes = parts[0].sizes;
   sizes[dim] = 0;
   for (const HostTensor& part : parts) {
@@ -40,9 +45,8 @@ HostTensor joined(const Operands& o, const Results& parts, size_t dim) {
       o.fail("makes too many elements");
     others[dim] = sizes[dim];
     if (others != sizes) o.fail("joins tensors whose other sizes differ");
-    operands.push_back({part, false});
   }
-  const HostTensor result = make_tensor(o.budget(), result_type(operands), sizes);
+  const HostTensor result = make_tensor(o.budget(), type, sizes);
   int64_t at = 0;
   for (const HostTensor& part : parts) {
     copy_into(o, part, part_of(result, dim, at, part.sizes[dim]));
@@ -53,12 +57,14 @@ HostTensor joined(const Operands& o, const Results& parts, size_t dim) {
 
 Results cat(const Operands& o) {
   Results parts = o.tensors("tensors");
-  // PyTorch leaves out empty tensors of one dimension, whatever the others are.
+  if (parts.empty()) o.fail("joins nothing");
+  const ScalarType type = common_type(parts);
+  // PyTorch leaves out empty tensors of one dimension, whatever the others are; they count for the type.
   if (std::erase_if(parts, [](const HostTensor& part) { return part.sizes == Sizes{0}; }) > 0 &&
       parts.empty())
     parts.push_back(o.tensors("tensors")[0]);
-  if (parts.empty() || parts[0].rank() == 0) o.fail("joins nothing");
-  return {joined(o, parts, o.dimension("dim", parts[0].rank()))};
+  if (parts[0].rank() == 0) o.fail("joins single elements");
+  return {joined(o, parts, o.dimension("dim", parts[0].rank()), type)};
 }
 
 HostTensor with_dimension(HostTensor tensor, size_t dim) {
@@ -72,7 +78,7 @@ Results stack(const Operands& o) {
   if (parts.empty()) o.fail("joins nothing");
   const size_t dim = o.dimension("dim", parts[0].rank() + 1);
   for (HostTensor& part : parts) part = with_dimension(part, std::min(dim, part.rank()));
-  return {joined(o, parts, dim)};
+  return {joined(o, parts, dim, common_type(parts))};
 }
 
 // Repeats the tensor as often as `repeats` says for each dimension.
@@ -205,7 +211,7 @@ Results diff(const Operands& o) {
     if (o.node().has(argument)) parts.push_back(o.tensor(argument));
   if (parts[0].rank() == 0) o.fail("has no dimension");
   const size_t dim = o.dimension("dim", parts[0].rank());
-  HostTensor result = parts.size() == 1 ? parts[0] : joined(o, parts, dim);
+  HostTensor result = parts.size() == 1 ? parts[0] : joined(o, parts, dim, common_type(parts));
   const int64_t times = o.node().whole("n");
   if (times < 0 || times > 100) o.fail("takes differences {} times", times);
   for (int64_t i = 0; i < times; ++i) result = differences(o, result, dim);

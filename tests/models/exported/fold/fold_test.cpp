@@ -103,6 +103,35 @@ TEST_CASE("tensors that only have the sizes of an input are constants") {
   CHECK(constants_of(graph).at("zeros").strides == Sizes{0, 0});
 }
 
+TEST_CASE("operators that give a tensor back as it is are left out") {
+  SmallProgram program;
+  program.input("x", SmallProgram::kF32, {2, 3})
+      .constant("none", SmallProgram::kF32, {0}, "")
+      .describe("clone", SmallProgram::kF32, {2, 3})
+      .describe("cat", SmallProgram::kF32, {2, 3})
+      .describe("slice", SmallProgram::kF32, {2, 3})
+      .describe("part", SmallProgram::kF32, {2, 2})
+      .describe("neg", SmallProgram::kF32, {2, 3})
+      .add("aten.clone.default", {{"self", ref("x")}}, "clone")
+      .add("aten.cat.default",
+           {{"tensors", {{"as_tensors", json::array({{{"name", "none"}}, {{"name", "clone"}}})}}}},
+           "cat")
+      .add("aten.slice.Tensor", {{"self", ref("cat")}, {"dim", {{"as_int", 1}}}}, "slice")
+      .add("aten.slice.Tensor",
+           {{"self", ref("slice")}, {"dim", {{"as_int", 1}}}, {"end", {{"as_int", 2}}}}, "part")
+      .add("aten.neg.default", {{"self", ref("slice")}}, "neg")
+      .output("part")
+      .output("neg")
+      .output("cat");
+  const FoldedGraph graph = folded(program);
+  CHECK(names_of(graph) == Names{"part", "neg"});
+  const TensorRef x = graph.graph.inputs[0].tensor;
+  CHECK(graph.graph.nodes[0].tensor("self") == x);
+  CHECK(graph.graph.nodes[1].tensor("self") == x);
+  CHECK(graph.graph.outputs[2].tensor == x);
+  CHECK(graph.constants.empty());
+}
+
 TEST_CASE("PyTorch's checks and nodes without use are left out, unknown operators stay") {
   SmallProgram program = causal_program();
   program.describe("unused", SmallProgram::kF32, {3, 3})
