@@ -94,6 +94,7 @@ class List {
     const Formula value = Formula::input(0), bias = Formula::input(1);
     add("map" + at, OpKind::map, MapAttrs{value * sigmoid(value + bias)}, {wide, run({4 * c})},
         {wide});
+    general_ops(r, c, w.heads, at);
     add("scale" + at, OpKind::scale, ScaleAttrs{.factor = 0.5f}, {x}, {x});
     add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
     const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};
@@ -111,6 +112,37 @@ class List {
     residual_product(r, 4 * c, c);
     orthogonalize(c, c);
     orthogonalize(4 * c, c);
+  }
+
+  // The general ops over samples of T tokens: a transposed copy, sums of rows and of columns, a product for each head, and
+  // rows of a table.
+  void general_ops(int64_t r, int64_t c, int64_t heads, const std::string& at) {
+    const int64_t t = shapes_.seq, b = r / t, d = c / heads, rows_of_table = 4096;
+    const Operand x = run({r, c}), wide = run({r, 4 * c}), scores = run({b, heads, t, t});
+    const Formula value = Formula::input(0);
+    const Shape by_head{b, heads, t, d};
+    const View heads_of{.strides = {t * c, d, c, 1}};
+    add("map transposed" + at, OpKind::map, MapAttrs{value, by_head, {heads_of}}, {x}, {x});
+    const Shape rows{r, 4 * c}, columns{4 * c, r};
+    add("reduce rows" + at, OpKind::reduce,
+        ReduceAttrs{.space = rows, .kept = 1, .views = {dense_view(rows)}}, {wide}, {f32({r})});
+    add("reduce columns" + at, OpKind::reduce,
+        ReduceAttrs{.space = columns, .kept = 1, .views = {{.strides = {1, 4 * c}}}}, {wide},
+        {f32({4 * c})});
+    const double flops = 2.0 * static_cast<double>(b * heads * t) * static_cast<double>(t * d);
+    add("contract heads" + at, OpKind::contract,
+        ContractAttrs{.batch = {b, heads}, .m = t, .n = t, .k = d, .a = heads_of, .b = heads_of},
+        {x, x}, {scores}, flops);
+    const TakeAttrs take{.space = {r, c},
+                         .table = {.strides = {0, 1}},
+                         .indices = {{{.strides = {1, 0}}, c, rows_of_table}}};
+    const Operand table = run({rows_of_table, c}), named = ids(r, rows_of_table);
+    add("take" + at, OpKind::take, take, {table, named}, {x});
+    // Only the table's rows that the indices name are read.
+    cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(named);
+    add("put" + at, OpKind::put, take, {x, named}, {f32({rows_of_table, c})});
+    const Operand loss{.spec = {Shape{1}, DType::f64}};
+    add("sum_loss" + at, OpKind::sum_loss, {}, {f32({r})}, {loss, f32({r})});
   }
 
   // In fp32, so that tensor cores' rate is a floor that it stays far from.

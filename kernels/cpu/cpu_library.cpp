@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_library.h"
 
+#include "kernels/contraction.h"
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
@@ -17,6 +18,8 @@ class CpuLibrary final : public KernelLibrary {
     switch (family_of(spec.op)) {
       case OpFamily::product:
         return product_workspace_bytes(spec);
+      case OpFamily::contraction:
+        return contraction_workspace_bytes(*this, spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
@@ -42,6 +45,9 @@ class CpuLibrary final : public KernelLibrary {
     switch (family_of(spec.op)) {
       case OpFamily::product:
         kernel = make_product(spec);
+        break;
+      case OpFamily::contraction:
+        kernel = make_contraction(*this, spec);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec);

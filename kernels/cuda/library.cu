@@ -1,3 +1,4 @@
+#include "kernels/contraction.h"
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library.h"
@@ -19,6 +20,8 @@ class Library final : public KernelLibrary {
     switch (family_of(spec.op)) {
       case OpFamily::product:
         return product_workspace_bytes(spec);
+      case OpFamily::contraction:
+        return contraction_workspace_bytes(*this, spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
@@ -54,6 +57,9 @@ class Library final : public KernelLibrary {
       case OpFamily::product:
         kernel = make_product(spec, context_);
         if (!kernel) kernel = make_unfused(spec, context_);
+        break;
+      case OpFamily::contraction:
+        kernel = make_contraction(*this, spec);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec, context_);

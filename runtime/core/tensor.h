@@ -12,7 +12,7 @@ namespace dstrain {
 
 // A shape of up to kMaxRank dimensions, row-major. An empty shape is a scalar with one element.
 struct Shape {
-  static constexpr int kMaxRank = 4;
+  static constexpr int kMaxRank = 8;
   std::array<int64_t, kMaxRank> dims{};
   int rank = 0;
 

@@ -309,17 +309,25 @@ BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dr
   return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape, x));
 }
 
-void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
-                            const std::string& name, float weight) {
+BufferId Builder::add_loss(const std::string& name, float weight, LossWeight by) {
   check(std::ranges::find(program_.losses, name, &ProgramLoss::name) == program_.losses.end(),
         "two losses have the name {}", name);
   check(program_.losses.size() < kMostLosses, "a model has at most {} losses", kMostLosses);
-  program_.logits = logits;
+  check(program_.losses.empty() || program_.loss_weight == by,
+        "loss {} is a mean over targets and another over samples", name);
+  program_.loss_weight = by;
   const BufferId sum = program_.add_buffer({.name = name == "loss" ? name : "loss:" + name,
                                             .shape = {1},
                                             .dtype = DType::f64,
                                             .lifetime = Lifetime::step});
   program_.losses.push_back({.name = name, .weight = weight, .sum = sum});
+  return sum;
+}
+
+void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
+                            const std::string& name, float weight) {
+  program_.logits = logits;
+  const BufferId sum = add_loss(name, weight, LossWeight::targets);
   const CrossEntropyAttrs attrs{.classes = classes == program_.at(logits).shape[-1] ? 0 : classes,
                                 .weight = weight,
                                 .smoothing = options_.label_smoothing,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "runtime/core/model/fine_tuning.h"
@@ -135,6 +136,28 @@ class Builder {
   // columns (runtime/ir/formula/broadcast.h), and where a gradient of these is needed they are parameters with a value for
   // each column.
   BufferId map(const Formula& formula, std::vector<BufferId> operands);
+  // The general ops (runtime/ir/views/general_attrs.h): an operand is a buffer and the view that it is read through. Results
+  // are contiguous, of the run's dtype unless another is given. They have the dimensions of the index space.
+  struct Seen {
+    BufferId buffer = kNone;
+    View view{};
+  };
+  BufferId map(const Formula& formula, const Shape& space, const std::vector<Seen>& operands,
+               std::optional<DType> result = std::nullopt);
+  // Reduces all dimensions of the space but the first `kept`.
+  BufferId reduce(Reduction kind, const Formula& formula, const Shape& space, int kept,
+                  const std::vector<Seen>& operands, std::optional<DType> result = std::nullopt);
+  // Returns the products of matrices a (batch, m, k) and b (batch, n, k) over k: (batch, m, n). Dimensions of the batch in
+  // which b is the same become rows of one product. a and b have one dtype.
+  BufferId contract(const Seen& a, const Seen& b, const Shape& batch, int64_t m, int64_t n,
+                    int64_t k);
+  BufferId take(BufferId table, const TakeAttrs& attrs, const std::vector<BufferId>& indices);
+  // Returns a table of this shape with the sums of what `indices` name.
+  BufferId put(BufferId values, const TakeAttrs& attrs, const std::vector<BufferId>& indices,
+               const Shape& table);
+  // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
+  // all losses take the same. Its name and weight: as those of cross_entropy().
+  void loss(BufferId x, LossWeight by, const std::string& name = "loss", float weight = 1);
   // Adds a loss (and in training the logits' gradient, in place). `classes`: columns of the logits that count; 0: all.
   // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one
   // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.
@@ -145,6 +168,8 @@ class Builder {
   void output(BufferId logits);
 
  private:
+  // Adds a loss to the program's. Returns its sum.
+  BufferId add_loss(const std::string& name, float weight, LossWeight by);
   void add_layer(Layer layer, const std::string& first_sublayer);
   void add_sublayer(const std::string& name);
   const ProgramInput& declare_input(const std::string& name, InputRole role, DType dtype,

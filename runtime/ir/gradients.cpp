@@ -56,6 +56,15 @@ BufferId Gradients::like(BufferId value) {
   return program_.add_buffer({.name = "d_" + v.name, .shape = v.shape, .dtype = v.dtype});
 }
 
+BufferId Gradients::fresh(BufferId value, DType dtype) {
+  return fresh(value, program_.at(value).shape, dtype);
+}
+
+BufferId Gradients::fresh(BufferId value, const Shape& shape, DType dtype) {
+  return program_.add_buffer(
+      {.name = "of_" + program_.at(value).name, .shape = shape, .dtype = dtype});
+}
+
 void Gradients::contribute(BufferId value, BufferId gradient) {
   const BufferId before = of(value);
   if (before == kNone) {

@@ -29,6 +29,9 @@ class Gradients {
 
   // Returns a new activation-gradient buffer with the shape and dtype of `value`.
   BufferId like(BufferId value);
+  // Returns a new buffer for what the backward pass computes of `value`, with another dtype, or another shape too.
+  BufferId fresh(BufferId value, DType dtype);
+  BufferId fresh(BufferId value, const Shape& shape, DType dtype);
   // Takes `gradient` as a contribution to the gradient of `value`; later contributions are added.
   void contribute(BufferId value, BufferId gradient);
   // Like contribute(), for an op that has already added of(value) to `gradient`.

@@ -18,9 +18,9 @@
 
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/dtype.h"
-#include "runtime/ir/formula/formula.h"
 #include "runtime/ir/rotary.h"
 #include "runtime/ir/rows_part.h"
+#include "runtime/ir/views/general_attrs.h"
 
 namespace dstrain {
 
@@ -31,7 +31,14 @@ enum class OpKind : uint8_t {
 };
 
 // Who makes the kernel of an op: a kernel library has a part for each family.
-enum class OpFamily : uint8_t { none, memory_bound, product, attention, newton_schulz };
+enum class OpFamily : uint8_t {
+  none,
+  memory_bound,
+  product,
+  contraction,
+  attention,
+  newton_schulz
+};
 
 inline constexpr OpFamily kOpFamilies[] = {
 #define OP(op, family) OpFamily::family,
@@ -95,11 +102,6 @@ struct ActivationAttrs {
 struct SoftcapAttrs {
   float cap = 0;  // above 0
   bool operator==(const SoftcapAttrs&) const = default;
-};
-// The attributes of map.
-struct MapAttrs {
-  Formula formula{};
-  bool operator==(const MapAttrs&) const = default;
 };
 // The attributes of scale.
 struct ScaleAttrs {
@@ -304,15 +306,14 @@ struct LambFactorAttrs {
   float smallest = 0.5f, largest = 4, threshold = 0.1f;
   bool operator==(const LambFactorAttrs&) const = default;
 };
-using OpAttrs =
-    std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs,
-                 ActivationAttrs, MapAttrs, SoftcapAttrs, ScaleAttrs, AttentionAttrs, DropoutAttrs,
-                 AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs, LionAttrs,
-                 LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
-                 MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
-                 CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs,
-                 FrozenLambAttrs, LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs,
-                 ColumnsAttrs, SumRowsAttrs>;
+using OpAttrs = std::variant<
+    std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs, ActivationAttrs,
+    MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, SumLossAttrs, SoftcapAttrs, ScaleAttrs,
+    AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs,
+    LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
+    MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
+    LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
+    UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

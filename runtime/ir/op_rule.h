@@ -104,6 +104,8 @@ struct OpRule {
   bool repeatable = false;
   // A model's forward pass consists of such ops. Dropout by itself is its own gradient.
   bool of_model = false;
+  // It reads its operands through views of an index space (runtime/ir/views), and they have no axes.
+  bool walks_space = false;
   // The host does it before the rest of the step, which a device may replay as a graph.
   bool begins_step = false;
   // Before it the step's gradients are completed, and behind it the weights are updated. Operand 0 has each unit's sum of
@@ -126,6 +128,7 @@ struct OpRule {
   // The operand that may have the weight, operand 1, in the layout that its kernels read fastest (pack_weight); 0: none.
   size_t packed_weight = 0;
   bool reads_targets = false;  // operand 0 has logits, operand 1 their targets
+  bool makes_loss = false;     // output 0 is a loss of the model, output 1 its gradient
   GradientTerms gradient_terms = GradientTerms::none;
   // The outputs that it adds to where the instruction accumulates. It replaces the others.
   OutputRange sums{};

@@ -64,6 +64,9 @@ struct RegisteredBuffer {
       kNone;  // this rank's, and behind it that of all ranks; kNone: the values stay as they are
 };
 
+// What a loss is a mean over: the targets of the global batch, or its samples.
+enum class LossWeight : uint8_t { targets, samples };
+
 // A loss of the model. What is differentiated is the sum of all losses, each times its weight.
 struct ProgramLoss {
   std::string name{};
@@ -182,8 +185,9 @@ struct Program {
   // What codecs keep from step to step.
   std::vector<CodecState> codec_state;
   std::vector<StateCommit> commits;
-  std::vector<RegisteredBuffer> registered;  // of the whole model
-  std::vector<ProgramLoss> losses;           // of the whole model
+  std::vector<RegisteredBuffer> registered;      // of the whole model
+  std::vector<ProgramLoss> losses;               // of the whole model
+  LossWeight loss_weight = LossWeight::targets;  // of all losses
 
   BufferId add_buffer(Buffer buffer);
   // Appends an instruction of the end of a step.

@@ -9,10 +9,14 @@
 #include "runtime/ir/ops/elementwise.h"
 #include "runtime/ir/ops/embed.h"
 #include "runtime/ir/ops/frozen_lamb.h"
+#include "runtime/ir/ops/general/contract.h"
+#include "runtime/ir/ops/general/map.h"
+#include "runtime/ir/ops/general/reduce.h"
+#include "runtime/ir/ops/general/sum_loss.h"
+#include "runtime/ir/ops/general/take.h"
 #include "runtime/ir/ops/layer_norm.h"
 #include "runtime/ir/ops/linear.h"
 #include "runtime/ir/ops/low_rank.h"
-#include "runtime/ir/ops/map.h"
 #include "runtime/ir/ops/optimizer.h"
 #include "runtime/ir/ops/rms_norm.h"
 #include "runtime/ir/ops/rotary.h"
@@ -143,7 +147,9 @@ Cost cost_of(const Program& program, const Instruction& op) {
 
 double needed_flops(const Program& program, const Instruction& op) {
   const OpRule& rule = rule_of(op.op);
-  const bool repeated = rule.of_model && op.phase != Phase::forward;
+  // A general op is in the backward phase as a gradient, too.
+  const bool repeated = rule.of_model && op.phase != Phase::forward &&
+                        (!rule.walks_space || program.at(op.writes[0]).repeats != kNone);
   return rule.flops && !repeated ? rule.needed_part * rule.flops(program, op) : 0;
 }
 

@@ -46,7 +46,7 @@ inline BufferId message_of(const Instruction& op) {
 }
 // Returns whether the op makes a model's loss.
 inline bool makes_loss(OpKind op) {
-  return rule_of(op).reads_targets && rule_of(op).of_model;
+  return rule_of(op).makes_loss;
 }
 // Returns whether the op adds over rows in an order that pieces of rows keep (OpRule::sum_order).
 inline bool sums_pieces(OpKind op) {

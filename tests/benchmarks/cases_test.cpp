@@ -62,6 +62,11 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("gelu_grad C=768") == 3 * 2 * rows * 4 * c);
   CHECK(bytes("add C=768") == 3 * 2 * rows * c);
   CHECK(bytes("map C=768") == 2 * 2 * rows * 4 * c + 2 * 4 * c);
+  CHECK(bytes("map transposed C=768") == 2 * 2 * rows * c);
+  CHECK(bytes("reduce rows C=768") == 2 * rows * 4 * c + 4 * rows);
+  CHECK(bytes("reduce columns C=768") == 2 * rows * 4 * c + 4 * 4 * c);
+  CHECK(bytes("contract heads C=768") == 2 * 2 * rows * c + 2 * rows * 12 * 1024);
+  CHECK(bytes("take C=768") == 2 * 2 * rows * c + 4 * rows);
   CHECK(bytes("scale C=768") == 2 * 2 * rows * c);
   CHECK(bytes("cross_entropy V=50257") == 2 * 2 * rows * v + 4 * rows + 8);
   CHECK(bytes("embed V=50257") == 2 * 2 * rows * c + 2 * 1024 * c + 4 * rows);

@@ -283,8 +283,8 @@ TEST_CASE("inputs are declared by name and role, and a batch has one tensor of e
                     Contains("input others is the second one of features"));
   CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::u8, {4}),
                     Contains("input ids is declared as u8: token ids are i32"));
-  CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::i32, {2, 2, 2, 2}),
-                    Contains("is added to the shape (3, 2, 2, 2)"));
+  CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::i32, {2, 2, 2, 2, 2, 2, 2, 2}),
+                    Contains("is added to the shape (3, 2, 2, 2, 2, 2, 2, 2)"));
 }
 
 TEST_CASE("each layer of a 16-bit run that reads features rounds them for itself") {

@@ -29,6 +29,8 @@ constexpr WorkspaceRow kWorkspaces[] = {
     {OpKind::rms_norm_weight_grad, simd::rms_norm_weight_grad_workspace},
     {OpKind::cross_entropy, simd::cross_entropy_workspace},
     {OpKind::cross_entropy_part, simd::cross_entropy_part_workspace},
+    {OpKind::reduce, simd::reduce_workspace},
+    {OpKind::put, simd::put_workspace},
     {OpKind::sum_rows, simd::sum_rows_workspace},
     {OpKind::sum_squares, simd::sum_squares_workspace},
     {OpKind::error_squares, simd::error_squares_workspace},

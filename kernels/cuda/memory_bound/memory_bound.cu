@@ -12,6 +12,8 @@ constexpr WorkspaceRow kWorkspaces[] = {
     {OpKind::rms_norm_weight_grad, rms_norm_weight_grad_workspace},
     {OpKind::cross_entropy, cross_entropy_workspace},
     {OpKind::cross_entropy_part, cross_entropy_part_workspace},
+    {OpKind::reduce, reduce_workspace},
+    {OpKind::put, put_workspace},
     {OpKind::sum_rows, sum_rows_workspace},
     {OpKind::sum_squares, sum_squares_workspace},
     {OpKind::project_columns, project_columns_workspace},

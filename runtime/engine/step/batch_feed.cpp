@@ -67,6 +67,7 @@ void BatchFeed::read(const BatchRequest& request) {
   sent_->synchronize();  // the staging buffer still holds the last batch until it is sent
   read_ = {};
   targets_ = 0;
+  int64_t samples = 0;
   for (size_t m = 0; m < micros_.size(); ++m) {
     const std::vector<InputTensor>& inputs = micros_[m].host;
     const int64_t count = inputs[0].tensor.shape[0];
@@ -75,7 +76,9 @@ void BatchFeed::read(const BatchRequest& request) {
     const int64_t counted = std::clamp(request.end - request.first - sample, int64_t{0}, count);
     for (const InputTensor& input : inputs)
       if (input.role == InputRole::labels) targets_ += count_targets(input.tensor, counted);
+    samples += counted;
   }
+  if (plan_.program.loss_weight == LossWeight::samples) targets_ = samples;
   // The ranks of a sequence group load the same samples, whose targets count once.
   if (plan_.place.rank_in(Axis::sequence) > 0) targets_ = 0;
   read_ = request;

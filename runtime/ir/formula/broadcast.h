@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "runtime/core/tensor.h"
+#include "runtime/ir/views/view.h"
 
 namespace dstrain {
 
@@ -22,6 +23,15 @@ inline Broadcast broadcast_of(const Shape& result, const Shape& operand) {
   if (given == columns && operand[-1] == columns) return Broadcast::columns;
   if (columns > 0 && given == all / columns && operand[-1] == 1) return Broadcast::rows;
   return given == 1 ? Broadcast::one : Broadcast::impossible;
+}
+
+// Returns the view of such an operand, of a space of the result's rows and columns.
+inline View view_by_row(Broadcast way, const Shape& space) {
+  View view;
+  if (way == Broadcast::none) view = dense_view(space);
+  if (way == Broadcast::rows) view.strides = {1, 0};
+  if (way == Broadcast::columns) view.strides = {0, 1};
+  return view;
 }
 
 }  // namespace dstrain

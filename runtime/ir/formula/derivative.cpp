@@ -34,6 +34,7 @@ class Slopes {
       case 3:
         return Formula::of(step.fn, {values_[step.a], values_[step.b], values_[step.c]});
       default:
+        if (step.fn == Fn::inside) return Formula::inside(step.a);
         return step.fn == Fn::input ? Formula::input(step.a) : Formula(step.value);
     }
   }
@@ -49,6 +50,7 @@ class Slopes {
     const Formula &a = values_[step.a], &b = values_[step.b];
     switch (step.fn) {
       case Fn::input:
+      case Fn::inside:
       case Fn::constant:
       case Fn::less:
         return;

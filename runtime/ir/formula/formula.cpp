@@ -46,6 +46,7 @@ double apply(Fn fn, double a, double b, double c) {
     case Fn::cosine:
       return std::cos(a);
     case Fn::input:
+    case Fn::inside:
     case Fn::constant:
       break;
   }
@@ -66,6 +67,7 @@ std::optional<Formula> simpler(Fn fn, std::span<const Formula> operands) {
 int operands_of(Fn fn) {
   switch (fn) {
     case Fn::input:
+    case Fn::inside:
     case Fn::constant:
       return 0;
     case Fn::select:
@@ -87,10 +89,18 @@ Formula::Formula(Steps steps) : steps_(std::make_shared<const Steps>(std::move(s
 
 Formula::Formula(float constant) : Formula(Steps{{.fn = Fn::constant, .value = constant}}) {}
 
-Formula Formula::input(int number) {
+Formula Formula::of_operand(Fn fn, int number) {
   check(0 <= number && number < static_cast<int>(kMostInputs),
         "operand {} of a formula, which has at most {}", number, kMostInputs);
-  return Formula(Steps{{.fn = Fn::input, .a = static_cast<uint8_t>(number)}});
+  return Formula(Steps{{.fn = fn, .a = static_cast<uint8_t>(number)}});
+}
+
+Formula Formula::input(int number) {
+  return of_operand(Fn::input, number);
+}
+
+Formula Formula::inside(int number) {
+  return of_operand(Fn::inside, number);
 }
 
 Formula Formula::of(Fn fn, std::initializer_list<Formula> list) {
@@ -133,14 +143,14 @@ std::optional<float> Formula::constant() const {
 
 bool Formula::reads(int number) const {
   return std::ranges::any_of(steps(), [number](const FormulaStep& step) {
-    return step.fn == Fn::input && step.a == number;
+    return is_operand(step.fn) && step.a == number;
   });
 }
 
 int Formula::inputs() const {
   int count = 0;
   for (const FormulaStep& step : steps())
-    if (step.fn == Fn::input) count = std::max(count, step.a + 1);
+    if (is_operand(step.fn)) count = std::max(count, step.a + 1);
   return count;
 }
 
@@ -154,15 +164,17 @@ bool Formula::has_kink() const {
 Formula Formula::renumbered(std::span<const int> numbers) const {
   Steps steps(this->steps().begin(), this->steps().end());
   for (FormulaStep& step : steps)
-    if (step.fn == Fn::input) step.a = static_cast<uint8_t>(numbers[step.a]);
+    if (is_operand(step.fn)) step.a = static_cast<uint8_t>(numbers[step.a]);
   return Formula(std::move(steps));
 }
 
-double Formula::value(std::span<const double> inputs) const {
+double Formula::value(std::span<const double> inputs, std::span<const double> inside) const {
   std::vector<double> results;
   for (const FormulaStep& step : steps()) {
     if (step.fn == Fn::input)
       results.push_back(inputs[step.a]);
+    else if (step.fn == Fn::inside)
+      results.push_back(inside.empty() ? 1 : inside[step.a]);
     else if (step.fn == Fn::constant)
       results.push_back(static_cast<double>(step.value));
     else

@@ -15,7 +15,8 @@ namespace dstrain {
 
 // The functions of a formula. NaN and infinity go through them as IEEE has it.
 enum class Fn : uint8_t {
-  input,     // element of operand `a`
+  input,  // element of operand `a`
+  inside,  // 1 where operand `a` has an element, 0 where its view is outside (runtime/ir/views/view.h)
   constant,  // `value`
   add,
   subtract,
@@ -46,6 +47,10 @@ struct FormulaStep {
 
 // Returns of how many earlier steps a function is.
 int operands_of(Fn fn);
+// Returns whether a step is of an operand.
+constexpr bool is_operand(Fn fn) {
+  return fn == Fn::input || fn == Fn::inside;
+}
 
 class Formula {
  public:
@@ -57,6 +62,8 @@ class Formula {
   Formula(float constant);
   // Returns the element of operand `number`. Throws InternalError at more than kMostInputs operands.
   static Formula input(int number);
+  // Returns 1 where operand `number` has an element, else 0.
+  static Formula inside(int number);
   // Returns a function of formulas, whose steps they share where they have the same. A function of constants is a constant.
   // Throws InternalError at more than kMostSteps steps.
   static Formula of(Fn fn, std::initializer_list<Formula> operands);
@@ -67,7 +74,7 @@ class Formula {
   }
   // Returns its constant, if that is all.
   std::optional<float> constant() const;
-  // Returns whether the formula reads operand `number`.
+  // Returns whether the formula reads operand `number`, or asks whether it has an element.
   bool reads(int number) const;
   // Returns the number of operands: 1 more than the largest number of one that is read.
   int inputs() const;
@@ -75,14 +82,15 @@ class Formula {
   bool has_kink() const;
   // Returns the formula with operand i called numbers[i].
   Formula renumbered(std::span<const int> numbers) const;
-  // Returns its value in double precision.
-  double value(std::span<const double> inputs) const;
+  // Returns its value in double precision. `inside`: 1 for each operand that has an element, else 0; none: all have.
+  double value(std::span<const double> inputs, std::span<const double> inside = {}) const;
 
   bool operator==(const Formula& other) const;
 
  private:
   using Steps = std::vector<FormulaStep>;
   explicit Formula(Steps steps);
+  static Formula of_operand(Fn fn, int number);
 
   std::shared_ptr<const Steps> steps_;
 };

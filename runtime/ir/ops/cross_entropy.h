@@ -26,6 +26,7 @@ inline constexpr OpRule cross_entropy{
     .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
     .reads_targets = true,
+    .makes_loss = true,
     .sums = {.count = 1},
     .check =
         [](const Program& p, const Instruction& op) {
@@ -85,6 +86,7 @@ inline constexpr OpRule cross_entropy_part{
     .of_model = true,
     .attrs = kAttrs<CrossEntropyAttrs>,
     .reads_targets = true,
+    .makes_loss = true,
     .sums = {.count = 1},
     .check =
         [](const Program& p, const Instruction& op) {

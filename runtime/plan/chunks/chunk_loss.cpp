@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kAbsent = SIZE_MAX;
 
 bool is_loss(const Instruction& op) {
-  return makes_loss(op.op);
+  return makes_loss(op.op) && rule_of(op.op).reads_targets;
 }
 
 class ChunkLoss {

@@ -156,6 +156,7 @@ class Cut {
     result.inputs = program_.inputs;
     result.logits = program_.logits;
     result.losses = program_.losses;
+    result.loss_weight = program_.loss_weight;
     for (ProgramLoss& loss : result.losses) move(loss.sum);
     for (ProgramInput& input : result.inputs) move(input.buffer);
     move(result.logits);

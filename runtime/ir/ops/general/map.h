@@ -1,5 +1,6 @@
-// y = formula(x0, x1, ...) for each element: any pointwise function (runtime/ir/formula/formula.h). Operands have the elements
-// of the result, or are broadcast over its rows or columns; the first one has all.
+// y = formula(x0, x1, ...) at each index of a space: any pointwise function (runtime/ir/formula/formula.h). Operands are
+// read through views; or they have the elements of the result, or are broadcast over its rows or columns, and the first one
+// has all.
 #pragma once
 
 #include <algorithm>
@@ -7,28 +8,18 @@
 #include <vector>
 
 #include "runtime/ir/formula/broadcast.h"
-#include "runtime/ir/ops/operands.h"
+#include "runtime/ir/ops/general/slopes.h"
 
 namespace dstrain::ops {
 
-// Emits the product of the result's gradient and the formula's derivative with respect to operand `i`, of all elements of the
-// result, into `to`. It reads the operands that the derivative depends on.
-inline void emit_map_slope(const Instruction& op, const Formula& slope, Gradients& g, BufferId to) {
-  std::vector<BufferId> reads{g.of(op.writes[0])};
-  std::array<int, Formula::kMostInputs> numbers{};
-  for (size_t i = 0; i < op.reads.size(); ++i) {
-    if (!slope.reads(static_cast<int>(i))) continue;
-    numbers[i] = static_cast<int>(reads.size());
-    reads.push_back(op.reads[i]);
-  }
-  g.emit(OpKind::map, MapAttrs{Formula::input(0) * slope.renumbered(numbers)}, std::move(reads),
-         {to});
-}
+// Emits the gradient of operand `i` of a map without views, as ops with rows and columns.
+void emit_by_row(Gradients& g, const Instruction& op, size_t i, Term term);
 
 inline constexpr OpRule map{
     .repeatable = true,
     .of_model = true,
     .attrs = kAttrs<MapAttrs>,
+    .sums = {.count = 1},
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
@@ -38,6 +29,11 @@ inline constexpr OpRule map{
                        attrs.formula.inputs() <= static_cast<int>(op.reads.size()),
                    "a formula reads operands that there are not");
           o.values(o.out(0));
+          o.no_alias();
+          if (!attrs.views.empty()) {
+            o.expect(o.out(0), attrs.space.elements(), o.out(0).dtype);
+            return expect_walk(o, attrs.space, attrs.views, op.reads.size());
+          }
           for (size_t i = 0; i < op.reads.size(); ++i) {
             o.values(o.in(i));
             const Broadcast way = broadcast_of(o.out(0).shape, o.in(i).shape);
@@ -45,34 +41,29 @@ inline constexpr OpRule map{
                      "operands have the result's elements, or are broadcast over its rows or "
                      "columns; the first has all");
           }
-          o.no_alias();
         },
     .backward =
         [](const Instruction& op, Gradients& g) {
           const auto attrs = attrs_as<MapAttrs>(op.attrs);
-          const BufferId y = op.writes[0];
+          std::vector<Shape> shapes;
+          for (const BufferId id : op.reads) shapes.push_back(g.program().at(id).shape);
+          const MapWalk walk = walk_of(g.program().at(op.writes[0]).shape, shapes, attrs);
           for (size_t i = 0; i < op.reads.size(); ++i) {
-            const BufferId x = op.reads[i];
-            if (!g.needs(x)) continue;
+            if (!g.needs(op.reads[i])) continue;
             const auto slope = derivative(attrs.formula, static_cast<int>(i));
             if (!slope) continue;
-            const Program& p = g.program();
-            const Broadcast way = broadcast_of(p.at(y).shape, p.at(x).shape);
-            const bool summed = way == Broadcast::columns && p.at(x).parameter >= 0;
-            check(way == Broadcast::none || summed,
-                  "map: {} is broadcast, and its gradient a sum that only a parameter with a value "
-                  "for each column has",
-                  p.at(x).name);
-            const BufferId d_x = g.like(summed ? y : x);
-            emit_map_slope(op, *slope, g, d_x);
-            if (summed)
-              g.emit_weight(OpKind::sum_rows, {}, {d_x}, {x});
+            Term term{.space = walk.space};
+            const Formula d = term.operand(g.of(op.writes[0]), dense_view(walk.space));
+            term.formula = d * term.formula_of(*slope, op.reads, walk.views);
+            if (attrs.views.empty())
+              emit_by_row(g, op, i, std::move(term));
             else
-              g.contribute(x, d_x);
+              emit_through(g, op.reads[i], walk.views[i], std::move(term));
           }
         },
     .axes =
         [](const Program& p, const Instruction& op) {
+          if (!attrs_as<MapAttrs>(op.attrs).views.empty()) return OpAxes{};
           const Shape& result = p.at(op.writes[0]).shape;
           std::array<Broadcast, Formula::kMostInputs> ways{};
           bool by_column = false;

@@ -1,0 +1,16 @@
+// contract as products that a device's library has: linear, linear_input_grad or linear_weight_grad, for each matrix of the
+// batch. An operand whose matrices are not stored as the product reads them is copied first.
+#pragma once
+
+#include <memory>
+
+#include "runtime/ir/kernel.h"
+
+namespace dstrain {
+
+// Return the scratch memory, and the kernel, of a contract. `library` makes the kernels of its parts; it may go before the
+// kernel does.
+int64_t contraction_workspace_bytes(const KernelLibrary& library, const KernelSpec& spec);
+std::unique_ptr<Kernel> make_contraction(const KernelLibrary& library, const KernelSpec& spec);
+
+}  // namespace dstrain

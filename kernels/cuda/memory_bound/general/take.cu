@@ -1,0 +1,167 @@
+// take and put: elements that operands of indices name. put adds in the order of the indices: a thread has a column of all
+// rows, or one thread has everything where columns may meet. Minimum memory traffic: the indices, what is taken or put, and
+// as much of the table.
+#include <limits>
+
+#include "kernels/cuda/memory_bound/general/walk.cuh"
+#include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/take_walk.h"
+
+namespace dstrain::DSTRAIN_BACKEND {
+namespace {
+
+constexpr int kMostIndices = 4;
+
+struct DeviceTake {
+  int64_t sizes[Shape::kMaxRank];
+  DeviceView table, view[kMostIndices];
+  const int32_t* indices[kMostIndices];
+  int64_t stride[kMostIndices], size[kMostIndices];
+  int rank, count;
+
+  __device__ static int64_t element(const DeviceView& of, const int64_t* index, int rank) {
+    int64_t element = of.offset;
+    for (int d = 0; d < rank; ++d) element += index[d] * of.strides[d];
+    return element;
+  }
+
+  // Returns the element of the table that belongs to index `at` of the space; -1: there is none.
+  __device__ int64_t element(int64_t at) const {
+    int64_t index[Shape::kMaxRank];
+    for (int d = rank - 1; d >= 0; --d) {
+      index[d] = d > 0 ? at % sizes[d] : at;
+      if (d > 0) at /= sizes[d];
+    }
+    int64_t found = element(table, index, rank);
+    for (int i = 0; i < count; ++i) {
+      int64_t named = indices[i][element(view[i], index, rank)];
+      if (named < 0) named += size[i];
+      if (named < 0 || named >= size[i]) return -1;
+      found += named * stride[i];
+    }
+    return found;
+  }
+
+  void read(std::span<const Tensor> operands) {
+    for (int i = 0; i < count; ++i)
+      indices[i] = data<const int32_t>(operands, static_cast<size_t>(i) + 1);
+  }
+};
+
+DeviceTake take_of(const TakeWalk& walk) {
+  DeviceTake take{};
+  take.rank = walk.space.rank;
+  take.count = static_cast<int>(walk.indices.size());
+  std::copy(walk.space.dims.begin(), walk.space.dims.end(), take.sizes);
+  take.table = device_view(walk.views[0]);
+  for (size_t i = 0; i < walk.indices.size(); ++i) {
+    take.view[i] = device_view(walk.views[i + 1]);
+    take.stride[i] = walk.indices[i].stride;
+    take.size[i] = walk.indices[i].size;
+  }
+  return take;
+}
+
+template <class T, class To>
+struct TakeElements {
+  DeviceTake take;
+  const T* table;
+  To* y;
+  bool accumulate;
+
+  __device__ void operator()(int64_t at, int64_t n) const {
+    if (at < 0 || at >= n) return;
+    const int64_t element = take.element(at);
+    const float value = element < 0 ? __int_as_float(0x7fc00000) : widen(table[element]);
+    y[at] = narrow<To>(accumulate ? widen(y[at]) + value : value);
+  }
+};
+
+template <class T>
+struct PutColumns {
+  DeviceTake take;
+  const T* values;
+  float* table;
+  int64_t rows, columns, each;  // each: columns of a thread
+
+  __device__ void operator()(int64_t at, int64_t n) const {
+    if (at < 0 || at >= n) return;
+    const int64_t begin = at * each, end = begin + each;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t c = begin; c < end; ++c) {
+        const int64_t i = row * columns + c, element = take.element(i);
+        if (element >= 0) table[element] += widen(values[i]);
+      }
+  }
+};
+
+struct Clear {
+  float* table;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    if (at >= 0 && at < n) table[at] = 0;
+  }
+};
+
+template <class T>
+struct RoundTable {
+  const float* table;
+  T* x;
+  bool accumulate;
+  __device__ void operator()(int64_t at, int64_t n) const {
+    if (at < 0 || at >= n) return;
+    x[at] = narrow<T>(accumulate ? widen(x[at]) + table[at] : table[at]);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_take(const KernelSpec& spec, const LaunchContext& context) {
+  const DeviceTake take = take_of(TakeWalk(attrs_as<TakeAttrs>(spec.attrs)));
+  return kernel_of([context, take, n = elements(spec.out[0]), from = spec.in[0].dtype,
+                    to = spec.out[0].dtype](const KernelCall& call) {
+    with_type(from, [&](auto of_table) {
+      with_type(to, [&](auto of_result) {
+        using T = decltype(of_table);
+        using To = decltype(of_result);
+        To* const y = data<To>(call.out, 0);
+        TakeElements<T, To> f{take, data<const T>(call.in, 0), y, call.accumulate};
+        f.take.read(call.in);
+        launch_flat<1>(context, "take", static_cast<const To*>(y), n, f);
+      });
+    });
+  });
+}
+
+int64_t put_workspace(const KernelSpec& spec) {
+  if (spec.out[0].dtype == DType::f32) return 0;
+  return elements(spec.out[0]) * static_cast<int64_t>(sizeof(float));
+}
+
+std::unique_ptr<Kernel> make_put(const KernelSpec& spec, const LaunchContext& context) {
+  const TakeWalk walk(attrs_as<TakeAttrs>(spec.attrs));
+  return kernel_of([context, take = take_of(walk), apart = walk.columns_are_apart(),
+                    rows = walk.rows(), columns = walk.columns(), from = spec.in[0].dtype,
+                    out = spec.out[0]](const KernelCall& call) {
+    const int64_t n = elements(out);
+    const bool exact = out.dtype == DType::f32;
+    float* const table = exact ? data<float>(call.out, 0) : workspace<float>(call, n);
+    if (!exact || !call.accumulate)
+      launch_flat<1>(context, "put (clear)", static_cast<const float*>(table), n, Clear{table});
+    with_type(from, [&](auto type) {
+      using T = decltype(type);
+      const int64_t each = apart ? 1 : columns;
+      PutColumns<T> f{take, data<const T>(call.in, 0), table, rows, columns, each};
+      f.take.read(call.in);
+      launch_flat<1>(context, "put", static_cast<const float*>(nullptr), columns / each, f);
+    });
+    if (exact) return;
+    with_type(out.dtype, [&](auto type) {
+      using T = decltype(type);
+      T* const x = data<T>(call.out, 0);
+      launch_flat<1>(context, "put (round)", static_cast<const T*>(x), n,
+                     RoundTable<T>{table, x, call.accumulate});
+    });
+  });
+}
+
+}  // namespace dstrain::DSTRAIN_BACKEND

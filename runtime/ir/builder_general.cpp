@@ -1,0 +1,97 @@
+// The general ops of a model.
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/builder.h"
+
+namespace dstrain {
+namespace {
+
+std::vector<BufferId> buffers_of(const std::vector<Builder::Seen>& operands) {
+  std::vector<BufferId> buffers;
+  for (const Builder::Seen& seen : operands) buffers.push_back(seen.buffer);
+  return buffers;
+}
+
+std::vector<View> views_of(const std::vector<Builder::Seen>& operands) {
+  std::vector<View> views;
+  for (const Builder::Seen& seen : operands) views.push_back(seen.view);
+  return views;
+}
+
+// Makes dimensions of the batch in which b is the same rows of one product, from the last one on.
+void join_rows(ContractAttrs& c) {
+  while (c.batch.rank > 0) {
+    const auto last = static_cast<size_t>(c.batch.rank - 1), row = last + 1, column = last + 2;
+    const bool same_b = c.b.strides[last] == 0 || c.batch[-1] == 1;
+    const bool even_a = c.batch[-1] == 1 || c.a.strides[last] == c.m * c.a.strides[row];
+    if (!same_b || !even_a) return;
+    c.m *= c.batch[-1];
+    for (View* view : {&c.a, &c.b}) {
+      view->strides[last] = view->strides[row];
+      view->strides[row] = view->strides[column];
+      view->strides[column] = 0;
+    }
+    --c.batch.rank;
+  }
+}
+
+}  // namespace
+
+BufferId Builder::map(const Formula& formula, const Shape& space, const std::vector<Seen>& operands,
+                      std::optional<DType> result) {
+  return emit(OpKind::map, MapAttrs{formula, space, views_of(operands)}, buffers_of(operands),
+              {.name = fresh("map"), .shape = space, .dtype = result.value_or(options_.dtype)});
+}
+
+BufferId Builder::reduce(Reduction kind, const Formula& formula, const Shape& space, int kept,
+                         const std::vector<Seen>& operands, std::optional<DType> result) {
+  Shape shape;
+  for (int d = 0; d < kept; ++d) shape.append(space[d]);
+  if (kept == 0) shape.append(1);
+  return emit(OpKind::reduce, ReduceAttrs{kind, formula, space, kept, views_of(operands)},
+              buffers_of(operands),
+              {.name = fresh("reduced"), .shape = shape, .dtype = result.value_or(options_.dtype)});
+}
+
+BufferId Builder::contract(const Seen& a, const Seen& b, const Shape& batch, int64_t m, int64_t n,
+                           int64_t k) {
+  Shape shape = batch;
+  shape.append(m);
+  shape.append(n);
+  ContractAttrs attrs{.batch = batch, .m = m, .n = n, .k = k, .a = a.view, .b = b.view};
+  join_rows(attrs);
+  return emit(OpKind::contract, attrs, {a.buffer, b.buffer},
+              activation_buffer("product", shape, a.buffer));
+}
+
+BufferId Builder::take(BufferId table, const TakeAttrs& attrs,
+                       const std::vector<BufferId>& indices) {
+  std::vector<BufferId> reads{table};
+  reads.insert(reads.end(), indices.begin(), indices.end());
+  return emit(OpKind::take, attrs, std::move(reads),
+              activation_buffer("taken", attrs.space, table));
+}
+
+BufferId Builder::put(BufferId values, const TakeAttrs& attrs, const std::vector<BufferId>& indices,
+                      const Shape& table) {
+  std::vector<BufferId> reads{values};
+  reads.insert(reads.end(), indices.begin(), indices.end());
+  return emit(OpKind::put, attrs, std::move(reads), activation_buffer("put", table, values));
+}
+
+void Builder::loss(BufferId x, LossWeight by, const std::string& name, float weight) {
+  const BufferId sum = add_loss(name, weight, by);
+  Instruction op{.op = OpKind::sum_loss,
+                 .accumulate = Accumulate::after_first_micro,
+                 .attrs = SumLossAttrs{weight},
+                 .reads = {x},
+                 .writes = {sum},
+                 .group = group_,
+                 .sublayer = sublayer_};
+  if (options_.training)
+    op.writes.push_back(program_.add_buffer(activation_buffer("d_loss", program_.at(x).shape, x)));
+  append(std::move(op));
+}
+
+}  // namespace dstrain

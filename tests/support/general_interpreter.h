@@ -1,0 +1,111 @@
+// Computes the general ops in double precision by their definitions, for tests of their rules.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/program.h"
+#include "tests/support/random_views.h"
+
+namespace dstrain {
+
+class GeneralInterpreter {
+ public:
+  explicit GeneralInterpreter(const Program& program) : program_(program) {}
+
+  // The values of a buffer.
+  std::vector<double>& operator[](BufferId id) { return values_[id]; }
+
+  // Computes one instruction. Throws InternalError for another op.
+  void run(const Instruction& op) {
+    std::vector<double> result(static_cast<size_t>(program_.at(op.writes[0]).shape.elements()), 0);
+    if (const auto* map = std::get_if<MapAttrs>(&op.attrs))
+      reduce(op,
+             {.formula = map->formula,
+              .space = map->space,
+              .kept = map->space.rank,
+              .views = map->views},
+             result);
+    else if (const auto* of = std::get_if<ReduceAttrs>(&op.attrs))
+      reduce(op, *of, result);
+    else if (const auto* product = std::get_if<ContractAttrs>(&op.attrs))
+      contract(op, *product, result);
+    else if (const auto* of_table = std::get_if<TakeAttrs>(&op.attrs))
+      take(op, *of_table, result);
+    else if (op.op == OpKind::add)
+      for (size_t i = 0; i < result.size(); ++i)
+        result[i] = values_[op.reads[0]][i] + values_[op.reads[1]][i];
+    else
+      throw InternalError("the interpreter has no such op");
+    std::vector<double>& to = values_[op.writes[0]];
+    if (op.accumulate == Accumulate::always)
+      for (size_t i = 0; i < result.size(); ++i) result[i] += to[i];
+    to = std::move(result);
+  }
+
+ private:
+  double at(BufferId id, const View& view, const View::Numbers& index) {
+    const int64_t element = element_at(view, index);
+    return element < 0 ? 0 : values_[id].at(static_cast<size_t>(element));
+  }
+
+  void reduce(const Instruction& op, const ReduceAttrs& attrs, std::vector<double>& result) {
+    const size_t terms = static_cast<size_t>(attrs.space.elements()) / result.size();
+    size_t i = 0;
+    for_indices(attrs.space, [&](const View::Numbers& index) {
+      std::vector<double> inputs, inside;
+      for (size_t k = 0; k < op.reads.size(); ++k) {
+        inputs.push_back(at(op.reads[k], attrs.views[k], index));
+        inside.push_back(element_at(attrs.views[k], index) < 0 ? 0 : 1);
+      }
+      const double value = attrs.formula.value(inputs, inside);
+      double& to = result[i / terms];
+      const bool first = i++ % terms == 0;
+      to = first                              ? value
+           : attrs.kind == Reduction::sum     ? to + value
+           : attrs.kind == Reduction::maximum ? std::max(to, value)
+                                              : std::min(to, value);
+    });
+  }
+
+  void contract(const Instruction& op, const ContractAttrs& c, std::vector<double>& result) {
+    Shape space = c.batch;
+    space.append(c.m);
+    space.append(c.n);
+    const auto row = static_cast<size_t>(c.batch.rank), column = row + 1;
+    size_t i = 0;
+    for_indices(space, [&](const View::Numbers& index) {
+      for (int64_t k = 0; k < c.k; ++k) {
+        View::Numbers of_a = index, of_b = index;
+        of_a[column] = of_b[column] = k;
+        of_b[row] = index[column];
+        result[i] += at(op.reads[0], c.a, of_a) * at(op.reads[1], c.b, of_b);
+      }
+      ++i;
+    });
+  }
+
+  void take(const Instruction& op, const TakeAttrs& attrs, std::vector<double>& result) {
+    size_t i = 0;
+    for_indices(attrs.space, [&](const View::Numbers& index) {
+      int64_t element = element_at(attrs.table, index);
+      for (size_t k = 0; k < attrs.indices.size(); ++k) {
+        const TakeAttrs::Indices& how = attrs.indices[k];
+        const auto named = static_cast<int64_t>(at(op.reads[k + 1], how.view, index));
+        element += (named < 0 ? named + how.size : named) * how.stride;
+      }
+      const auto e = static_cast<size_t>(element);
+      if (op.op == OpKind::take)
+        result[i] = values_[op.reads[0]].at(e);
+      else
+        result.at(e) += values_[op.reads[0]][i];
+      ++i;
+    });
+  }
+
+  const Program& program_;
+  std::map<BufferId, std::vector<double>> values_;
+};
+
+}  // namespace dstrain
