@@ -133,7 +133,7 @@ class Builder {
   BufferId dropout(BufferId x, int64_t seq_len, double dropout);
   BufferId add_dropout(BufferId x, BufferId h, int64_t seq_len, double dropout);
   // Returns formula(x0, x1, ...) of each element. x0 has all elements; the others have, or are broadcast over the rows or
-  // columns (runtime/ir/formula/broadcast.h), and where a gradient of these is needed they are parameters with a value for
+  // columns (runtime/ir/views/broadcast.h), and where a gradient of these is needed they are parameters with a value for
   // each column.
   BufferId map(const Formula& formula, std::vector<BufferId> operands);
   // The general ops (runtime/ir/views/general_attrs.h): an operand is a buffer and the view that it is read through. Results

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/ir/formula/broadcast.h"
+#include "runtime/ir/views/broadcast.h"
 
 namespace dstrain {
 

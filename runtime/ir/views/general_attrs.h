@@ -15,7 +15,7 @@ namespace dstrain {
 struct MapAttrs {
   Formula formula{};
   // None: each operand has the elements of the result, or is broadcast over its rows or columns
-  // (runtime/ir/formula/broadcast.h).
+  // (runtime/ir/views/broadcast.h).
   Shape space{};
   std::vector<View> views{};
   bool operator==(const MapAttrs&) const = default;

@@ -1,7 +1,7 @@
 #include <optional>
 #include <variant>
 
-#include "runtime/ir/formula/broadcast.h"
+#include "runtime/ir/views/broadcast.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {

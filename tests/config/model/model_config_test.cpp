@@ -101,8 +101,8 @@ TEST_CASE("model: a registry refuses inputs that no data are read for") {
         "input ids of the F has the name of another one, or none");
   CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.dtype = DType::bf16; }), next}) ==
         "input notes of the F is bf16: features are f32");
-  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.shape.push_back("width"); }), next}) ==
-        "input notes of the F has 4 dimensions: a tensor has 4, and the first is the samples");
+  CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.shape.resize(8, "width"); }), next}) ==
+        "input notes of the F has 8 dimensions: a tensor has 8, and the first is the samples");
   CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.shape = {"on"}; }), next}) ==
         "input notes of the F: dimension on is no integer key");
   CHECK(refusal({ids, with(notes, [](ModelInput& i) { i.classes = "ids"; }), next}) ==

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "runtime/core/error.h"
-#include "runtime/ir/formula/broadcast.h"
+#include "runtime/ir/views/broadcast.h"
 
 namespace dstrain {
 namespace {

@@ -37,17 +37,18 @@ __device__ inline V joined(Reduction kind, V a, V b) {
   return kind == Reduction::maximum ? (a < b ? b : a) : (b < a ? b : a);
 }
 
-// Returns what is left of terms begin, begin + step, ... before `end`, of one result.
+// Returns what is left of terms t, t + step, ... before `count`; term 0 is that of index `first`.
 template <class T>
-__device__ inline double reduce_terms(const ReduceRun& r, int64_t result, int64_t begin,
-                                      int64_t end, int64_t step) {
+__device__ inline double reduce_terms(const ReduceRun& r, int64_t first, int t, int count,
+                                      int step) {
   double total = none_of(r.kind);
-  const int64_t all = r.results * r.terms;
-  for (int64_t t = begin; t < end;) {
+#pragma unroll 1
+  while (t < count) {
     auto few = static_cast<float>(none_of(r.kind));
-    for (int k = 0; k < kFew && t < end; ++k, t += step) {
+#pragma unroll 1
+    for (int k = 0; k < kFew && t < count; ++k, t += step) {
       float value[1];
-      walk_values<T>(r.walk, result * r.terms + t, all, value);
+      walk_values<T>(r.walk, first + t, first + count, value);
       few = joined(r.kind, few, value[0]);
     }
     total = joined(r.kind, total, static_cast<double>(few));
@@ -59,9 +60,10 @@ template <class T>
 __global__ void __launch_bounds__(32 * kWarps) reduce_rows(const ReduceRun r) {
   const int64_t item = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
   if (item >= r.blocks() * r.results) return;
-  const int64_t block = item / r.results, result = item % r.results;
-  const int64_t begin = block * r.block, end = min(r.terms, begin + r.block);
-  double total = reduce_terms<T>(r, result, begin + threadIdx.x, end, 32);
+  const int64_t block = item / r.results, result = item % r.results, begin = block * r.block;
+  const auto count = static_cast<int>(min(r.terms - begin, r.block));
+  double total =
+      reduce_terms<T>(r, result * r.terms + begin, static_cast<int>(threadIdx.x), count, 32);
   for (int half = 16; half > 0; half /= 2)
     total = joined(r.kind, total, __shfl_down_sync(~0u, total, half));
   if (threadIdx.x == 0) r.partial[item] = total;
@@ -71,9 +73,9 @@ template <class T>
 __global__ void __launch_bounds__(128) reduce_columns(const ReduceRun r) {
   const int64_t item = static_cast<int64_t>(blockIdx.x) * 128 + threadIdx.x;
   if (item >= r.blocks() * r.results) return;
-  const int64_t block = item / r.results, result = item % r.results;
-  const int64_t begin = block * r.block, end = min(r.terms, begin + r.block);
-  r.partial[item] = reduce_terms<T>(r, result, begin, end, 1);
+  const int64_t block = item / r.results, result = item % r.results, begin = block * r.block;
+  const auto count = static_cast<int>(min(r.terms - begin, r.block));
+  r.partial[item] = reduce_terms<T>(r, result * r.terms + begin, 0, count, 1);
 }
 
 template <class To>

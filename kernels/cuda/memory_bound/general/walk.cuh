@@ -123,6 +123,7 @@ __device__ inline bool find_element(const DeviceWalk& walk, const WalkOperand& o
   const DeviceView& view = operand.view;
   int64_t from = view.offset;
   bool inside = true;
+#pragma unroll 1
   for (int d = walk.rank - 1; d >= 0; --d) {
     const int64_t index = d > 0 ? at % walk.sizes[d] : at;
     if (d > 0) at /= walk.sizes[d];
@@ -150,11 +151,22 @@ __device__ inline void load_operand(const DeviceWalk& walk, const WalkOperand& o
     return load(static_cast<const float*>(operand.data), at, n, v);
   if (operand.one_by_one && operand.type == ElementType::of_result)
     return load(static_cast<const T*>(operand.data), at, n, v);
-#pragma unroll
+#pragma unroll 1
   for (int k = 0; k < N; ++k) {
     int64_t element = 0;
     const bool inside = at + k >= 0 && at + k < n && find_element(walk, operand, at + k, &element);
     v[k] = inside ? element_of<T>(operand, element) : 0.0f;
+  }
+}
+
+// The same of 1 where the operand has an element, else 0.
+template <int N>
+__device__ inline void load_inside(const DeviceWalk& walk, const WalkOperand& operand, int64_t at,
+                                   float (&v)[N]) {
+#pragma unroll 1
+  for (int k = 0; k < N; ++k) {
+    int64_t element = 0;
+    v[k] = find_element(walk, operand, at + k, &element) ? 1.0f : 0.0f;
   }
 }
 
@@ -170,16 +182,15 @@ __device__ inline void walk_values(const DeviceWalk& walk, int64_t at, int64_t n
       load_operand<T>(walk, walk.in[step.a], at, n, v);
       continue;
     }
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      int64_t element = 0;
-      if (step.fn == Fn::inside)
-        v[k] = find_element(walk, walk.in[step.a], at + k, &element) ? 1.0f : 0.0f;
-      else if (step.fn == Fn::constant)
-        v[k] = step.value;
-      else
-        v[k] = apply(step.fn, results[step.a][k], results[step.b][k], results[step.c][k]);
+    if (step.fn == Fn::inside) {
+      load_inside(walk, walk.in[step.a], at, v);
+      continue;
     }
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      v[k] = step.fn == Fn::constant
+                 ? step.value
+                 : apply(step.fn, results[step.a][k], results[step.b][k], results[step.c][k]);
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) values[k] = results[walk.count - 1][k];

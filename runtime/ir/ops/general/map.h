@@ -7,7 +7,7 @@
 #include <array>
 #include <vector>
 
-#include "runtime/ir/formula/broadcast.h"
+#include "runtime/ir/views/broadcast.h"
 #include "runtime/ir/ops/general/slopes.h"
 
 namespace dstrain::ops {

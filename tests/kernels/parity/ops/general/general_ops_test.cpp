@@ -241,5 +241,24 @@ TEST_CASE("take reads, and put adds to, the elements that indices name") {
   }
 }
 
+TEST_CASE("a loss is the sum of its elements, which all have one gradient") {
+  StepState state;
+  state.d_loss = 0.25f;
+  for (const DType dtype : kRunTypes)
+    for (const int64_t n : {1, 5, 300}) {
+      const Operand x = random_operand(n, dtype, 5), d_x{{n}, dtype};
+      const Call call{.op = OpKind::sum_loss, .attrs = SumLossAttrs{3}, .state = &state};
+      const auto got = run_everywhere(call, {x}, {{{1}, DType::f64}, d_x});
+      double sum = 0;
+      for (const double value : x.values) sum += value;
+      CHECK(got[0].values()[0] == Approx(sum).epsilon(1e-12));
+      CHECK(got[1].values() == std::vector<double>(static_cast<size_t>(n), 0.75));
+      Call adds = call;
+      adds.accumulate = true;
+      const auto more = run_at_offset(adds, {x}, {{{1}, DType::f64, {2}}, absent()}, 0);
+      CHECK(more[0].values()[0] == Approx(2 + sum).epsilon(1e-12));
+    }
+}
+
 }  // namespace
 }  // namespace dstrain::parity

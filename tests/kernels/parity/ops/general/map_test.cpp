@@ -1,5 +1,5 @@
 // map: formulas of any kind against their values in double precision.
-#include "runtime/ir/formula/broadcast.h"
+#include "runtime/ir/views/broadcast.h"
 #include "runtime/ir/formula/formula.h"
 #include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
