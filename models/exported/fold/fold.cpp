@@ -50,7 +50,13 @@ class Folder {
                          (input.kind == InputKind::buffer && !changed.contains(input.name) &&
                           (!input.persistent || options_.persistent_buffers));
       const StoredTensor* stored = fixed ? model_.find(input.name) : nullptr;
-      if (stored && !stored->is_absent) load(input, *stored);
+      if (!stored) continue;
+      if (!stored->is_absent)
+        load(input, *stored);
+      else if (!input.persistent)
+        result_.left.push_back({input.name,
+                                "the archive has no values of it: the model was exported on the "
+                                "meta device, and this is no weight; make it on the CPU"});
     }
   }
 

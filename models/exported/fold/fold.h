@@ -9,7 +9,7 @@
 
 namespace dstrain::exported {
 
-// A constant node that stays in the graph.
+// A constant that stays in the graph: a node, or a buffer of the module.
 struct LeftNode {
   std::string name, reason;
 };
@@ -18,7 +18,8 @@ struct LeftNode {
 struct FoldedGraph {
   Graph graph;
   Constants constants;  // of the tensors that nodes take or the graph gives back, and no node makes
-  std::vector<LeftNode> left;  // for which the limits were too small
+  std::vector<LeftNode>
+      left;  // for which the limits were too small, or without values in the archive
 };
 
 struct FoldOptions {

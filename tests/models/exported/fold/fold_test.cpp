@@ -77,7 +77,19 @@ TEST_CASE("buffers that a step changes are no constants") {
 TEST_CASE("buffers without values in the archive are no constants") {
   SmallProgram program = causal_program();
   program.storages[0].second.clear();
-  CHECK(names_of(folded(program)) == Names{"neg", "y"});
+  const FoldedGraph graph = folded(program);
+  CHECK(names_of(graph) == Names{"neg", "y"});
+  CHECK(graph.left.empty());  // a run takes them from elsewhere
+  SmallProgram table;
+  table.buffer("b_t", "t", SmallProgram::kF32, {2}, "", false)
+      .describe("exp", SmallProgram::kF32, {2})
+      .add("aten.exp.default", {{"self", ref("b_t")}}, "exp")
+      .output("exp");
+  const FoldedGraph left = folded(table);
+  CHECK(names_of(left) == Names{"exp"});
+  REQUIRE(left.left.size() == 1);
+  CHECK(left.left[0].name == "t");
+  CHECK_THAT(left.left[0].reason, Catch::Contains("exported on the meta device"));
 }
 
 TEST_CASE("tensors that only have the sizes of an input are constants") {
