@@ -101,7 +101,11 @@ NamedValues::NamedValues(const JsonField& graph) {
     tensors_.push_back(read_tensor(meta, name));
   });
   numbers.for_each_member([&](const std::string& name, const JsonField& number) {
-    numbers_.emplace(name, read_size(number));
+    try {
+      numbers_.emplace(name, read_size(number));
+    } catch (const UserError& e) {
+      unreadable_.emplace(name, e.what());
+    }
   });
 }
 
@@ -126,6 +130,8 @@ Size NamedValues::symbolic(const JsonField& field) const {
   if (number.tag == "as_int") return number.value.whole();
   if (number.tag != "as_name")
     field.fail("has the kind \"{}\", expected as_name or as_int", shown_text(number.tag));
+  if (const auto it = unreadable_.find(number.value.name()); it != unreadable_.end())
+    field.fail("takes the number \"{}\", which cannot be read: {}", it->first, it->second);
   const auto it = numbers_.find(number.value.name());
   if (it == numbers_.end())
     field.fail("names the number \"{}\", which the graph does not describe", number.value.name());

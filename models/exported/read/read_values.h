@@ -20,7 +20,8 @@ TensorInfo read_tensor(const JsonField& meta, const std::string& name);
 // The tensors and symbolic numbers that a graph names.
 class NamedValues {
  public:
-  // Reads the members tensor_values and sym_int_values of a graph.
+  // Reads the members tensor_values and sym_int_values of a graph. A number that cannot be read is an error where it is
+  // taken: PyTorch's own checks of sizes compute remainders.
   explicit NamedValues(const JsonField& graph);
 
   // Returns the tensor of {"name": "view_1"}. Throws UserError if the graph does not describe it.
@@ -40,6 +41,7 @@ class NamedValues {
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, int32_t> ids_;
   std::unordered_map<std::string, Size> numbers_;
+  std::unordered_map<std::string, std::string> unreadable_;  // numbers, and what is wrong with them
 };
 
 }  // namespace dstrain::exported

@@ -150,6 +150,18 @@ TEST_CASE("nodes that compute sizes alone are left out") {
   CHECK(graph_of(program).nodes.size() == 3);
 }
 
+TEST_CASE("a number that cannot be read is refused only where it is taken") {
+  SmallProgram program = linear_program();
+  program.graph()["sym_int_values"]["mod"] = {
+      {"as_expr", {{"expr_str", "Mod(Symbol('s7'), Integer(2))"}}}};
+  CHECK(refusal_of(program).empty());
+  program.node(2)["inputs"].push_back(
+      {{"name", "dtype"}, {"arg", {{"as_sym_int", {{"as_name", "mod"}}}}}});
+  CHECK_THAT(refusal_of(program),
+             Catch::Contains("takes the number \"mod\", which cannot be read"));
+  CHECK_THAT(refusal_of(program), Catch::Contains("has the function Mod"));
+}
+
 TEST_CASE("a program of another version of the schema is refused by its version") {
   SmallProgram program = linear_program();
   program.model["schema_version"] = {{"major", 9}, {"minor", 1}};
