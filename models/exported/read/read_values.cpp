@@ -1,7 +1,6 @@
 #include "models/exported/read/read_values.h"
 
-#include <array>
-#include <limits>
+#include <algorithm>
 #include <utility>
 
 #include "models/exported/text/shown_text.h"

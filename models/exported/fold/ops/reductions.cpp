@@ -1,5 +1,7 @@
 // Sums, extremes and running sums over dimensions. Fractions are added as double and rounded once.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "models/exported/fold/operands.h"
 #include "models/exported/fold/pointwise.h"
