@@ -22,8 +22,8 @@ class Folder {
   }
 
   FoldedGraph run() {
-    load_constants();
     count_uses();
+    load_constants();
     std::vector<Node> kept;
     for (Node& node : result_.graph.nodes) {
       replace_operands(node);
@@ -46,6 +46,7 @@ class Folder {
     for (const GraphOutput& output : result_.graph.outputs)
       if (output.kind == OutputKind::buffer) changed.insert(output.name);
     for (const GraphInput& input : result_.graph.inputs) {
+      if (uses_[index_of(input.tensor)] == 0) continue;
       const bool fixed = input.kind == InputKind::constant ||
                          (input.kind == InputKind::buffer && !changed.contains(input.name) &&
                           (!input.persistent || options_.persistent_buffers));

@@ -82,6 +82,7 @@ TEST_CASE("buffers without values in the archive are no constants") {
   CHECK(graph.left.empty());  // a run takes them from elsewhere
   SmallProgram table;
   table.buffer("b_t", "t", SmallProgram::kF32, {2}, "", false)
+      .buffer("b_u", "unused", SmallProgram::kF32, {2}, "", false)
       .describe("exp", SmallProgram::kF32, {2})
       .add("aten.exp.default", {{"self", ref("b_t")}}, "exp")
       .output("exp");
