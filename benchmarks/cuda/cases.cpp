@@ -245,6 +245,12 @@ class List {
     const std::vector<Operand> with_one{updated(wide), updated(wide), narrow};
     add("adagrad and bf16 copy", OpKind::adagrad, AdagradAttrs{}, {wide}, with_one);
     add("lion and bf16 copy", OpKind::lion, LionAttrs{}, {wide}, with_one);
+    const Operand codes{.spec = {n, DType::u8}, .below = 256},
+        absmax = f32({(shapes_.parameters + 255) / 256});
+    add("adam_8bit and bf16 copy", OpKind::adam_8bit, decay, {wide},
+        {updated(wide), updated(codes), updated(absmax), updated(codes), updated(absmax), narrow});
+    add("lion_8bit and bf16 copy", OpKind::lion_8bit, LionAttrs{}, {wide},
+        {updated(wide), updated(codes), updated(absmax), narrow});
     add("lamb_direction", OpKind::lamb_direction, LambDirectionAttrs{}, {wide, wide},
         {updated(wide), updated(wide), wide});
     add("lamb and bf16 copy", OpKind::lamb, LambAttrs{}, {wide, {.spec = {Shape{2}, DType::f64}}},

@@ -129,6 +129,7 @@ struct OpRule {
   size_t packed_weight = 0;
   bool reads_targets = false;  // operand 0 has logits, operand 1 their targets
   bool makes_loss = false;     // output 0 is a loss of the model, output 1 its gradient
+  bool looks_up = false;       // parameters that it reads are tables, of which it takes rows
   GradientTerms gradient_terms = GradientTerms::none;
   // The outputs that it adds to where the instruction accumulates. It replaces the others.
   OutputRange sums{};

@@ -75,6 +75,13 @@ struct SignRule {
   const StepPattern* pattern = nullptr;
 };
 
+// What OptimizerRule::takes is told of a parameter.
+struct TakenParameter {
+  std::string_view name;
+  Shape shape;             // of the whole tensor
+  bool looked_up = false;  // it is the table of an embedding
+};
+
 // One optimizer.
 struct OptimizerRule {
   OptimizerKind kind{};
@@ -87,7 +94,7 @@ struct OptimizerRule {
   // The form in which some parameters are updated, and whether a parameter is one of them. Null: none is. The others are
   // updated element by element.
   UpdateForm other_form = UpdateForm::elements;
-  bool (*takes)(std::string_view name, const Shape& shape) = nullptr;
+  bool (*takes)(const OptimizerConfig& config, const TakenParameter& parameter) = nullptr;
   // Appends the update of a unit by the sum of its gradients, in two parts. The first reads the gradients; a collective
   // at its end may travel while the second part of another unit's update computes.
   void (*begin)(UnitUpdate& update) = nullptr;

@@ -4,6 +4,7 @@
 
 #include "runtime/optim/optimizers/adagrad.h"
 #include "runtime/optim/optimizers/adam.h"
+#include "runtime/optim/optimizers/eight_bit.h"
 #include "runtime/optim/optimizers/lamb.h"
 #include "runtime/optim/optimizers/lion.h"
 #include "runtime/optim/optimizers/muon.h"
@@ -18,7 +19,8 @@ namespace {
 constexpr std::array kRules{
     optimizers::adam,         optimizers::sgd,           optimizers::adagrad,
     optimizers::lion,         optimizers::lamb,          optimizers::muon,
-    optimizers::one_bit_adam, optimizers::zero_one_adam, optimizers::one_bit_lamb};
+    optimizers::one_bit_adam, optimizers::zero_one_adam, optimizers::one_bit_lamb,
+    optimizers::adam_8bit,    optimizers::lion_8bit};
 
 constexpr bool ordered_by_kind() {
   for (size_t i = 0; i < kRules.size(); ++i)
@@ -41,6 +43,12 @@ std::span<const SlotRule> state_slots(const OptimizerConfig& config) {
   const OptimizerRule& rule = optimizer_rule(config.kind);
   if (rule.has_state && !rule.has_state(config)) return {};
   return rule.slots;
+}
+
+int64_t state_block(const OptimizerConfig& config) {
+  int64_t block = 1;
+  for (const SlotRule& slot : state_slots(config)) block = std::max(block, slot.block);
+  return block;
 }
 
 double slot_bytes(const Job& job, UpdateForm form) {

@@ -18,6 +18,9 @@ bool freezes(const OptimizerConfig& config);
 // Returns the state that the optimizer of `config` keeps, in order.
 std::span<const SlotRule> state_slots(const OptimizerConfig& config);
 
+// Returns how many consecutive elements of a parameter have values of state in common; 1: none have.
+int64_t state_block(const OptimizerConfig& config);
+
 // Returns the bytes of state that the optimizer keeps for an element of a parameter that is updated in this form.
 double slot_bytes(const Job& job, UpdateForm form);
 

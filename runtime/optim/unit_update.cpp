@@ -120,9 +120,9 @@ void UnitUpdate::emit_first(OpKind op, OpAttrs attrs, std::vector<BufferId> read
                     .group = group_});
 }
 
-void UnitUpdate::emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots) {
+void UnitUpdate::emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots, size_t first) {
   std::vector<BufferId> reads{gradients(range)}, writes{master(range)};
-  for (size_t i = 0; i < slots; ++i) writes.push_back(slot(i, range));
+  for (size_t i = first; i < first + slots; ++i) writes.push_back(slot(i, range));
   writes.push_back(copy(range));
   emit(op, std::move(attrs), std::move(reads), std::move(writes));
 }

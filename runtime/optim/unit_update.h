@@ -93,9 +93,9 @@ class UnitUpdate {
                   std::vector<BufferId> writes);
   // Returns what comes at the beginning of the step.
   const std::vector<Instruction>& first() const { return first_; }
-  // Appends an op that reads the gradients of a range and writes its master weights, its values of the first `slots`
-  // slots, and its weights in the run's dtype.
-  void emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots);
+  // Appends an op that reads the gradients of a range and writes its master weights, its values of `slots` slots from
+  // number `first` on, and its weights in the run's dtype.
+  void emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots, size_t first = 0);
   // Returns the number of this rank in a set of ranks.
   virtual RankNumber number_among(RankSet set) const = 0;
   // Appends a gather of the equal parts that the ranks of a set have.

@@ -75,6 +75,8 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("adam f32 and bf16 copy") == 30 * n);
   CHECK(bytes("adagrad and bf16 copy") == 22 * n);
   CHECK(bytes("lion and bf16 copy") == 22 * n);
+  CHECK(bytes("adam_8bit and bf16 copy") == Approx((18 + 16.0 / 256) * n).epsilon(1e-6));
+  CHECK(bytes("lion_8bit and bf16 copy") == Approx((16 + 8.0 / 256) * n).epsilon(1e-6));
   CHECK(bytes("lamb_direction") == 28 * n);
   CHECK(bytes("lamb and bf16 copy") == 14 * n + 16);
   CHECK(bytes("scaled_momentum f32") == 16 * n + 4);

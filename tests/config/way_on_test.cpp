@@ -201,6 +201,11 @@ TEST_CASE("way on: the name of an optimizer's class becomes the type that comput
         "it trains with --set optimizer.type=Adam --set optimizer.params.adam_w_mode=false");
   CHECK(all("FusedLamb", "") == "it trains with --set optimizer.type=Lamb");
   CHECK(all("DeepSpeedCPULion", "") == "it trains with --set optimizer.type=Lion");
+  CHECK(all("adamw_bnb_8bit", "") == "it trains with --set optimizer.type=AdamW8bit");
+  CHECK(all("adamw_8bit", "") == "it trains with --set optimizer.type=AdamW8bit");
+  CHECK(all("paged_adamw_8bit", "") == "it trains with --set optimizer.type=PagedAdamW8bit");
+  CHECK(all("lion_8bit", "") == "it trains with --set optimizer.type=Lion8bit");
+  CHECK(all("paged_lion_8bit", "") == "it trains with --set optimizer.type=Lion8bit");
   CHECK(all("adam-w", "") == adamw);
   Ask a = ask(trains_with(R"("optimizer": {"type": "DeepSpeedCPUAdam", "params": {"lr": 3e-4,
     "adamw_mode": false}})"));

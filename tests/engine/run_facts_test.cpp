@@ -114,6 +114,18 @@ TEST_CASE("the tensors that an optimizer keeps are a fact of their own") {
   using Names = std::vector<std::string>;
   CHECK(different(sgd(0.9), sgd(0.8)) == Names{"optimizer.params.momentum"});
   CHECK(different(sgd(0.9), sgd(0)) == Names{"optimizer slots", "optimizer.params.momentum"});
+  const auto slots = [&](OptimizerKind kind) {
+    Job job = folder.job();
+    job.optimizer.kind = kind;
+    for (const RunFact& fact : facts_of(job))
+      if (fact.name == "optimizer slots") return fact.value;
+    return std::string();
+  };
+  CHECK(slots(OptimizerKind::adam) == "exp_avg, exp_avg_sq");
+  CHECK(slots(OptimizerKind::muon) == "exp_avg, exp_avg_sq, of matrices exp_avg alone");
+  CHECK(slots(OptimizerKind::adam_8bit) ==
+        "exp_avg, exp_avg_sq, in 8 bits exp_avg_codes, exp_avg_absmax, exp_avg_sq_codes, "
+        "exp_avg_sq_absmax");
 }
 
 TEST_CASE("what compression does to numbers is a fact where it is on, and no other") {

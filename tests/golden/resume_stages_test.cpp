@@ -46,7 +46,11 @@ std::vector<std::string> on(int ranks) {
 }  // namespace
 
 TEST_CASE("saved at stage s on n ranks, resumed at stage t on m ranks: the same bits") {
-  const Case golden("gptlite");
+  const std::string optimizer = GENERATE("AdamW", "AdamW8bit");
+  CAPTURE(optimizer);
+  Case golden("gptlite");
+  golden.config["optimizer"]["type"] = optimizer;
+  if (optimizer == "AdamW8bit") golden.config["optimizer"]["params"]["min_8bit_size"] = 300;
   const ScratchFolder scratch;
   // DSTRAIN_ALL_STAGES runs all 144 pairs; otherwise a selection with every pair of rank counts.
   const bool all = std::getenv("DSTRAIN_ALL_STAGES") != nullptr;

@@ -18,7 +18,7 @@ inline Program lone_program(const OptimizerConfig& optimizer) {
   program.parameters = {{.name = "blocks.0.weight", .shape = {4, 2}},
                         {.name = "blocks.0.bias", .shape = {4}, .offset = 8}};
   for (Parameter& p : program.parameters)
-    if (rule.takes && rule.takes(p.name, p.shape)) p.form = rule.other_form;
+    if (rule.takes && rule.takes(optimizer, {p.name, p.shape})) p.form = rule.other_form;
   Unit& unit =
       program.units.emplace_back(Unit{.name = "blocks.0", .parameters = {0, 1}, .elements = 16});
   const auto add = [&](std::string name) {

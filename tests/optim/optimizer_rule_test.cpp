@@ -36,7 +36,14 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(slots(sgd).empty());
   sgd.momentum = 0.9;
   CHECK(slots(sgd) == Names{"momentum"});
-  CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum"});
+  CHECK(slots(of(OptimizerKind::adam_8bit)) == Names{"exp_avg", "exp_avg_sq"});
+  CHECK(slots(of(OptimizerKind::adam_8bit), UpdateForm::blocks) ==
+        Names{"exp_avg_codes", "exp_avg_absmax", "exp_avg_sq_codes", "exp_avg_sq_absmax"});
+  CHECK(slots(of(OptimizerKind::lion_8bit)) == Names{"exp_avg"});
+  CHECK(slots(of(OptimizerKind::lion_8bit), UpdateForm::blocks) ==
+        Names{"exp_avg_codes", "exp_avg_absmax"});
+  CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum", "exp_avg_codes",
+                                   "exp_avg_absmax", "exp_avg_sq_codes", "exp_avg_sq_absmax"});
 }
 
 TEST_CASE("the bytes of state of an element follow from the slots") {
@@ -52,6 +59,11 @@ TEST_CASE("the bytes of state of an element follow from the slots") {
   CHECK(bytes(OptimizerKind::sgd, UpdateForm::elements) == 0);
   CHECK(bytes(OptimizerKind::muon, UpdateForm::elements) == 8);
   CHECK(bytes(OptimizerKind::muon, UpdateForm::matrix) == 4);
+  CHECK(bytes(OptimizerKind::adam_8bit, UpdateForm::elements) == 8);
+  CHECK(bytes(OptimizerKind::adam_8bit, UpdateForm::blocks) == 2 + 8.0 / 256);
+  CHECK(bytes(OptimizerKind::lion_8bit, UpdateForm::blocks) == 1 + 4.0 / 256);
+  CHECK(state_block(of(OptimizerKind::adam)) == 1);
+  CHECK(state_block(of(OptimizerKind::adam_8bit)) == 256);
 }
 
 // Returns the ops of a program, in order.
@@ -261,7 +273,9 @@ TEST_CASE("Muon's other parameters decay as Adam's or as AdamW's do") {
 }
 
 TEST_CASE("Muon takes hidden matrices, and scales those with more rows than columns") {
-  const auto takes = optimizer_rule(OptimizerKind::muon).takes;
+  const auto takes = [](std::string_view name, const Shape& shape) {
+    return optimizer_rule(OptimizerKind::muon).takes({}, {name, shape});
+  };
   CHECK(takes("blocks.0.attn.qkv.weight", Shape{12, 4}));
   CHECK(takes("layers.0.weight", Shape{1, 1}));
   CHECK_FALSE(takes("blocks.0.mlp.fc.bias", Shape{12}));
@@ -283,6 +297,28 @@ TEST_CASE("Muon takes hidden matrices, and scales those with more rows than colu
   CHECK(scale(Shape{8, 1}) == std::sqrt(8.0f));
   CHECK(scale(Shape{4, 2}) == std::sqrt(2.0f));
   CHECK(scale(Shape{2, 4}) == 1);
+}
+
+TEST_CASE("state is in 8 bits from min_8bit_size elements on, but for tables of embeddings") {
+  for (const OptimizerKind kind : {OptimizerKind::adam_8bit, OptimizerKind::lion_8bit}) {
+    const auto takes = optimizer_rule(kind).takes;
+    OptimizerConfig config = of(kind);
+    CHECK(takes(config, {"w", Shape{64, 64}}));
+    CHECK_FALSE(takes(config, {"w", Shape{64, 63}}));
+    CHECK_FALSE(takes(config, {"w", Shape{64, 64}, true}));
+    config.min_8bit_size = 0;
+    CHECK(takes(config, {"b", Shape{1}}));
+  }
+  Job job = job_of(OptimizerKind::adam_8bit);
+  job.optimizer.weight_decay = 0.5;
+  job.optimizer.min_8bit_size = 8;
+  const Program program = update_of(job);
+  CHECK(ops(program) == Ops{OpKind::adam_8bit, OpKind::adam});
+  CHECK(attrs_of<AdamAttrs>(program, OpKind::adam_8bit) ==
+        attrs_of<AdamAttrs>(program, OpKind::adam));
+  CHECK(program.instructions[0].writes.size() == 6);
+  job.optimizer.kind = OptimizerKind::lion_8bit;
+  CHECK(ops(update_of(job)) == Ops{OpKind::lion_8bit, OpKind::lion});
 }
 
 TEST_CASE("Muon's ranks gather directions, with zeros between the matrices") {

@@ -81,7 +81,8 @@ TEST_CASE("units name the buffers of their state, at every stage, in every dtype
 TEST_CASE("units name the buffers of their state, whatever the optimizer keeps") {
   for (const OptimizerKind kind :
        {OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::lamb, OptimizerKind::muon,
-        OptimizerKind::one_bit_adam, OptimizerKind::one_bit_lamb})
+        OptimizerKind::adam_8bit, OptimizerKind::lion_8bit, OptimizerKind::one_bit_adam,
+        OptimizerKind::one_bit_lamb})
     for (const int stage : {0, 1}) {
       CAPTURE(static_cast<int>(kind), stage);
       Job job = sharded_job(stage);

@@ -108,11 +108,22 @@ void add_signs(Table& table, const Job& job) {
   table.add_sent({signs, std::string(type.name), "AdamW", "updates", sends});
 }
 
+void add_8bit_state(Table& table, const Job& job) {
+  if (!is_8bit(job.optimizer.kind)) return;
+  const std::string_view name = optimizer_type_of(job.optimizer.kind).name;
+  table.add(job.hook.kind == HookKind::post_local_sgd, kHook,
+            fmt::format("state in 8 bits, as {} has it, cannot be averaged over groups of ranks: "
+                        "use noop, or AdamW",
+                        name));
+}
+
 void add_axes(Table& table, const Job& job) {
   const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
   for (const AxisLimit& limit : {
            AxisLimit{is_one_bit(job.optimizer.kind), kOptimizer, true, true, "1-bit optimizers do",
                      "use AdamW"},
+           {is_8bit(job.optimizer.kind), kOptimizer, false, true,
+            "optimizers with state in 8 bits do", "use AdamW"},
            {job.hook.kind != HookKind::none, kHook, true, true, "powerSGD and post_localSGD do",
             "use noop, fp16_compress or bf16_compress"},
            {lora && lora->base != BlockFormat::none, "dstrain.lora.base", false, true,
@@ -138,6 +149,7 @@ void judge_exclusions(const Job& job, Values& values, Diagnostics& diagnostics) 
   add_hooks(table, job);
   add_signs(table, job);
   add_axes(table, job);
+  add_8bit_state(table, job);
   add_rows_of_tokens(table, job);
   for (const Exclusion& row : table.rows())
     if (row.had) diagnostics.error(row.key, row.message);

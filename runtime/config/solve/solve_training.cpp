@@ -56,7 +56,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
   real("lr_decay", o.lr_decay);
   o.decoupled_decay = false;
   flag("adam_w_mode", o.decoupled_decay);
-  if (lower_case(type) == "adamw") o.decoupled_decay = true;
+  if (lower_case(type) == "adamw" || o.kind == OptimizerKind::adam_8bit) o.decoupled_decay = true;
   const bool of_torch = o.kind != OptimizerKind::muon && has("torch_adam") &&
                         v.flag(key("torch_adam")) && o.decoupled_decay;
   if (of_torch && !v.is_auto(key("weight_decay")))
@@ -85,6 +85,7 @@ void solve_optimizer(Job& job, Values& v, Diagnostics& diagnostics, const Facts&
     if (has(name)) value = v.integer(key(name));
   };
   count("freeze_step", o.freeze_step);
+  count("min_8bit_size", o.min_8bit_size);
   count("var_freeze_step", o.zero_one.var_freeze_step);
   count("var_update_scaler", o.zero_one.var_update_scaler);
   count("local_step_scaler", o.zero_one.local_step_scaler);

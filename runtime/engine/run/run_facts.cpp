@@ -146,6 +146,8 @@ std::string slots_text(const OptimizerConfig& o) {
     case UpdateForm::matrix:
       return fmt::format("{}, of matrices {} alone", of_elements,
                          slot_names(o, UpdateForm::matrix));
+    case UpdateForm::blocks:
+      return fmt::format("{}, in 8 bits {}", of_elements, slot_names(o, UpdateForm::blocks));
   }
   return of_elements;
 }

@@ -101,6 +101,7 @@ void shrink_limits(Job& job, const Shrinking& sizes) {
   job.offload.max_in_cpu = sizes.share(job.offload.max_in_cpu);
   job.offload.read_ahead = sizes.share(job.offload.read_ahead);
   job.hook.rank = std::min<int64_t>(job.hook.rank, 2);
+  job.optimizer.min_8bit_size = sizes.parameters(job.optimizer.min_8bit_size - 1) + 1;
   job.device_memory = 0;
 }
 

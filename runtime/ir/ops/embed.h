@@ -26,6 +26,7 @@ inline constexpr OpRule embed{
     .of_model = true,
     .attrs = kAttrs<EmbedAttrs>,
     .module = "Embedding",
+    .looks_up = true,
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);

@@ -2,6 +2,7 @@
 // 16-bit parameters of a 16-bit run.
 #pragma once
 
+#include "runtime/core/blocks/dynamic_code.h"
 #include "runtime/ir/ops/boundary.h"
 #include "runtime/ir/ops/newton_schulz.h"
 #include "runtime/ir/ops/operands.h"
@@ -59,6 +60,35 @@ inline constexpr OpRule lion{
     .moves_weights = true,
     .clips_gradient = true,
     .check = [](const Program& p, const Instruction& op) { check_update(p, op, 2); },
+};
+
+// Checks an update whose state consists of `slots` slots of codes, each with the absmax of its blocks.
+inline void check_8bit_update(const Program& p, const Instruction& op, size_t slots) {
+  const Operands o(p, op);
+  o.count(1, 1, 1 + 2 * slots, 2 + 2 * slots);
+  const int64_t n = o.in(0).shape.elements();
+  expect_sum(o, o.in(0));
+  o.expect(o.out(0), n, DType::f32);
+  for (size_t i = 1; i < 1 + 2 * slots; i += 2) {
+    o.expect(o.out(i), n, DType::u8);
+    o.expect(o.out(i + 1), (n + kStateBlock - 1) / kStateBlock, DType::f32);
+  }
+  if (o.has_out(1 + 2 * slots)) o.expect(o.out(1 + 2 * slots), n, p.dtype);
+  o.no_alias();
+}
+
+inline constexpr OpRule adam_8bit{
+    .attrs = kAttrs<AdamAttrs>,
+    .moves_weights = true,
+    .clips_gradient = true,
+    .check = [](const Program& p, const Instruction& op) { check_8bit_update(p, op, 2); },
+};
+
+inline constexpr OpRule lion_8bit{
+    .attrs = kAttrs<LionAttrs>,
+    .moves_weights = true,
+    .clips_gradient = true,
+    .check = [](const Program& p, const Instruction& op) { check_8bit_update(p, op, 1); },
 };
 
 inline constexpr OpRule lamb_direction{

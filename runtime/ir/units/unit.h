@@ -19,6 +19,7 @@ namespace dstrain {
 enum class UpdateForm : uint8_t {
   elements,  // each element by itself
   matrix,    // as a whole matrix (Muon)
+  blocks,    // each element by itself, with state that is packed in blocks of elements
 };
 
 // A set of forms.
@@ -33,7 +34,8 @@ class UpdateForms {
   static constexpr unsigned bit(UpdateForm form) { return 1U << static_cast<unsigned>(form); }
   unsigned bits_ = 0;
 };
-inline constexpr UpdateForms kAllForms{UpdateForm::elements, UpdateForm::matrix};
+inline constexpr UpdateForms kAllForms{UpdateForm::elements, UpdateForm::matrix,
+                                       UpdateForm::blocks};
 
 // The share of a unit that a rank holds: all of it, the slices of its replica group, or its own slice.
 enum class Held : uint8_t { whole, shard, slice };

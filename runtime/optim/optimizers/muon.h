@@ -59,7 +59,8 @@ inline constexpr OptimizerRule muon{
     .name = [](const OptimizerConfig&) -> std::string_view { return "Muon"; },
     .slots = kMuonState,
     .other_form = UpdateForm::matrix,
-    .takes = is_hidden_matrix,
+    .takes = [](const OptimizerConfig&,
+                const TakenParameter& p) { return is_hidden_matrix(p.name, p.shape); },
     .begin =
         [](UnitUpdate& update) {
           const OptimizerConfig& o = update.config();

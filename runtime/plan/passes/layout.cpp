@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/unit_spaces.h"
@@ -10,9 +11,11 @@ namespace {
 
 constexpr int64_t kAlign = 16;  // elements: 64 bytes in f32, so every parameter starts a cache line
 
-// Returns what parameters and slices of ranks are multiples of: packed blocks are divided between groups.
-int64_t align_of(const Unit& unit) {
-  return unit.blocks == BlockFormat::none ? kAlign : group_bytes(unit.blocks);
+// Returns what parameters and slices of ranks are multiples of: packed blocks are divided between groups, and no slice cuts
+// a block of the optimizer's state.
+int64_t align_of(const Unit& unit, const Job& job) {
+  if (unit.blocks != BlockFormat::none) return group_bytes(unit.blocks);
+  return unit.frozen ? kAlign : std::max(kAlign, state_block(job.optimizer));
 }
 
 int64_t round_up(int64_t n, int64_t to) {
@@ -20,8 +23,8 @@ int64_t round_up(int64_t n, int64_t to) {
 }
 
 // Gives the parameters of a unit their places.
-void place_parameters(Program& program, Unit& unit, const Place& place) {
-  const int64_t align = align_of(unit);
+void place_parameters(Program& program, Unit& unit, const Job& job, const Place& place) {
+  const int64_t align = align_of(unit, job);
   int64_t at = 0;
   for (int index : unit.parameters) {
     Parameter& p = program.parameters[static_cast<size_t>(index)];
@@ -77,7 +80,7 @@ void add_host_squares(Program& program) {
 }  // namespace
 
 void layout(Program& program, const Job& job, Place place, const Residency& residency) {
-  for (Unit& unit : program.units) place_parameters(program, unit, place);
+  for (Unit& unit : program.units) place_parameters(program, unit, job, place);
   assign_spaces(program, job, place, residency);
   assign_codecs(program, job, residency);
   for (Unit& unit : program.units) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/ir/rule.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/parallel/divided_matrix.h"
 #include "runtime/plan/passes/passes.h"
@@ -73,16 +74,20 @@ class PlacedUpdate final : public UnitUpdate {
  private:
   Axes axes_of(RankSet set) const { return set == RankSet::parts ? adds_ | Axis::tensor : adds_; }
 
-  UnitBuffer state(std::string_view what, DType dtype = DType::f32) {
-    const BufferId id = add_buffer(what, updated().size(), Lifetime::persistent, dtype);
-    return unit_buffer(id, held_, adds_);
+  // Returns state of all elements: a value for each `block` of them.
+  UnitBuffer state(std::string_view what, DType dtype = DType::f32, int64_t block = 1) {
+    UnitBuffer buffer = unit_buffer(kNone, held_, adds_);
+    buffer.block = block;
+    const int64_t values = buffer.values(updated().size());
+    buffer.id = add_buffer(what, values, Lifetime::persistent, dtype);
+    return buffer;
   }
 
   UnitBuffers::Slot new_slot(const SlotRule& slot, DType dtype) {
     if (slot.gathered && sharded()) return gathered_state(slot.name);
     const bool of_all = slot.forms.has(UpdateForm::elements) && slot.forms.has(rule_.other_form);
-    return {std::string(slot.name), of_all ? state(slot.name, dtype) : partial_state(slot, dtype),
-            slot.forms};
+    return {std::string(slot.name),
+            of_all ? state(slot.name, dtype, slot.block) : partial_state(slot, dtype), slot.forms};
   }
 
   // Returns state that only parameters of some forms have.
@@ -152,6 +157,18 @@ void exchange_signs(Program& program, const Job& job, StepKind kind,
   for (const PlacedUpdate& update : updates)
     first.insert(first.end(), update.first().begin(), update.first().end());
   program.instructions.insert(program.instructions.begin(), first.begin(), first.end());
+}
+
+// Returns for each parameter whether it is a table of which layers look up rows.
+std::vector<bool> looked_up(const Program& program) {
+  std::vector<bool> tables(program.parameters.size());
+  for (const Instruction& op : program.instructions) {
+    if (!rule_of(op.op).looks_up) continue;
+    for (const BufferId id : op.reads)
+      if (id != kNone && program.at(id).parameter >= 0)
+        tables[static_cast<size_t>(program.at(id).parameter)] = true;
+  }
+  return tables;
 }
 
 }  // namespace
@@ -249,8 +266,12 @@ void use_synchronised_weights(Program& program, const Job& job) {
 
 void set_update_forms(Program& program, const OptimizerConfig& optimizer) {
   const OptimizerRule& rule = optimizer_rule(optimizer.kind);
-  for (Parameter& p : program.parameters)
-    if (rule.takes && !p.frozen && rule.takes(p.name, p.shape)) p.form = rule.other_form;
+  if (!rule.takes) return;
+  const std::vector<bool> tables = looked_up(program);
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    Parameter& p = program.parameters[i];
+    if (!p.frozen && rule.takes(optimizer, {p.name, p.shape, tables[i]})) p.form = rule.other_form;
+  }
 }
 
 }  // namespace dstrain

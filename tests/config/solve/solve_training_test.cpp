@@ -96,6 +96,45 @@ TEST_CASE("training: Adagrad, Lion and Lamb have DeepSpeed's defaults, in any ca
   CHECK(own.eps_inside_sqrt);
 }
 
+TEST_CASE("training: optimizers with state in 8 bits have bitsandbytes' defaults") {
+  for (const char* type : {"AdamW8bit", "adamw8bit", "PagedAdamW8bit"}) {
+    const OptimizerConfig adam = ask(optimizer(type, "")).job().optimizer;
+    CHECK(adam.kind == OptimizerKind::adam_8bit);
+    CHECK(adam.lr == 0.001);
+    CHECK(adam.beta2 == 0.999);
+    CHECK(adam.eps == 1e-8);
+    CHECK(adam.weight_decay == 0.01);
+    CHECK(adam.decoupled_decay);
+    CHECK(adam.bias_correction);
+    CHECK(adam.min_8bit_size == 4096);
+  }
+  const OptimizerConfig lion = ask(optimizer("Lion8bit", R"("min_8bit_size": 0)")).job().optimizer;
+  CHECK(lion.kind == OptimizerKind::lion_8bit);
+  CHECK(lion.lr == 0.0001);
+  CHECK(lion.beta2 == 0.99);
+  CHECK(lion.weight_decay == 0);
+  CHECK(lion.min_8bit_size == 0);
+}
+
+TEST_CASE("training: what optimizers with state in 8 bits do not go with") {
+  for (const std::string type : {"AdamW8bit", "Lion8bit"}) {
+    const auto refusal = [&](const std::string& with, int ranks) {
+      return ask(trains_with(fmt::format(R"("optimizer": {{"type": "{}"}}, {})", type, with)), {},
+                 ranks)
+          .error();
+    };
+    CHECK_THAT(refusal(R"("tensor_parallel": {"autotp_size": 2})", 2),
+               Catch::Contains("optimizer.type: optimizers with state in 8 bits do not run with "
+                               "tensor_parallel.autotp_size above 1 yet: use AdamW"));
+    CHECK_THAT(refusal(R"("zero_optimization": {"stage": 0},
+                          "dstrain": {"comm_hook": {"type": "post_localSGD"}})",
+                       2),
+               Catch::Contains("state in 8 bits, as " + type + " has it, cannot be averaged"));
+    CHECK_THAT(refusal(R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})", 1),
+               Catch::Contains("bf16.bf16_master_weights_and_grads"));
+  }
+}
+
 TEST_CASE("training: what is said of optimizers that cannot be used") {
   const auto [text, key, expected] = GENERATE(table<std::string, std::string, std::string>({
       {optimizer("OnebitLamb", R"("coeff_beta": 1)"), "optimizer.params.coeff_beta",
@@ -126,25 +165,25 @@ TEST_CASE("training: what is said of optimizers that cannot be used") {
        "no_effect: muon_lr and adam_lr overrule it"},
       {optimizer("Lion", R"("eps": 1e-8)"), "optimizer.params.eps",
        "error: belongs to adagrad, muon, adam, adamw, lamb, onebitadam, onebitlamb, zerooneadam, "
-       "not to lion"},
+       "adamw8bit, pagedadamw8bit, not to lion"},
       {optimizer("Lamb", R"("min_coeff": 0.5, "max_coeff": 0.25)"), "optimizer.params.min_coeff",
        "error: 0.5 is above max_coeff 0.25"},
       {optimizer("RMSprop", ""), "optimizer.type",
        "refused: RMSprop is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
-       "OneBitAdam, OneBitLamb or ZeroOneAdam"},
+       "OneBitAdam, OneBitLamb, ZeroOneAdam, AdamW8bit, PagedAdamW8bit or Lion8bit"},
       {optimizer("MuAdam", ""), "optimizer.type",
        "refused: MuAdam is not part of dstrain: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, "
-       "OneBitAdam, OneBitLamb or ZeroOneAdam"},
+       "OneBitAdam, OneBitLamb, ZeroOneAdam, AdamW8bit, PagedAdamW8bit or Lion8bit"},
       {optimizer("sgd", ""), "optimizer.type",
        "error: unknown optimizer \"sgd\" (did you mean \"SGD\"?)"},
       {optimizer("DeepSpeed_Adam", ""), "optimizer.type",
        "error: unknown optimizer \"DeepSpeed_Adam\": use AdamW, Adam, SGD, Adagrad, Lion, Lamb, "
-       "Muon, OneBitAdam, OneBitLamb or ZeroOneAdam"},
+       "Muon, OneBitAdam, OneBitLamb, ZeroOneAdam, AdamW8bit, PagedAdamW8bit or Lion8bit"},
       {optimizer("None", ""), "optimizer.type",
        "error: no optimizer is called \"None\": remove the section for AdamW"},
       {trains_with(R"("optimizer": {"params": {"lr": 1}})"), "optimizer.type",
-       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb or "
-       "ZeroOneAdam, or remove "
+       "error: missing: use AdamW, Adam, SGD, Adagrad, Lion, Lamb, Muon, OneBitAdam, OneBitLamb, "
+       "ZeroOneAdam, AdamW8bit, PagedAdamW8bit or Lion8bit, or remove "
        "the section"},
       {optimizer("Adam", R"("max_grad_norm": 1.0)"), "optimizer.params.max_grad_norm",
        "refused: DeepSpeed refuses it too: use gradient_clipping at the top level"},

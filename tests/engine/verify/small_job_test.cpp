@@ -152,6 +152,15 @@ TEST_CASE("small job: a persistence threshold keeps the same parameters") {
         Approx(small.job.model.measures().parameters / 2).margin(1));
 }
 
+TEST_CASE("small job: the same tensors have state in 8 bits") {
+  Job job = large_job();
+  job.optimizer.kind = OptimizerKind::adam_8bit;
+  job.optimizer.min_8bit_size = 100'000;  // matrices, and neither biases nor norms
+  CHECK(small_job(job).job.optimizer.min_8bit_size == 4 * 32 + 1);
+  job.optimizer.min_8bit_size = 0;
+  CHECK(small_job(job).job.optimizer.min_8bit_size == 1);
+}
+
 TEST_CASE("small job: all kinds of steps come in its few steps") {
   Job job = large_job();
   job.optimizer.kind = OptimizerKind::one_bit_adam;

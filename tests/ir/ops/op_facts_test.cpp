@@ -53,6 +53,11 @@ TEST_CASE(
   CHECK(needed_flops(t.program, without) == 0);
 }
 
+TEST_CASE("an embedding and a take look up rows") {
+  CHECK(ops_where([](const OpRule& r) { return r.looks_up; }) ==
+        std::set{OpKind::embed, OpKind::take});
+}
+
 TEST_CASE("a profiler counts products, attention, layer norms and activations") {
   CHECK(ops_where([](const OpRule& r) { return r.profiled != nullptr; }) ==
         std::set{OpKind::linear, OpKind::attention, OpKind::layer_norm, OpKind::add_layer_norm,

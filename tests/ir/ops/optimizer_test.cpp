@@ -40,6 +40,29 @@ TEST_CASE(
   CHECK(t.refusal(op) == "");
 }
 
+TEST_CASE("state in 8 bits is a code for each element and an absmax for each block of 256") {
+  OneOp t(DType::bf16);
+  const auto op_of = [&](OpKind kind, int slots) {
+    Instruction op{.op = kind, .reads = {t.run({600})}, .writes = {t.buffer({600})}};
+    for (int i = 0; i < slots; ++i) {
+      op.writes.push_back(t.buffer({600}, DType::u8));
+      op.writes.push_back(t.buffer({3}));
+    }
+    op.writes.push_back(t.run({600}));
+    return op;
+  };
+  for (const auto& [kind, slots] : {std::pair{OpKind::adam_8bit, 2}, {OpKind::lion_8bit, 1}}) {
+    const Instruction op = op_of(kind, slots);
+    CHECK(t.refusal(op) == "");
+    CHECK(t.refusal(with_write(op, op.writes.size() - 1, kNone)) == "");
+    CHECK_THAT(t.refusal(with_write(op, 0, t.run({600}))), Contains("600 elements of f32"));
+    CHECK_THAT(t.refusal(with_write(op, 1, t.buffer({600}))), Contains("600 elements of u8"));
+    CHECK_THAT(t.refusal(with_write(op, 2, t.buffer({2}))), Contains("3 elements of f32"));
+    CHECK_THAT(t.refusal(with_write(op, 2, kNone)), Contains("output 2 is absent"));
+    CHECK_THAT(t.refusal(op_of(kind, slots + 1)), Contains("operands, expected"));
+  }
+}
+
 TEST_CASE("sgd has a momentum or none") {
   OneOp t(DType::bf16);
   Instruction op{.op = OpKind::sgd,

@@ -68,6 +68,52 @@ TEST_CASE("16-bit parameters that are the masters need no other copy, at any sta
     }
 }
 
+TEST_CASE(
+    "state in 8 bits: no slice cuts a block, and tables and small tensors have state in f32") {
+  for (const int stage : {0, 1, 2, 3})
+    for (const int ranks : {1, 3, 4}) {
+      CAPTURE(stage, ranks);
+      Job job = sharded_job(stage, ranks);
+      job.optimizer.kind = OptimizerKind::adam_8bit;
+      job.optimizer.min_8bit_size = 200;  // the table of positions has 256 elements
+      const Plan plan = make_rank_plan(job, place_of(job, ranks - 1), fake_inputs()).train;
+      const Program& program = plan.program;
+      const auto elements = [&](BufferId id) { return program.at(id).shape.elements(); };
+      std::map<std::string, int64_t> in_8_bits, wide;
+      for (const Instruction& op : program.instructions) {
+        if (op.op == OpKind::adam) wide[group_of(plan, op)] += elements(op.writes[0]);
+        if (op.op != OpKind::adam_8bit) continue;
+        const int64_t n = elements(op.writes[0]);
+        CHECK(n % 256 == 0);
+        in_8_bits[group_of(plan, op)] += n;
+        for (const size_t codes : {1, 3}) {
+          CHECK(elements(op.writes[codes]) == n);
+          CHECK(elements(op.writes[codes + 1]) == n / 256);
+        }
+      }
+      for (const Unit& unit : program.units) {
+        CAPTURE(unit.name);
+        const Range updated = stage == 0 ? Range{0, unit.elements} : owned_slice(unit, plan.place);
+        CHECK(updated.begin % 256 == 0);
+        CHECK(in_8_bits[unit.name] + wide[unit.name] == updated.size());
+        int64_t packed = 0;
+        for (const int index : unit.parameters) {
+          const Parameter& p = program.parameters[static_cast<size_t>(index)];
+          CHECK(p.offset % 256 == 0);
+          const bool table = p.name.find("embedding") != std::string::npos;
+          CHECK((p.form == UpdateForm::blocks) == (!table && p.shape.elements() >= 200));
+          if (p.form == UpdateForm::blocks)
+            packed += std::max<int64_t>(0, common(updated, elements_of(p)).size());
+        }
+        CHECK(in_8_bits[unit.name] >= packed);
+        const UnitBuffers& buffers = unit.buffers;
+        CHECK(elements(buffers.slot("exp_avg")->values.id) == wide[unit.name]);
+        CHECK(elements(buffers.slot("exp_avg_codes")->values.id) == in_8_bits[unit.name]);
+        CHECK(elements(buffers.slot("exp_avg_sq_absmax")->values.id) == in_8_bits[unit.name] / 256);
+      }
+    }
+}
+
 TEST_CASE("Lamb moves every element of a parameter once, by norms of the slices that ranks own") {
   for (const int stage : {0, 1, 2, 3}) {
     Job job = sharded_job(stage);

@@ -7,35 +7,14 @@
 // m, v), 30 with the 16-bit copy; a 16-bit gradient saves 2. Weights that are 16-bit masters, and 16-bit moments, are
 // rounded to nearest when they are stored: 22 bytes with a 16-bit gradient, 14 with 16-bit moments too.
 #include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/optimizers/steps.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/optimizers/adam.cpp"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/optimizers/steps-inl.h"
 #include "kernels/cpu/simd/optimizers/update-inl.h"
 #include "runtime/core/isa/best_variant.h"
-
-#ifndef DSTRAIN_SIMD_ADAM_ONCE
-#define DSTRAIN_SIMD_ADAM_ONCE
-namespace dstrain::simd {
-namespace {
-struct AdamStep {
-  float grad_scale, rest1, rest2, inverse_correction1, inverse_correction2;
-  float lr, eps, l2, decay;  // l2 is added to the gradient, decay to the update
-
-  AdamStep(const StepState& s, const AdamAttrs& a)
-      : grad_scale(s.grad_scale),
-        rest1(static_cast<float>(1.0 - s.beta1)),
-        rest2(static_cast<float>(1.0 - s.beta2)),
-        inverse_correction1(static_cast<float>(1.0 / static_cast<double>(s.bias_correction1))),
-        inverse_correction2(static_cast<float>(1.0 / static_cast<double>(s.bias_correction2))),
-        lr((a.beside_muon ? s.adam_lr : s.lr) * a.lr_scale),
-        eps(a.eps),
-        l2(a.decoupled_decay ? 0.0f : a.weight_decay),
-        decay(a.decoupled_decay ? a.weight_decay : 0.0f) {}
-};
-}  // namespace
-}  // namespace dstrain::simd
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
@@ -46,20 +25,15 @@ namespace {
 template <class S>
 SIMD_FN void adam_of(const AdamStep& s, const UpdateOperands& o, S* all_m, S* all_v, int64_t begin,
                      int64_t end) {
-  const Pack grad_scale = all(s.grad_scale), l2 = all(s.l2), decay = all(s.decay);
-  const Pack rest1 = all(s.rest1), rest2 = all(s.rest2), minus_lr = all(-s.lr), eps = all(s.eps);
-  const Pack correct1 = all(s.inverse_correction1), correct2 = all(s.inverse_correction2);
+  const AdamPacks packs(s);
   const auto rule = [=](int64_t i, auto n, Pack p, Pack grad) SIMD_INLINE {
     prefetch_changed(all_m + i);
     prefetch_changed(all_v + i);
-    const Pack g = fma(l2, p, grad * grad_scale);
-    const Pack old_m = load(all_m + i, n), old_v = load(all_v + i, n);
-    const Pack m = fma(rest1, g - old_m, old_m);
-    const Pack v = fma(rest2, g * g - old_v, old_v);
-    const Pack step = (m * correct1) / (square_root(v * correct2) + eps);
+    Pack m = load(all_m + i, n), v = load(all_v + i, n);
+    const Pack next = packs.next(p, grad, m, v);
     store(m, all_m + i, n);
     store(v, all_v + i, n);
-    return fma(minus_lr, fma(decay, p, step), p);
+    return next;
   };
   if constexpr (std::is_same_v<S, float>)
     if (o.master) return update_range(o, begin, end, rule);

@@ -1,4 +1,4 @@
-// Adam's update of the elements that a thread has (adam.cu, own_masters.cu).
+// Adam's update of the elements that a thread has (adam.cu, own_masters.cu, eight_bit.cu).
 #pragma once
 
 #include "runtime/core/step_state.h"

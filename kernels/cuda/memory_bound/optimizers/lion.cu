@@ -6,6 +6,7 @@
 // Minimum memory traffic: 20 bytes per parameter, 22 with the 16-bit copy; a 16-bit gradient saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/cuda/memory_bound/optimizers/lion.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
@@ -23,21 +24,11 @@ struct Lion {
   __device__ void operator()(int64_t at, int64_t n) const {
     const StepState& s = *state;
     if (s.skip) return;
-    const auto rest1 = static_cast<float>(1.0 - s.beta1);
-    const auto rest2 = static_cast<float>(1.0 - s.beta2);
     float g[kN], p[kN], moving[kN];
     load(grad, at, n, g);
     load(master, at, n, p);
     load(m, at, n, moving);
-    const float lr = s.lr * lr_scale;
-#pragma unroll
-    for (int k = 0; k < kN; ++k) {
-      const float change = g[k] * s.grad_scale - moving[k];
-      const float c = fmaf(rest1, change, moving[k]);
-      const float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
-      moving[k] = fmaf(rest2, change, moving[k]);
-      p[k] = fmaf(-lr, fmaf(decay, p[k], sign), p[k]);
-    }
+    update_lion(s, decay, lr_scale, g, p, moving);
     store(moving, m, at, n);
     store(p, master, at, n);
     if (copy) store(p, copy, at, n);

@@ -40,6 +40,9 @@ constexpr OptimizerType kOptimizerTypes[] = {
      .highest_stage = 0,
      .stages = "at stage 0, as each rank makes weights of its own of all masters and second "
                "moments: use stage 0, OneBitAdam at stage 1, or AdamW"},
+    {.name = "AdamW8bit", .kind = OptimizerKind::adam_8bit},
+    {.name = "PagedAdamW8bit", .kind = OptimizerKind::adam_8bit},
+    {.name = "Lion8bit", .kind = OptimizerKind::lion_8bit},
 };
 
 // A text that the compiler puts together.
@@ -82,6 +85,9 @@ constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
     {"fusedlamb|fused_lamb", "Lamb"},
     {"fusedlion|deepspeedcpulion|fused_lion|cpu_lion", "Lion"},
     {"deepspeedcpuadagrad|cpu_adagrad", "Adagrad"},
+    {"adamw_8bit|adamw_bnb_8bit", "AdamW8bit"},
+    {"paged_adamw_8bit", "PagedAdamW8bit"},
+    {"lion_8bit|paged_lion_8bit|pagedlion8bit", "Lion8bit"},
 };
 
 }  // namespace
@@ -118,6 +124,7 @@ constexpr std::string_view kAutoLr = "5e-5", kAutoBetas = "[0.9, 0.999]", kAutoE
 constexpr std::string_view kMup = "muadam|muadamw|musgd";
 constexpr std::string_view kTorch =
     "Adadelta|Adamax|ASGD|LBFGS|NAdam|RAdam|RMSprop|Rprop|SparseAdam|Adafactor";
+constexpr std::string_view kAdam8bit = "adamw8bit|pagedadamw8bit";
 constexpr std::string_view kOneBit = "onebitadam|onebitlamb|zerooneadam";
 constexpr std::string_view kOneBitLamb = "onebitlamb";
 constexpr std::string_view kZeroOne = "zerooneadam";
@@ -152,7 +159,9 @@ std::vector<KeySpec> optimizer() {
       {.key = "optimizer", .type = Type::section, .note = "absent: AdamW with the defaults below"},
       {.key = "optimizer.type",
        .type = Type::string,
-       .note = "the update rule; 1-bit optimizers were removed from DeepSpeed (0.19.8)",
+       .note = "the update rule; 1-bit optimizers were removed from DeepSpeed (0.19.8); those with "
+               "state in 8 bits are bitsandbytes', and offload_optimizer moves their state, which "
+               "makes PagedAdamW8bit the same as AdamW8bit",
        .rule = &kType,
        .choices = kNamesAsChoices.text()},
       {.key = "optimizer.params", .type = Type::section, .nullable = true},
@@ -180,11 +189,25 @@ std::vector<KeySpec> optimizer() {
        .only = "muon"},
       {.key = "optimizer.params.lr",
        .type = Type::real,
+       .fallback = "0.0001",
+       .automatic = kAutoLr,
+       .note = "bitsandbytes' default",
+       .min = 0,
+       .only = "lion8bit"},
+      {.key = "optimizer.params.lr",
+       .type = Type::real,
        .fallback = "0.001",
        .automatic = kAutoLr,
        .note = "learning rate; a scheduler with its own rate overrules it, with a warning where "
                "they differ",
        .min = 0},
+      {.key = "optimizer.params.weight_decay",
+       .type = Type::real,
+       .fallback = "0.01",
+       .automatic = "0",
+       .note = "bitsandbytes' default",
+       .min = 0,
+       .only = kAdam8bit},
       {.key = "optimizer.params.weight_decay",
        .type = Type::real,
        .fallback = "0",
@@ -201,13 +224,22 @@ std::vector<KeySpec> optimizer() {
        .only = "muon"},
       {.key = "optimizer.params.betas",
        .type = Type::betas,
+       .fallback = "[0.9, 0.99]",
+       .automatic = kAutoBetas,
+       .note = "bitsandbytes' default",
+       .min = 0,
+       .max = 1,
+       .open = true,
+       .only = "lion8bit"},
+      {.key = "optimizer.params.betas",
+       .type = Type::betas,
        .fallback = "[0.9, 0.999]",
        .automatic = kAutoBetas,
        .note = "decay of the two moments",
        .min = 0,
        .max = 1,
        .open = true,
-       .only = "adam|adamw|lamb|lion|onebitadam|onebitlamb|zerooneadam"},
+       .only = "adam|adamw|lamb|lion|onebitadam|onebitlamb|zerooneadam|adamw8bit|pagedadamw8bit"},
       {.key = "optimizer.params.eps",
        .type = Type::real,
        .fallback = "1e-10",
@@ -219,13 +251,21 @@ std::vector<KeySpec> optimizer() {
        .fallback = "1e-8",
        .automatic = kAutoEps,
        .min = 0,
-       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam"},
+       .only = "adam|adamw|lamb|onebitadam|onebitlamb|zerooneadam|adamw8bit|pagedadamw8bit"},
       {.key = "optimizer.params.bias_correction", .fallback = "true", .only = "adam|adamw|lamb"},
       {.key = "optimizer.params.bias_correction",
        .fallback = "false",
        .state = State::no_effect,
        .note = "as in DeepSpeed, its moments are not corrected",
        .only = kOneBit},
+
+      {.key = "optimizer.params.min_8bit_size",
+       .type = Type::integer,
+       .fallback = "4096",
+       .note =
+           "elements of the smallest tensor whose state is in 8 bits; that of embeddings never is",
+       .min = 0,
+       .only = "adamw8bit|pagedadamw8bit|lion8bit"},
 
       {.key = "optimizer.params.momentum",
        .type = Type::real,

@@ -49,6 +49,7 @@ inline constexpr OpRule take{
     .of_model = true,
     .walks_space = true,
     .attrs = kAttrs<TakeAttrs>,
+    .looks_up = true,
     .sums = {.count = 1},
     .check =
         [](const Program& p, const Instruction& op) {

@@ -126,6 +126,12 @@ std::vector<std::string> results() {
       call.op = op;
       add(call, {moment}, {moment, moment, {Shape{c}, dtype}});
     }
+    const Operand codes{Shape{c}, DType::u8, integer_values(c, 9, 0, 256)},
+        absmax{Shape{(c + 255) / 256}, DType::f32, uniform_values((c + 255) / 256, 6, 0, 1)};
+    call.op = OpKind::adam_8bit;
+    add(call, {moment}, {moment, codes, absmax, codes, absmax, {Shape{c}, dtype}});
+    call.op = OpKind::lion_8bit;
+    add(call, {moment}, {moment, codes, absmax, {Shape{c}, dtype}});
     call.op = OpKind::lamb_direction;
     add(call, {moment, moment}, {moment, moment, {Shape{c}, DType::f32}});
     call.op = OpKind::lamb;

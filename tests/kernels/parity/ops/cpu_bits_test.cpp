@@ -288,6 +288,13 @@ TEST_CASE("updates have the processor's bits") {
                              {o.flat(grad, 1)}, {master, sum, param});
       require_processor_bits(o.with(OpKind::lion, LionAttrs{.weight_decay = 0.1f}),
                              {o.flat(grad, 1)}, {master, m, param});
+      const int64_t n = master.shape.elements(), blocks = (n + 255) / 256;
+      const Operand codes{master.shape, DType::u8, integer_values(n, 6, 0, 256)},
+          absmax{Shape{blocks}, DType::f32, uniform_values(blocks, 7, 0.01, 1)};
+      require_processor_bits(o.with(OpKind::adam_8bit, AdamAttrs{.weight_decay = 0.1f}),
+                             {o.flat(grad, 1)}, {master, codes, absmax, codes, absmax, param});
+      require_processor_bits(o.with(OpKind::lion_8bit, LionAttrs{.weight_decay = 0.1f}),
+                             {o.flat(grad, 1)}, {master, codes, absmax, param});
       require_processor_bits(
           o.with(OpKind::lamb_direction, LambDirectionAttrs{.eps = 1e-5f, .weight_decay = 0.1f}),
           {o.flat(grad, 1), master}, {m, o.flat(DType::f32, 4), {master.shape, DType::f32}});
