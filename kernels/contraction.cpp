@@ -57,14 +57,15 @@ struct Way {
   int64_t copies() const { return (a.copied ? a.elements() : 0) + (b.copied ? b.elements() : 0); }
 };
 
-// Returns the way with the fewest copies. Sums in f32 of 16-bit operands are those of a weight's gradient.
+// Returns the way with the fewest copies. Sums in f32 of 16-bit operands, and those over a batch, are those of a weight's
+// gradient.
 Way way_of(const ContractAttrs& c, DType values, DType result) {
   const auto way = [&c](OpKind product, bool a_exchanged, bool b_exchanged) {
     return Way{product, matrices_of(c.a, c.batch, c.m, c.k, a_exchanged),
                matrices_of(c.b, c.batch, c.n, c.k, b_exchanged)};
   };
   std::vector<Way> ways;
-  if (values == result) {
+  if (values == result && c.summed == 0) {
     ways.push_back(way(OpKind::linear, false, false));
     ways.push_back(way(OpKind::linear_input_grad, false, true));
   }
@@ -117,11 +118,13 @@ class Contraction final : public Kernel {
     const bool apart = call.accumulate && adds_afterwards();
     char* const result = apart ? scratch + scratch_.result : static_cast<char*>(call.out[0].data);
     const int64_t products = attrs_.batch.elements();
+    const int64_t results = number_of_results();
     for (int64_t i = 0; i < products; ++i) {
       const Tensor in[]{matrix(a, way_.a, i), matrix(b, way_.b, i), {}};
-      const Tensor out[]{
-          {result + i * attrs_.m * attrs_.n * size_of(result_), {attrs_.m, attrs_.n}, result_}};
-      run_part(*product_, call, in, out, call.accumulate && !apart);
+      const Tensor out[]{{result + i % results * attrs_.m * attrs_.n * size_of(result_),
+                          {attrs_.m, attrs_.n},
+                          result_}};
+      run_part(*product_, call, in, out, i >= results || (call.accumulate && !apart));
     }
     if (!apart) return;
     const Tensor sum[]{{result, call.out[0].shape, result_}};
@@ -129,6 +132,12 @@ class Contraction final : public Kernel {
   }
 
  private:
+  int64_t number_of_results() const {
+    int64_t results = 1;
+    for (int d = attrs_.summed; d < attrs_.batch.rank; ++d) results *= attrs_.batch[d];
+    return results;
+  }
+
   // linear and linear_input_grad replace what is there.
   bool adds_afterwards() const {
     return result_ == DType::f32 && way_.product != OpKind::linear_weight_grad;

@@ -308,12 +308,12 @@ struct LambFactorAttrs {
 };
 using OpAttrs = std::variant<
     std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs, ActivationAttrs,
-    MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, SumLossAttrs, SoftcapAttrs, ScaleAttrs,
-    AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs,
-    LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
-    MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
-    LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs, LambFactorAttrs,
-    UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+    MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, WindowAttrs, SumLossAttrs, SoftcapAttrs,
+    ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
+    AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs,
+    OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
+    CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs,
+    LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

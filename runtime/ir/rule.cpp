@@ -14,6 +14,7 @@
 #include "runtime/ir/ops/general/reduce.h"
 #include "runtime/ir/ops/general/sum_loss.h"
 #include "runtime/ir/ops/general/take.h"
+#include "runtime/ir/ops/general/window.h"
 #include "runtime/ir/ops/layer_norm.h"
 #include "runtime/ir/ops/linear.h"
 #include "runtime/ir/ops/low_rank.h"

@@ -33,6 +33,8 @@ class GeneralInterpreter {
       contract(op, *product, result);
     else if (const auto* of_table = std::get_if<TakeAttrs>(&op.attrs))
       take(op, *of_table, result);
+    else if (const auto* windows = std::get_if<WindowAttrs>(&op.attrs))
+      window(op, *windows, result);
     else if (op.op == OpKind::add)
       for (size_t i = 0; i < result.size(); ++i)
         result[i] = values_[op.reads[0]][i] + values_[op.reads[1]][i];
@@ -80,7 +82,7 @@ class GeneralInterpreter {
         View::Numbers of_a = index, of_b = index;
         of_a[column] = of_b[column] = k;
         of_b[row] = index[column];
-        result[i] += at(op.reads[0], c.a, of_a) * at(op.reads[1], c.b, of_b);
+        result[i % result.size()] += at(op.reads[0], c.a, of_a) * at(op.reads[1], c.b, of_b);
       }
       ++i;
     });
@@ -100,6 +102,26 @@ class GeneralInterpreter {
         result[i] = values_[op.reads[0]].at(e);
       else
         result.at(e) += values_[op.reads[0]][i];
+      ++i;
+    });
+  }
+
+  void window(const Instruction& op, const WindowAttrs& w, std::vector<double>& result) {
+    const auto& [d0, d1, d2] = w.dimensions;
+    const Shape space{w.planes, d0.kernel, d1.kernel, d2.kernel, d0.out, d1.out, d2.out};
+    const std::vector<double>& from = values_[op.reads[0]];
+    size_t i = 0;
+    for_indices(space, [&](const View::Numbers& n) {
+      const int64_t at0 = d0.element(n[4], n[1]), at1 = d1.element(n[5], n[2]),
+                    at2 = d2.element(n[6], n[3]);
+      const bool inside = at0 >= 0 && at1 >= 0 && at2 >= 0;
+      const auto element =
+          inside ? static_cast<size_t>(((n[0] * d0.size + at0) * d1.size + at1) * d2.size + at2)
+                 : 0;
+      if (op.op == OpKind::window)
+        result[i] = inside ? from[element] : static_cast<double>(w.outside);
+      else if (inside)
+        result[element] += from[i];
       ++i;
     });
   }

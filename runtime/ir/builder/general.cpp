@@ -80,6 +80,11 @@ BufferId Builder::put(BufferId values, const TakeAttrs& attrs, const std::vector
   return emit(OpKind::put, attrs, std::move(reads), activation_buffer("put", table, values));
 }
 
+BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {
+  return emit(OpKind::window, attrs, {x},
+              activation_buffer("windows", {attrs.planes, attrs.kernel(), attrs.windows()}, x));
+}
+
 void Builder::loss(BufferId x, LossWeight by, const std::string& name, float weight) {
   const BufferId sum = add_loss(name, weight, by);
   Instruction op{.op = OpKind::sum_loss,

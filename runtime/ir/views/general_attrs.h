@@ -2,6 +2,7 @@
 // (runtime/ir/views/view.h). Everything is computed in f32, and a result is rounded once to its dtype.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,9 +45,11 @@ struct ReduceAttrs {
 // Returns whether the results of a reduction lie side by side in its operands, and what it adds up does not.
 bool reduces_columns(const ReduceAttrs& attrs);
 
-// The attributes of contract: result (batch, m, n) = the sum over k of a (batch, m, k) and b (batch, n, k).
+// The attributes of contract: result (batch, m, n) = the sum over k of a (batch, m, k) and b (batch, n, k), and over the first
+// `summed` dimensions of the batch, which the result has not.
 struct ContractAttrs {
   Shape batch{};
+  int summed = 0;
   int64_t m = 0, n = 0, k = 0;
   View a{}, b{};  // of the spaces (batch, m, k) and (batch, n, k)
   bool operator==(const ContractAttrs&) const = default;
@@ -65,6 +68,44 @@ struct TakeAttrs {
   View table{};
   std::vector<Indices> indices{};
   bool operator==(const TakeAttrs&) const = default;
+};
+
+// The attributes of window and window_grad: windows of `kernel` elements, `dilation` apart, begin `stride` elements apart,
+// the first one `padding` elements before the first of `size`. There are `out` of them. What is outside reads as `outside`.
+struct WindowAttrs {
+  struct Dimension {
+    int64_t size = 1, kernel = 1, stride = 1, padding = 0, dilation = 1, out = 1;
+    bool operator==(const Dimension&) const = default;
+
+    // Returns the element that window `o` has at `k`; -1: it is outside.
+    constexpr int64_t element(int64_t o, int64_t k) const {
+      const int64_t i = o * stride + k * dilation - padding;
+      return i < size ? i < 0 ? -1 : i : -1;
+    }
+    // Returns the window that has element i at `k`; -1: none has.
+    constexpr int64_t window(int64_t i, int64_t k) const {
+      const int64_t from = i + padding - k * dilation;
+      return from >= 0 && from % stride == 0 && from / stride < out ? from / stride : -1;
+    }
+  };
+  static constexpr int kDimensions = 3;
+
+  int64_t planes = 1;  // of which each has all dimensions
+  std::array<Dimension, kDimensions> dimensions{};
+  float outside = 0;
+
+  // Return the elements of a plane, of a window, and the number of windows.
+  int64_t elements() const { return product(&Dimension::size); }
+  int64_t kernel() const { return product(&Dimension::kernel); }
+  int64_t windows() const { return product(&Dimension::out); }
+  bool operator==(const WindowAttrs&) const = default;
+
+ private:
+  int64_t product(int64_t Dimension::*size) const {
+    int64_t all = 1;
+    for (const Dimension& dimension : dimensions) all *= dimension.*size;
+    return all;
+  }
 };
 
 // The attributes of sum_loss.

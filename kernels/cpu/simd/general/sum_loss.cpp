@@ -1,4 +1,5 @@
 // sum_loss: the f64 sum of elements in order, and the same gradient for each. A loss has few elements.
+#include "kernels/cpu/simd/general/with_floats.h"
 #include "kernels/cpu/simd/kernels.h"
 
 namespace dstrain::simd {
@@ -19,16 +20,10 @@ std::unique_ptr<Kernel> make_sum_loss(const KernelSpec& spec) {
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     const float d = weight * call.state->d_loss;
     double* const loss = data<double>(call.out, 0);
-    const auto run = [&](auto type) {
+    with_floats(dtype, [&](auto type) {
       using T = decltype(type);
       sum_loss(data<const T>(call.in, 0), n, d, call.accumulate, loss, data<T>(call.out, 1));
-    };
-    if (dtype == DType::bf16)
-      run(bf16{});
-    else if (dtype == DType::f16)
-      run(f16{});
-    else
-      run(float{});
+    });
   });
 }
 

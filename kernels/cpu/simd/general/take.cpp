@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/simd/general/with_floats.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 #include "kernels/take_walk.h"
@@ -48,16 +49,6 @@ struct TakeRun : TakeWalk {
     return sum;
   }
 };
-
-template <class F>
-void with_floats(DType dtype, const F& f) {
-  if (dtype == DType::bf16)
-    f(bf16{});
-  else if (dtype == DType::f16)
-    f(f16{});
-  else
-    f(float{});
-}
 
 template <class T, class To>
 void take_rows(const TakeRun& walk, const T* table, bool accumulate, To* out, int64_t begin,

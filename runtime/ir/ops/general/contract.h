@@ -2,6 +2,10 @@
 // views, so that each may be transposed or broadcast. Each product adds over k as the products of `linear` do.
 #pragma once
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "runtime/ir/ops/general/slopes.h"
 
 namespace dstrain::ops {
@@ -14,6 +18,13 @@ inline Shape matrices(const Shape& batch, int64_t rows, int64_t columns) {
   return space;
 }
 
+// Returns the dimensions of the batch that a result has.
+inline Shape batch_of_result(const ContractAttrs& c) {
+  Shape batch;
+  for (int d = c.summed; d < c.batch.rank; ++d) batch.append(c.batch[d]);
+  return batch;
+}
+
 // Returns a view of a batch of matrices, with rows and columns exchanged.
 inline View transposed(View view, const Shape& batch) {
   const auto row = static_cast<size_t>(batch.rank);
@@ -21,19 +32,27 @@ inline View transposed(View view, const Shape& batch) {
   return view;
 }
 
-// Emits the gradient of operand x, which has the view `of_x` of `space`: a product of the other two.
-inline void emit_contract_grad(Gradients& g, BufferId x, const View& of_x, const Shape& space,
-                               const ContractAttrs& attrs, std::vector<BufferId> reads) {
+// Emits the gradient of operand x, which has the view `of_x`: a product of the other two. It is added over the first
+// dimensions of the batch in which x is the same.
+inline void emit_contract_grad(Gradients& g, BufferId x, const View& of_x, ContractAttrs attrs,
+                               std::vector<BufferId> reads) {
   const Program& p = g.program();
-  const bool dense = is_dense(of_x, space) && p.at(x).shape.elements() == space.elements();
+  while (attrs.summed < attrs.batch.rank && of_x.strides[static_cast<size_t>(attrs.summed)] == 0)
+    ++attrs.summed;
+  const Shape batch = batch_of_result(attrs), space = matrices(batch, attrs.m, attrs.n);
+  View view{.offset = of_x.offset};
+  std::copy(of_x.strides.begin() + attrs.summed, of_x.strides.end(), view.strides.begin());
+  const bool dense = is_dense(view, space) && p.at(x).shape.elements() == space.elements();
   const bool parameter = p.at(x).parameter >= 0;
   if (dense && parameter) return g.emit_weight(OpKind::contract, attrs, std::move(reads), {x});
-  const BufferId d = dense ? g.like(x) : g.fresh(x, space, parameter ? DType::f32 : p.at(x).dtype);
+  const bool exact = parameter || attrs.summed > 0;
+  const bool like = dense && !(exact && p.at(x).dtype != DType::f32);
+  const BufferId d = like ? g.like(x) : g.fresh(x, space, exact ? DType::f32 : p.at(x).dtype);
   g.emit(OpKind::contract, attrs, std::move(reads), {d});
-  if (dense) return g.contribute(x, d);
+  if (like) return g.contribute(x, d);
   Term term{.space = space};
   term.formula = term.operand(d, dense_view(space));
-  emit_through(g, x, of_x, std::move(term));
+  emit_through(g, x, view, std::move(term));
 }
 
 inline constexpr OpRule contract{
@@ -63,7 +82,10 @@ inline constexpr OpRule contract{
           o.values(o.out(0));
           o.expect(o.out(0).dtype == DType::f32 || o.out(0).dtype == o.in(0).dtype,
                    "a product has the operands' dtype, or f32");
-          o.expect(o.out(0), c.batch.elements() * c.m * c.n, o.out(0).dtype);
+          o.expect(0 <= c.summed && c.summed <= c.batch.rank &&
+                       (c.summed == 0 || o.out(0).dtype == DType::f32),
+                   "sums over a batch are f32");
+          o.expect(o.out(0), batch_of_result(c).elements() * c.m * c.n, o.out(0).dtype);
           expect_inside(o, 0, c.a, a);
           expect_inside(o, 1, c.b, b);
           o.no_alias();
@@ -77,10 +99,14 @@ inline constexpr OpRule contract{
     .backward =
         [](const Instruction& op, Gradients& g) {
           const auto c = attrs_as<ContractAttrs>(op.attrs);
-          const View d_y = dense_view(matrices(c.batch, c.m, c.n));
+          // The result is the same for all that is added.
+          const View of_result = dense_view(matrices(batch_of_result(c), c.m, c.n));
+          View d_y;
+          std::copy_n(of_result.strides.begin(), Shape::kMaxRank - c.summed,
+                      d_y.strides.begin() + c.summed);
           const BufferId d = g.of(op.writes[0]), a = op.reads[0], b = op.reads[1];
           if (g.needs(a))
-            emit_contract_grad(g, a, c.a, matrices(c.batch, c.m, c.k),
+            emit_contract_grad(g, a, c.a,
                                {.batch = c.batch,
                                 .m = c.m,
                                 .n = c.k,
@@ -89,7 +115,7 @@ inline constexpr OpRule contract{
                                 .b = transposed(c.b, c.batch)},
                                {d, b});
           if (g.needs(b))
-            emit_contract_grad(g, b, c.b, matrices(c.batch, c.n, c.k),
+            emit_contract_grad(g, b, c.b,
                                {.batch = c.batch,
                                 .m = c.n,
                                 .n = c.k,

@@ -7,8 +7,8 @@
 #include <array>
 #include <vector>
 
-#include "runtime/ir/views/broadcast.h"
 #include "runtime/ir/ops/general/slopes.h"
+#include "runtime/ir/views/broadcast.h"
 
 namespace dstrain::ops {
 

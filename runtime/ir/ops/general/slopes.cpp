@@ -92,4 +92,16 @@ void emit_through(Gradients& g, BufferId x, View view, Term term) {
   g.contribute(x, d_x);
 }
 
+void emit_transpose(const Instruction& op, OpKind transpose, Gradients& g) {
+  const BufferId x = op.reads[0];
+  if (!g.needs(x)) return;
+  std::vector<BufferId> reads = op.reads;
+  reads[0] = g.of(op.writes[0]);
+  if (g.program().at(x).parameter >= 0)
+    return g.emit_weight(transpose, op.attrs, std::move(reads), {x});
+  const BufferId d_x = g.like(x);
+  g.emit(transpose, op.attrs, std::move(reads), {d_x});
+  g.contribute(x, d_x);
+}
+
 }  // namespace dstrain::ops

@@ -39,4 +39,8 @@ void expect_inside(const Operands& o, size_t i, const View& view, const Shape& s
 // has no adjoint (runtime/ir/views/adjoint.h).
 void emit_through(Gradients& g, BufferId x, View view, Term term);
 
+// Emits the gradient of the first operand of a linear op: its transpose, which has the same attributes and the same other
+// operands.
+void emit_transpose(const Instruction& op, OpKind transpose, Gradients& g);
+
 }  // namespace dstrain::ops

@@ -31,19 +31,6 @@ inline void expect_table(const Operands& o, const Buffer& table, const TakeAttrs
            "a table has fewer elements than indices may name");
 }
 
-// Emits the gradient of what a take or put reads: the other one of them.
-inline void emit_other(const Instruction& op, OpKind other, Gradients& g) {
-  const BufferId x = op.reads[0];
-  if (!g.needs(x)) return;
-  std::vector<BufferId> reads = op.reads;
-  reads[0] = g.of(op.writes[0]);
-  if (g.program().at(x).parameter >= 0)
-    return g.emit_weight(other, op.attrs, std::move(reads), {x});
-  const BufferId d_x = g.like(x);
-  g.emit(other, op.attrs, std::move(reads), {d_x});
-  g.contribute(x, d_x);
-}
-
 inline constexpr OpRule take{
     .repeatable = true,
     .of_model = true,
@@ -61,7 +48,7 @@ inline constexpr OpRule take{
           o.expect(o.out(0), attrs.space.elements(), o.out(0).dtype);
           o.no_alias();
         },
-    .backward = [](const Instruction& op, Gradients& g) { emit_other(op, OpKind::put, g); },
+    .backward = [](const Instruction& op, Gradients& g) { emit_transpose(op, OpKind::put, g); },
 };
 
 inline constexpr OpRule put{
@@ -80,7 +67,7 @@ inline constexpr OpRule put{
           o.expect(o.in(0), attrs.space.elements(), o.in(0).dtype);
           o.no_alias();
         },
-    .backward = [](const Instruction& op, Gradients& g) { emit_other(op, OpKind::take, g); },
+    .backward = [](const Instruction& op, Gradients& g) { emit_transpose(op, OpKind::take, g); },
 };
 
 }  // namespace dstrain::ops

@@ -191,9 +191,33 @@ TEST_CASE("gradients of contractions are those of finite differences") {
                         b = view_with_adjoint(draw, of_b, false);
     c.a = a.view;
     c.b = b.view;
+    Shape result;
+    if (draw.once_in(2)) c.summed = static_cast<int>(draw(0, c.batch.rank));
+    for (int d = c.summed; d < of_y.rank; ++d) result.append(of_y[d]);
     INFO("seed " << seed);
-    GradientCase(draw, {.op = OpKind::contract, .attrs = c}, {a.elements, b.elements}, of_y)
+    GradientCase(draw, {.op = OpKind::contract, .attrs = c}, {a.elements, b.elements}, result)
         .check(draw);
+  }
+}
+
+TEST_CASE("gradients of windows and of their sums are those of finite differences") {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Draw draw(seed);
+    WindowAttrs w{.planes = draw(1, 2), .outside = draw.once_in(2) ? 0.0f : 2.0f};
+    for (size_t i = 1; i < 3; ++i)
+      w.dimensions[i] = {.size = draw(1, 5),
+                         .kernel = draw(1, 3),
+                         .stride = draw(1, 2),
+                         .padding = draw(0, 1),
+                         .dilation = draw(1, 2),
+                         .out = draw(1, 4)};
+    const int64_t elements = w.planes * w.elements(), windows = w.planes * w.kernel() * w.windows();
+    INFO("seed " << seed);
+    if (draw.once_in(2))
+      GradientCase(draw, {.op = OpKind::window, .attrs = w}, {elements}, {windows}).check(draw);
+    else
+      GradientCase(draw, {.op = OpKind::window_grad, .attrs = w}, {windows}, {elements})
+          .check(draw);
   }
 }
 

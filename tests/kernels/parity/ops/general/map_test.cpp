@@ -1,6 +1,6 @@
 // map: formulas of any kind against their values in double precision.
-#include "runtime/ir/views/broadcast.h"
 #include "runtime/ir/formula/formula.h"
+#include "runtime/ir/views/broadcast.h"
 #include "tests/kernels/parity/device_sample.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
