@@ -59,8 +59,8 @@ std::optional<View> broadcast_view(const Shape& operand, const Shape& space) {
   View view;
   for (int d = 0; d < operand.rank; ++d) {
     if (operand[d] != 1 && operand[d] != space[d + missing]) return std::nullopt;
-    if (operand[d] != 1)
-      view.strides[static_cast<size_t>(d + missing)] = dense.strides[static_cast<size_t>(d)];
+    const auto from = static_cast<size_t>(d), to = from + static_cast<size_t>(missing);
+    if (operand[d] != 1) view.strides[to] = dense.strides[from];
   }
   return view;
 }
@@ -89,8 +89,8 @@ int collapse(Shape& space, std::span<View> views, int kept) {
   for (int d = space.rank - 2; d >= 0; --d) {
     if (d + 1 == kept || !are_even(space, views, d)) continue;
     space.dims[static_cast<size_t>(d)] *= space[d + 1];
-    for (View& view : views)
-      view.strides[static_cast<size_t>(d)] = view.strides[static_cast<size_t>(d + 1)];
+    const auto joined = static_cast<size_t>(d);
+    for (View& view : views) view.strides[joined] = view.strides[joined + 1];
     remove_dimension(space, views, d + 1);
     if (d + 1 < kept) --kept;
   }
