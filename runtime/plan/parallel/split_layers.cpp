@@ -39,9 +39,10 @@ class SplitPass : RankForward {
   void split(const Instruction& op, const OpAxes& axes) {
     // It works on a registered buffer or on a weight, which have no rows to divide.
     if (!has_rows(op.reads[0])) return keep(op);
-    check(axes.any() || !rule_of(op.op).walks_space,
-          "{} reads operands through views, which ranks of a sequence or tensor group cannot divide",
-          dstrain::name_of(op.op));
+    check(
+        axes.any() || !rule_of(op.op).walks_space,
+        "{} reads operands through views, which ranks of a sequence or tensor group cannot divide",
+        dstrain::name_of(op.op));
     const OperandAxes first = axes.read(0);
     if (axes.along(OperandAxis::row) == Along::whole) return trade(op);
     if (is_product(axes)) return product(op);

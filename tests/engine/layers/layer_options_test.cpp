@@ -24,6 +24,16 @@ std::vector<ModelConfig> two_models(const Layout& layout) {
   return {all.front(), *qwen3};
 }
 
+// Returns the optimizers whose state has all bits. Configurations refuse 8-bit state where ranks divide layers, and where sums
+// have another order a code of 8 bits may be the next one, which moves a weight by more than rounding does.
+std::vector<OptimizerConfig> exact_optimizers() {
+  std::vector<OptimizerConfig> exact = other_optimizers(0.1);
+  std::erase_if(exact, [](const OptimizerConfig& optimizer) {
+    return optimizer.kind == OptimizerKind::adam_8bit || optimizer.kind == OptimizerKind::lion_8bit;
+  });
+  return exact;
+}
+
 // Calls f with each layout of the world's ranks and a stage 3 job of each of two models, where ranks divide parameters.
 template <class F>
 void for_each_sharded(const Communicator& world, DType dtype, const F& f) {
@@ -65,7 +75,7 @@ TEST_CASE("every optimizer learns with divided layers and samples what it learns
   Sample sample(4);
   for (const Layout& layout : layouts_of(world->size()))
     for (const ModelConfig& model : two_models(layout))
-      for (const OptimizerConfig& optimizer : other_optimizers(0.1)) {
+      for (const OptimizerConfig& optimizer : exact_optimizers()) {
         if (!sample.takes()) continue;
         Job job = layers_job(model, layout);
         job.optimizer = optimizer;
@@ -82,7 +92,7 @@ TEST_CASE("every optimizer has the same bits at each stage and offloaded with di
   Sample sample(12);
   for (const Layout& layout : layouts_of(world->size()))
     for (const ModelConfig& model : two_models(layout))
-      for (const OptimizerConfig& optimizer : other_optimizers(0.1))
+      for (const OptimizerConfig& optimizer : exact_optimizers())
         for (const DType dtype : {DType::f32, DType::bf16}) {
           if (!sample.takes()) continue;
           Job job = layers_job(model, layout, dtype);

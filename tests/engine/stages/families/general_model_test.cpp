@@ -90,8 +90,8 @@ TEST_CASE("general ops on an emulated device are near those on the CPU") {
     Job job = general_job(dtype, 1);
     const RunResult cpu = run_steps(job, data, *comm, 2);
     job.device = DeviceChoice::emulated;
-    const RunResult device = run_steps(job, data, *comm, 2, 1,
-                                       make_backend(implementations(), DeviceChoice::emulated));
+    const RunResult device =
+        run_steps(job, data, *comm, 2, 1, make_backend(implementations(), DeviceChoice::emulated));
     const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-2;
     for (size_t i = 0; i < cpu.loss.size(); ++i) {
       CHECK(device.loss[i] == Approx(cpu.loss[i]).epsilon(tolerance));
