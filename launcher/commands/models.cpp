@@ -9,9 +9,15 @@
 namespace dstrain {
 namespace {
 
-// Returns the shape of a sample, whose dimensions are keys.
+// Returns the shape of a sample, whose dimensions are keys or numbers.
 std::string shape_text(const ModelInput& input) {
+  if (!input.sizes.empty()) return fmt::format("({})", fmt::join(input.sizes, ", "));
   return fmt::format("({})", fmt::join(input.shape, ", "));
+}
+
+nlohmann::ordered_json shape_json(const ModelInput& input) {
+  if (!input.sizes.empty()) return input.sizes;
+  return input.shape;
 }
 
 std::string models_text(const ModelRegistry& models) {
@@ -43,7 +49,7 @@ std::string models_json(const ModelRegistry& models) {
     for (const ModelInput& input : family->inputs)
       if (input.role != InputRole::documents)  // which few runs have
         inputs.push_back(
-            {{"name", input.name}, {"dtype", name_of(input.dtype)}, {"shape", input.shape}});
+            {{"name", input.name}, {"dtype", name_of(input.dtype)}, {"shape", shape_json(input)}});
     list.push_back({{"type", family->type}, {"keys", keys}, {"inputs", inputs}});
   }
   return list.dump(1) + "\n";

@@ -15,16 +15,28 @@ enum class InputRole : uint8_t {
   // Where a sample holds several documents: of each token, the place in the sample at which its document begins. Places
   // do not fall, and that of token t is at most t.
   documents,
+  array,  // of a data file: the array that has the input's name
 };
 
 inline std::string_view name_of(InputRole role) {  // "token ids"
-  constexpr std::string_view names[] = {"token ids", "features", "labels", "documents"};
+  constexpr std::string_view names[] = {"token ids", "features", "labels", "documents", "arrays"};
   return names[static_cast<int>(role)];
 }
 
-// Returns the only dtype that inputs of a role have.
-constexpr DType dtype_of(InputRole role) {
-  return role == InputRole::features ? DType::f32 : DType::i32;
+// Returns whether a model may have several inputs of a role.
+constexpr bool may_repeat(InputRole role) {
+  return role == InputRole::array;
+}
+
+// Returns whether inputs of a role may have a dtype.
+constexpr bool has_dtype(InputRole role, DType dtype) {
+  if (role == InputRole::array) return dtype == DType::f32 || dtype == DType::i32;
+  return dtype == (role == InputRole::features ? DType::f32 : DType::i32);
+}
+
+// Returns the dtypes that inputs of a role may have, for messages: "i32".
+constexpr std::string_view dtypes_of(InputRole role) {
+  return role == InputRole::array ? "f32 or i32" : role == InputRole::features ? "f32" : "i32";
 }
 
 }  // namespace dstrain

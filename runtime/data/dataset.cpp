@@ -12,7 +12,7 @@ void* samples_in(std::span<const InputTensor> inputs, InputRole role, int64_t co
   const auto found = std::ranges::find(inputs, role, &InputTensor::role);
   check(found != inputs.end(), "samples are read into a batch that has no {}", name_of(role));
   const Tensor& tensor = found->tensor;
-  check(tensor.dtype == dtype_of(role) && tensor.elements() == count * elements,
+  check(has_dtype(role, tensor.dtype) && tensor.elements() == count * elements,
         "{} samples of {} {} are read into {}, which is {} {}", count, elements, name_of(role),
         found->name, name_of(tensor.dtype), to_string(tensor.shape));
   return tensor.data;

@@ -25,8 +25,8 @@ struct InputTensor {
   Tensor tensor;
 };
 
-// Returns the data of the input with this role. Throws InternalError if there is none that has `count` samples of
-// `elements` in the role's dtype.
+// Returns the data of the input with this role, which no other has. Throws InternalError if there is none that has `count`
+// samples of `elements` in the role's dtype.
 void* samples_in(std::span<const InputTensor> inputs, InputRole role, int64_t count,
                  int64_t elements);
 

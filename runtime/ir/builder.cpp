@@ -126,9 +126,10 @@ const ProgramInput& Builder::declare_input(const std::string& name, InputRole ro
         to_string(known->sample), name_of(role), to_string(sample));
     return *known;
   }
-  check(dtype == dtype_of(role), "input {} is declared as {}: {} are {}", name, name_of(dtype),
-        name_of(role), name_of(dtype_of(role)));
-  check(program_.input(role) == kNone, "input {} is the second one of {}", name, name_of(role));
+  check(has_dtype(role, dtype), "input {} is declared as {}: {} are {}", name, name_of(dtype),
+        name_of(role), dtypes_of(role));
+  check(may_repeat(role) || program_.input(role) == kNone, "input {} is the second one of {}", name,
+        name_of(role));
   Shape shape{options_.batch};
   for (int i = 0; i < sample.rank; ++i) shape.append(sample[i]);
   const BufferId buffer = program_.add_buffer({.name = name,

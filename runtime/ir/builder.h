@@ -79,7 +79,7 @@ class Builder {
   // Declares an input of every micro-batch, with the shape of a sample, as the model's family has it. Returns
   // (B, sample), which are floats of the run's dtype, or i32. A name that was declared before returns the same input, for
   // the current layer to read, and must come with the same role, dtype and shape. Throws InternalError if the role has
-  // another dtype or another input.
+  // another dtype, or another input and is not `array`.
   BufferId input(const std::string& name, InputRole role, DType dtype, const Shape& sample);
   // Declares the input `documents` of samples of `seq_len` tokens, for the current layer to read, as input() does. Returns
   // kNone if the options have no documents.

@@ -206,7 +206,7 @@ struct Program {
   }
   const Buffer& at(BufferId id) const { return buffers[static_cast<size_t>(id)]; }
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
-  // Returns the buffer of the input with this role, or kNone. A program has at most one of each.
+  // Returns the buffer of the input with this role, of several arrays the first one, or kNone.
   BufferId input(InputRole role) const;
   // Returns the index of a group with this name and unit: the newest group, or a new one.
   int32_t add_group(const std::string& name, int unit = -1);

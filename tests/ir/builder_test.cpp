@@ -281,6 +281,13 @@ TEST_CASE("inputs are declared by name and role, and a batch has one tensor of e
                     Contains("declared as features (5, 4) and used as features (4, 5)"));
   CHECK_THROWS_WITH(b.input("others", InputRole::features, DType::f32, {4}),
                     Contains("input others is the second one of features"));
+  const BufferId first = b.input("first", InputRole::array, DType::f32, {3, 4}),
+                 second = b.input("second", InputRole::array, DType::i32, {});
+  CHECK(first != second);
+  CHECK(program.input(InputRole::array) == first);
+  CHECK(program.at(second).shape == Shape{3});
+  CHECK_THROWS_WITH(b.input("third", InputRole::array, DType::bf16, {4}),
+                    Contains("third is declared as bf16: arrays are f32 or i32"));
   CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::u8, {4}),
                     Contains("input ids is declared as u8: token ids are i32"));
   CHECK_THROWS_WITH(b.input("ids", InputRole::token_ids, DType::i32, {2, 2, 2, 2, 2, 2, 2, 2}),

@@ -24,16 +24,21 @@ void check_input(const ModelFamily& family, const ModelInput& input) {
   };
   check(!input.name.empty() && std::ranges::count_if(family.inputs, same(&ModelInput::name)) == 1,
         "{} has the name of another one, or none", what);
-  check(std::ranges::count_if(family.inputs, same(&ModelInput::role)) == 1,
-        "{} is not the only one of {}", what, name_of(input.role));
-  check(input.dtype == dtype_of(input.role), "{} is {}: {} are {}", what, name_of(input.dtype),
-        name_of(input.role), name_of(dtype_of(input.role)));
-  check(input.shape.size() < Shape::kMaxRank,
-        "{} has {} dimensions: a tensor has {}, and the first is the samples", what,
-        input.shape.size(), Shape::kMaxRank);
+  check(
+      may_repeat(input.role) || std::ranges::count_if(family.inputs, same(&ModelInput::role)) == 1,
+      "{} is not the only one of {}", what, name_of(input.role));
+  check(has_dtype(input.role, input.dtype), "{} is {}: {} are {}", what, name_of(input.dtype),
+        name_of(input.role), dtypes_of(input.role));
+  check(input.shape.empty() || input.sizes.empty(),
+        "{} has its dimensions both by keys and as numbers", what);
+  const size_t rank = std::max(input.shape.size(), input.sizes.size());
+  check(rank < Shape::kMaxRank,
+        "{} has {} dimensions: a tensor has {}, and the first is the samples", what, rank,
+        Shape::kMaxRank);
+  for (const int64_t size : input.sizes) check(size > 0, "{} has a dimension of {}", what, size);
   for (const std::string_view key : input.shape)
     check(is_integer_key(family, key), "{}: dimension {} is no integer key", what, key);
-  if (input.role == InputRole::features || input.role == InputRole::documents)
+  if (input.role != InputRole::token_ids && input.role != InputRole::labels)
     check(input.classes.empty(), "{}: {} have no classes", what, name_of(input.role));
   else
     check(is_integer_key(family, input.classes), "{}: its classes '{}' are no integer key", what,
@@ -71,6 +76,12 @@ std::string_view ModelFamily::vocabulary_key() const {
 
 void check_inputs(const ModelFamily& family) {
   for (const ModelInput& input : family.inputs) check_input(family, input);
+  if (family.reads_arrays()) {
+    for (const ModelInput& input : family.inputs)
+      check(input.role == InputRole::array, "the {} reads {} beside arrays", family.title,
+            name_of(input.role));
+    return;
+  }
   const ModelInput *ids = family.input(InputRole::token_ids),
                    *labels = family.input(InputRole::labels),
                    *documents = family.input(InputRole::documents);

@@ -39,13 +39,16 @@ struct ModelKey {
   std::string_view name() const { return spec.key.substr(kModelSection.size()); }
 };
 
-// An input of a model. Its shape is that of a sample. A family has at most one input of each role, and the role's dtype.
+// An input of a model. Its shape is that of a sample. It has a dtype of its role. A family has several inputs of a role only
+// if they are arrays, and then no others.
 struct ModelInput {
   std::string_view name;
   InputRole role = InputRole::features;
   DType dtype = DType::f32;
   std::vector<std::string_view> shape = {};  // the names of the keys that give the dimensions
   std::string_view classes = {};  // the key whose value all ids or labels are below; empty: none
+  // The dimensions themselves, in place of `shape`: of a family that reads them from a file.
+  std::vector<int64_t> sizes = {};
 };
 
 // What is wrong with values that are legal one by one.
@@ -86,9 +89,11 @@ struct ModelFamily {
   // keeps these values from having one; null: no model has one. The vocabulary must be known.
   std::variant<TransformersModel, KeyProblem> (*as_transformers)(const ModelConfig&) = nullptr;
 
-  // Returns the input with this role, or null.
+  // Returns the input with this role, of several the first one, or null.
   const ModelInput* input(InputRole role) const;
   bool reads_tokens() const { return input(InputRole::token_ids) != nullptr; }
+  // Returns whether all inputs are arrays of data files.
+  bool reads_arrays() const { return input(InputRole::array) != nullptr; }
   // Returns whether the model gives the probabilities of the next token.
   bool predicts_tokens() const;
   // Returns why the model cannot continue a text: "has no text to generate"; empty if it can.
@@ -99,7 +104,7 @@ struct ModelFamily {
 };
 
 // Throws InternalError if the inputs of a family are none that data can be read for: an unknown key, a role that comes
-// twice or has another dtype, more dimensions than a tensor has, labels that nothing gives.
+// twice or has another dtype, more dimensions than a tensor has, labels that nothing gives, arrays beside other inputs.
 void check_inputs(const ModelFamily& family);
 
 // Returns how weight files have the model's parameters.

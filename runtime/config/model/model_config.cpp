@@ -127,6 +127,7 @@ int64_t ModelConfig::elements_of(InputRole role) const {
   const ModelInput* input = family().input(role);
   check(input, "a {} has no {}", family().title, name_of(role));
   int64_t elements = 1;
+  for (const int64_t size : input->sizes) elements *= size;
   for (const std::string_view key : input->shape)
     elements *= key == family().context_key() ? seq_len() : integer(key);
   return elements;

@@ -56,7 +56,8 @@ class ModelConfig {
   void set_fine_tuning(FineTuning tuning) { fine_tuning_ = std::move(tuning); }
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
-  // Returns the elements that a sample in training of the input with this role has. Throws InternalError if there is none.
+  // Returns the elements that a sample in training of the input with this role has, of several inputs the first one. Throws
+  // InternalError if there is none.
   int64_t elements_of(InputRole role) const;
   // Returns the sizes of the program that the family builds. Where the vocabulary is not known, it counts as one token.
   ModelMeasures measures() const;

@@ -13,7 +13,8 @@ int64_t round_up(int64_t n, int64_t to) {
 
 int64_t rows_of_micro_batch(const Program& program) {
   check(!program.inputs.empty(), "a model without inputs is divided");
-  const BufferId labels = program.input(InputRole::labels);
+  const BufferId labels = program.input(InputRole::labels), array = program.input(InputRole::array);
+  if (array != kNone) return program.at(array).shape[0];
   return program.at(labels == kNone ? program.inputs.front().buffer : labels).shape.elements();
 }
 

@@ -110,3 +110,51 @@ TEST_CASE("model: a registry refuses inputs that no data are read for") {
   CHECK(refusal({with(ids, [](ModelInput& i) { i.classes = "many"; }), next}) ==
         "input ids of the F: its classes 'many' are no integer key");
 }
+
+TEST_CASE("model: a family reads arrays of any number, names and sizes, and nothing else") {
+  const auto family = [](std::vector<ModelInput> inputs) {
+    return ModelFamily{.type = "f",
+                       .title = "F",
+                       .keys = {{models::size_key("dstrain.model.length", "8", "")}},
+                       .inputs = std::move(inputs),
+                       .layers_key = "length",
+                       .width_key = "length"};
+  };
+  const auto refusal = [&family](std::vector<ModelInput> inputs) {
+    const ModelFamily f = family(std::move(inputs));
+    try {
+      check_inputs(f);
+    } catch (const InternalError& e) {
+      return std::string(e.what());
+    }
+    return std::string("none");
+  };
+  const ModelInput x{"x", InputRole::array, DType::f32, {}, {}, {3, 4}},
+      y{"y", InputRole::array, DType::i32};
+  CHECK(refusal({x, y}) == "none");
+  const ModelFamily f = family({x, y}), tokens = family({{"ids", InputRole::token_ids}});
+  CHECK(f.reads_arrays());
+  CHECK(!f.reads_tokens());
+  CHECK(!f.predicts_tokens());
+  CHECK(!tokens.reads_arrays());
+  CHECK(ModelConfig(f).elements_of(InputRole::array) == 12);
+  CHECK(ModelConfig(f).context() == 1);
+  const auto with = [](ModelInput input, auto change) {
+    change(input);
+    return input;
+  };
+  CHECK(refusal({x, {"notes", InputRole::features, DType::f32, {"length"}}}) ==
+        "the F reads features beside arrays");
+  CHECK(refusal({x, x}) == "input x of the F has the name of another one, or none");
+  CHECK(refusal({with(y, [](ModelInput& i) { i.dtype = DType::bf16; })}) ==
+        "input y of the F is bf16: arrays are f32 or i32");
+  CHECK(refusal({with(y, [](ModelInput& i) { i.classes = "length"; })}) ==
+        "input y of the F: arrays have no classes");
+  CHECK(refusal({with(x, [](ModelInput& i) { i.shape = {"length"}; })}) ==
+        "input x of the F has its dimensions both by keys and as numbers");
+  CHECK(refusal({with(x, [](ModelInput& i) {
+          i.sizes = {2, 0};
+        })}) == "input x of the F has a dimension of 0");
+  CHECK(refusal({with(x, [](ModelInput& i) { i.sizes.assign(8, 1); })}) ==
+        "input x of the F has 8 dimensions: a tensor has 8, and the first is the samples");
+}
