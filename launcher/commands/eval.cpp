@@ -18,6 +18,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
+#include "runtime/core/formats/safetensors.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/threads/core_share.h"
 #include "runtime/data/array_source.h"
@@ -28,7 +29,6 @@
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/forward/evaluate.h"
 #include "runtime/storage/atomic_file.h"
-#include "runtime/storage/safetensors.h"
 
 namespace dstrain {
 namespace {

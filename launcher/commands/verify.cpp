@@ -46,8 +46,28 @@ struct Samples {
   std::string note;  // where they are from
 };
 
+// Returns the job's data for its small job, whose model reads the same arrays.
+Samples arrays_for(const Job& job, const Job& small) {
+  if (const std::string missing = first_missing(job.data.paths);
+      job.data.paths.empty() || !missing.empty())
+    fail_user(
+        "the {} reads arrays, which verify does not make up, and {}: give files that have them "
+        "with "
+        "--data",
+        job.model.family().title,
+        missing.empty() ? "no data are named" : printable(missing) + " is not there");
+  Job reading = small;
+  reading.data.val_fraction = 0;
+  reading.data.val_path = "";
+  reading.eval_interval = 0;
+  std::unique_ptr<Dataset> data = open_dataset(reading);
+  const std::string note = "samples: " + data->summary();
+  return {shrunk_samples(std::move(data), job, small), note};
+}
+
 // Returns the data that the job names, shrunk to the small job's samples; without data made-up samples.
 Samples samples_for(const Job& job, Job& small) {
+  if (job.model.family().reads_arrays()) return arrays_for(job, small);
   if (!job.model.family().reads_tokens())
     return {made_up_samples(small), fmt::format("samples: made up from seed {}", small.seed)};
   if (job.data.paths.empty() || !first_missing(job.data.paths).empty())

@@ -91,7 +91,7 @@ std::vector<std::string> default_lines(const std::string& path, const LoadedConf
 }
 
 std::string missing_data(const Job& job) {
-  if (!job.model.family().reads_tokens()) return "";
+  if (!job.model.family().reads_files()) return "";
   if (job.data.paths.empty()) return "--data names a file";
   std::vector<std::string> all = job.data.paths;
   if (!job.data.val_path.empty()) all.push_back(job.data.val_path);

@@ -205,7 +205,7 @@ void apply_micro_batch(LoadedConfig& loaded, int64_t micro_batch, const std::str
 void settle_steps(const ConfigRequest& request, LoadedConfig& loaded, const Dataset& dataset) {
   if (!request.epochs) return;
   Job& job = loaded.job;
-  if (!job.model.family().reads_tokens())
+  if (!job.model.family().reads_files())
     fail_user("--epochs: the {} makes its own samples, which never end: give --steps",
               job.model.family().title);
   // The quotient is exact but for rounding, which must not add a step.

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "models/exported/read/read_graph.h"
-#include "models/exported/text/shown_text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {
 
 constexpr int64_t kLargestProgram = int64_t{1} << 29;
+constexpr ZipOrigin kArchive{"the exported model", "torch.export.save", "do not pack it anew"};
 
 // Returns the last part of a name in the archive.
 std::string_view file_name(std::string_view name) {
@@ -94,7 +95,7 @@ const StoredTensor* ExportedModel::find(std::string_view name) const {
 }
 
 ExportedModel read_exported(const std::string& path) {
-  ZipArchive archive(path);
+  ZipArchive archive(path, kArchive);
   const ZipEntry& program = program_of(archive);
   const std::string folder = program.name.substr(0, program.name.find('/')),
                     name(file_name(program.name).substr(0, file_name(program.name).size() - 5));

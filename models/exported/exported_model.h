@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/exported/archive/zip_archive.h"
 #include "models/exported/graph/graph.h"
 #include "models/exported/read/stored_tensors.h"
+#include "runtime/core/formats/zip_archive.h"
 
 namespace dstrain::exported {
 

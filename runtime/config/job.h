@@ -48,8 +48,8 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
-// The format of the data file: auto, char, byte or bin.
-enum class DataFormat { automatic, characters, bytes, tokens };
+// The format of the data file: auto, char, byte, bin or arrays.
+enum class DataFormat { automatic, characters, bytes, tokens, arrays };
 // The ids of a token file without a header that says it: found out from the file, or given.
 enum class TokenDtype { automatic, uint16, uint32 };
 // How documents become samples: parts of the stream of all tokens; whole documents, several in a sample; or one document

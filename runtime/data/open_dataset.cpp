@@ -8,6 +8,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/data/array_source.h"
+#include "runtime/data/arrays/array_dataset.h"
 #include "runtime/data/file/data_files.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/generated_dataset.h"
@@ -115,6 +116,7 @@ std::unique_ptr<TokenSource> open_validation(const Job& job, const TokenSource& 
 }  // namespace
 
 std::unique_ptr<Dataset> open_dataset(const Job& job) {
+  if (job.model.family().reads_arrays()) return std::make_unique<ArrayDataset>(job);
   if (!job.model.family().reads_tokens()) return std::make_unique<GeneratedDataset>(job);
   Sources sources = open_sources(job);
   if (job.data.token_dtype != TokenDtype::automatic &&

@@ -10,7 +10,8 @@
 namespace dstrain {
 
 // Memory-maps the data of `job` and checks the part that the run will read: each split in use has a sample,
-// and every id is below the vocabulary size. Throws UserError, which names file and byte offset.
+// every id is below the vocabulary size, and every element of an array fits the input that reads it. Throws UserError, which
+// names file and place.
 std::unique_ptr<Dataset> open_dataset(const Job& job);
 
 // Opens a file on which the model that `trained` has trained is measured, as data of the same format. `vocabulary`: that

@@ -26,6 +26,7 @@ constexpr std::string_view format_name(DataFormat format) {
     case DataFormat::tokens:
       return "bin";
     case DataFormat::automatic:
+    case DataFormat::arrays:
       break;
   }
   return "none";

@@ -54,6 +54,10 @@ void build_model(Builder& builder, const ModelConfig& model) {
         "a sample of the {} holds no documents", family.title);
   builder.fine_tune(model.fine_tuning());
   family.build(builder, model);
+  check(!family.reads_arrays() || builder.program().losses.empty() ||
+            builder.program().loss_weight == LossWeight::samples,
+        "the {} reads arrays, whose targets nobody counts: its losses are means over samples",
+        family.title);
   const std::vector<std::string> expected = expected_inputs(model, builder.options()),
                                  declared = declared_inputs(builder.program());
   check(declared == expected,

@@ -44,7 +44,7 @@ struct Ask {
     const TempFile file(text);
     ConfigRequest r = request;
     r.path = file.path();
-    r.models = &model_registry();
+    if (!r.models) r.models = &model_registry();
     LoadedConfig loaded = check_config(r);
     for (Verdict& v : loaded.verdicts) v.where = without_folder(v.where, file);
     for (std::string& w : loaded.warnings) w = without_folder(w, file);
@@ -54,7 +54,7 @@ struct Ask {
     const TempFile file(text);
     ConfigRequest r = request;
     r.path = file.path();
-    r.models = &model_registry();
+    if (!r.models) r.models = &model_registry();
     try {
       LoadedConfig loaded = load_config(r);
       for (Setting& s : loaded.settings) s.origin = without_folder(s.origin, file);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "models/exported/text/shown_text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <utility>
 
-#include "models/exported/text/shown_text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "models/exported/graph/op_schemas.h"
 #include "models/exported/read/read_graph.h"
-#include "models/exported/text/shown_text.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

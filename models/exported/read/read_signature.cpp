@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "models/exported/read/read_graph.h"
-#include "models/exported/text/shown_text.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "models/exported/text/shown_text.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

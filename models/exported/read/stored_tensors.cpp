@@ -6,7 +6,7 @@
 
 #include "models/exported/read/read_values.h"
 #include "models/exported/text/json_field.h"
-#include "models/exported/text/shown_text.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

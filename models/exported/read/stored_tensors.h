@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "models/exported/archive/zip_archive.h"
 #include "models/exported/graph/scalar_type.h"
+#include "runtime/core/formats/zip_archive.h"
 
 namespace dstrain::exported {
 

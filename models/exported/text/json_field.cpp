@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "models/exported/text/shown_text.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain::exported {
 namespace {

@@ -94,6 +94,8 @@ struct ModelFamily {
   bool reads_tokens() const { return input(InputRole::token_ids) != nullptr; }
   // Returns whether all inputs are arrays of data files.
   bool reads_arrays() const { return input(InputRole::array) != nullptr; }
+  // Returns whether samples come from data files, and are not made from the seed.
+  bool reads_files() const { return reads_tokens() || reads_arrays(); }
   // Returns whether the model gives the probabilities of the next token.
   bool predicts_tokens() const;
   // Returns why the model cannot continue a text: "has no text to generate"; empty if it can.

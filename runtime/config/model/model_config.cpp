@@ -123,13 +123,18 @@ void ModelConfig::set_vocabulary(int64_t size) {
   set(family().vocabulary_key(), size);
 }
 
+std::vector<int64_t> ModelConfig::sizes_of(const ModelInput& input) const {
+  std::vector<int64_t> sizes = input.sizes;
+  for (const std::string_view key : input.shape)
+    sizes.push_back(key == family().context_key() ? seq_len() : integer(key));
+  return sizes;
+}
+
 int64_t ModelConfig::elements_of(InputRole role) const {
   const ModelInput* input = family().input(role);
   check(input, "a {} has no {}", family().title, name_of(role));
   int64_t elements = 1;
-  for (const int64_t size : input->sizes) elements *= size;
-  for (const std::string_view key : input->shape)
-    elements *= key == family().context_key() ? seq_len() : integer(key);
+  for (const int64_t size : sizes_of(*input)) elements *= size;
   return elements;
 }
 

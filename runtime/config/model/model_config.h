@@ -14,6 +14,7 @@
 namespace dstrain {
 
 struct ModelFamily;
+struct ModelInput;
 struct ModelMeasures;
 
 class ModelConfig {
@@ -56,6 +57,8 @@ class ModelConfig {
   void set_fine_tuning(FineTuning tuning) { fine_tuning_ = std::move(tuning); }
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
+  // Returns the sizes of a sample in training of an input of the family.
+  std::vector<int64_t> sizes_of(const ModelInput& input) const;
   // Returns the elements that a sample in training of the input with this role has, of several inputs the first one. Throws
   // InternalError if there is none.
   int64_t elements_of(InputRole role) const;

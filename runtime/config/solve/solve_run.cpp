@@ -8,6 +8,7 @@
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
+#include "runtime/config/solve/solve_data.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/text.h"
 
@@ -49,119 +50,6 @@ void solve_model(ModelConfig& m, Values& v, Diagnostics& diagnostics) {
   }
   if (!family.problem || diagnostics.stopped({kModelType, kHuggingFaceType})) return;
   if (const std::optional<KeyProblem> problem = family.problem(m)) report(*problem, v, diagnostics);
-}
-
-// Sets the tokens of a sample. They are recorded where they are not the model's context, which has a key of its own.
-void solve_seq_len(ModelConfig& model, Values& v, Diagnostics& diagnostics) {
-  constexpr std::string_view key = "dstrain.data.seq_len";
-  const ModelFamily& family = model.family();
-  const std::string context_key = model_path(family.context_key());
-  const int64_t context = model.context(), usual = model.usual_seq_len();
-  if (!v.given(key) && usual == context) return;
-  const int64_t tokens =
-      v.integer(key, usual, fmt::format("{}, at most {}", context_key, family.usual_tokens));
-  model.set_seq_len(tokens);
-  if (tokens > context && !(family.exceeds_context && family.exceeds_context(model)))
-    diagnostics.error(key,
-                      fmt::format("{} is more than {} {}, which the model is made for: use at most "
-                                  "that",
-                                  tokens, context_key, context),
-                      {context_key});
-}
-
-void solve_files(DataConfig& d, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
-  constexpr std::string_view key = "dstrain.data.path", val_key = "dstrain.data.val_path";
-  d.paths = v.texts(key);
-  if (std::ranges::any_of(d.paths, &std::string::empty))
-    diagnostics.error(key, d.paths.size() == 1 ? "is empty: name a text or token file"
-                                               : "has an empty name: name token files");
-  else if (d.paths.empty() && request.need_data)
-    diagnostics.error(key, "missing: name a text or token file, here or with --data");
-  if (const Member* val = v.given(val_key); val && val->value.text.empty())
-    diagnostics.error(val_key, "is empty: name a file, or remove the key");
-  else if (val)
-    d.val_path = v.text(val_key, "", "");
-}
-
-void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
-  constexpr std::string_view key = "dstrain.data.packing";
-  DataConfig& d = job.data;
-  const std::string packing = v.text(key), too_long = v.text("dstrain.data.too_long");
-  d.packing = packing == "pack" ? Packing::pack : packing == "pad" ? Packing::pad : Packing::none;
-  d.too_long = too_long == "drop"    ? TooLong::drop
-               : too_long == "error" ? TooLong::error
-                                     : TooLong::cut;
-  if (d.packing == Packing::none) return;
-  const ModelFamily& family = job.model.family();
-  if (job.model.seq_len() < 2)
-    diagnostics.error(key, "no document of a sample of one token has a target: use \"none\"");
-  if (d.packing == Packing::pack && !family.input(InputRole::documents))
-    diagnostics.error(key, fmt::format("a sample of the {} holds one document: use \"pad\" or "
-                                       "\"none\"",
-                                       family.title));
-  if (family.input(InputRole::features))
-    diagnostics.error(key, fmt::format("the {} reads features beside tokens, which documents do "
-                                       "not have: use \"none\"",
-                                       family.title));
-  if (d.format == DataFormat::characters || d.format == DataFormat::bytes)
-    diagnostics.error(key,
-                      "wants token files, whose documents `dstrain tokenize` writes beside them, "
-                      "or texts for a model's tokenizer: use \"none\", data of format bin, or no "
-                      "format",
-                      {"dstrain.data.format"});
-}
-
-void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigRequest& request) {
-  DataConfig& d = job.data;
-  if (!job.model.family().reads_tokens()) {
-    d.random_order = false;
-    return;
-  }
-  solve_seq_len(job.model, v, diagnostics);
-  solve_files(d, v, diagnostics, request);
-  if (v.given("dstrain.data.vocab")) d.vocab = v.text("dstrain.data.vocab", "", "");
-  const std::string format = v.text("dstrain.data.format");
-  d.format = format == "char"   ? DataFormat::characters
-             : format == "byte" ? DataFormat::bytes
-             : format == "bin"  ? DataFormat::tokens
-                                : DataFormat::automatic;
-  constexpr std::string_view dtype_key = "dstrain.data.token_dtype";
-  const std::string dtype = v.text(dtype_key);
-  d.token_dtype = dtype == "uint16"   ? TokenDtype::uint16
-                  : dtype == "uint32" ? TokenDtype::uint32
-                                      : TokenDtype::automatic;
-  if (d.token_dtype != TokenDtype::automatic &&
-      (d.format == DataFormat::characters || d.format == DataFormat::bytes))
-    diagnostics.error(
-        dtype_key,
-        fmt::format("is of token files, and data of format {} have no ids: remove it", format),
-        {"dstrain.data.format"});
-  const int64_t ids = job.model.vocabulary();
-  const std::string vocabulary_key = model_path(job.model.family().vocabulary_key());
-  if (d.format == DataFormat::tokens && ids == 0 && !request.assume_vocabulary &&
-      !diagnostics.stopped(vocabulary_key))
-    diagnostics.error(vocabulary_key,
-                      "missing: data of format bin does not say it; give the tokenizer's number of "
-                      "tokens");
-  if (d.format == DataFormat::bytes && ids > 0 && ids < 256)
-    diagnostics.error(vocabulary_key,
-                      fmt::format("{} is less than the 256 of data of format byte", ids));
-  d.random_order = v.text("dstrain.data.order") == "random";
-  solve_packing(job, v, diagnostics);
-  d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
-  if (v.given("dstrain.data.loss_on")) {
-    const std::string loss_on = v.text("dstrain.data.loss_on", "", "");
-    d.loss_on = loss_on == "assistant"    ? LossOn::assistant
-                : loss_on == "completion" ? LossOn::completion
-                                          : LossOn::all;
-  }
-  d.skip_invalid = v.flag("dstrain.data.skip_invalid");
-  constexpr std::string_view template_key = "dstrain.data.chat_template";
-  if (const Member* given = v.given(template_key); given && given->value.text.empty())
-    diagnostics.error(template_key,
-                      "is empty: name chatml, llama3, qwen or a file, or remove the key");
-  else if (given)
-    d.chat_template = v.text(template_key, "", "");
 }
 
 // Two keys set recompute: DeepSpeed's interval, whose default 0 means none, and dstrain.recompute. If both are

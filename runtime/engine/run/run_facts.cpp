@@ -75,6 +75,7 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
     case DataFormat::tokens:
       return "token ids";
     case DataFormat::automatic:
+    case DataFormat::arrays:
       break;
   }
   return "none";
@@ -106,7 +107,7 @@ std::string validation_text(const Dataset& dataset) {
 void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add(FactChange::forbidden, "vocabulary", vocabulary_text(dataset.vocabulary()));
   list.add(FactChange::forbidden, "dstrain.seed", job.seed);
-  if (!job.model.family().reads_tokens()) return;  // samples are made from the seed
+  if (!job.model.family().reads_files()) return;  // samples are made from the seed
   list.add(FactChange::forbidden, "dstrain.data.order",
            job.data.random_order ? "random" : "sequential");
   list.add_unusual(FactChange::forbidden, "dstrain.data.seq_len",

@@ -95,6 +95,16 @@ std::string seen_line(const Job& job, int64_t samples, int64_t first, int64_t st
                      first > 0 ? fmt::format("; it goes on behind sample {}", first) : "");
 }
 
+std::string left_out_line(int64_t taken, int64_t samples, int64_t micro_batch) {
+  if (taken == 0)
+    return fmt::format(
+        "no validation: it takes whole micro-batches of {}, and has {}: give more data or a larger "
+        "dstrain.data.val_fraction or dstrain.eval_samples",
+        counted(micro_batch, "sample"), counted(samples, "sample"));
+  return fmt::format("validation takes {} of {}, whole micro-batches of {}", taken,
+                     counted(samples, "sample"), micro_batch);
+}
+
 std::string memory_line(const MemoryTable& memory) {
   const auto bytes = [&](Space space) {
     return bytes_text(static_cast<double>(memory.total(space)));

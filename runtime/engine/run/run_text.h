@@ -16,6 +16,10 @@ std::string first_line(const Job& job, const Plan& train, int64_t done, int thre
 // training samples 2.04 times, in batches of 8". `first`: samples taken before the first of the `steps` to come.
 std::string seen_line(const Job& job, int64_t samples, int64_t first, int64_t steps);
 
+// Returns which of the samples for validation it leaves out, as they fill no micro-batch: "validation takes 48 of the 50
+// samples, ...".
+std::string left_out_line(int64_t taken, int64_t samples, int64_t micro_batch);
+
 // Returns the bytes that a rank reserves in each space: "1.2 GB and 3.4 GB of the host's memory".
 std::string memory_line(const MemoryTable& memory);
 

@@ -122,7 +122,7 @@ void Trainer::make_executors() {
         *plan, arenas_, backend_, job_, mesh_, ctx_.slot,
         add_names(ctx_.slot, *plan, regular ? "" : fmt::format("{}: ", name_of(plan->kind)))));
   }
-  if (dataset_.samples(Split::validation) > 0)
+  if (validation_samples() > 0)
     validate_.emplace(plans_.validate, arenas_, backend_, job_, mesh_, ctx_.slot,
                       add_names(ctx_.slot, plans_.validate, "validation's "));
 }
@@ -270,8 +270,18 @@ void Trainer::log_begin() const {
   if (!root()) return;
   log::info("{}", first_line(job_, plans_.train, state_.step, ctx_.threads));
   const int64_t samples = dataset_.samples(Split::train);
-  if (job_.model.family().reads_tokens() && state_.step < job_.steps)
+  if (job_.model.family().reads_files() && state_.step < job_.steps)
     log::info("{}", seen_line(job_, samples, next_sample_, job_.steps - state_.step));
+  const int64_t all = std::min(job_.eval_samples, dataset_.samples(Split::validation));
+  if (validation_samples() < all)
+    log::info("{}", left_out_line(validation_samples(), all, job_.batch.micro_batch));
+}
+
+int64_t Trainer::validation_samples() const {
+  const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
+  // The samples that would fill a micro-batch have no targets that could be left out of such losses.
+  if (plans_.validate.program.loss_weight != LossWeight::samples) return samples;
+  return samples - samples % job_.batch.micro_batch;
 }
 
 RunOutcome Trainer::run() {
@@ -341,7 +351,7 @@ void Trainer::validate() {
   const Plan& plan = plans_.validate;
   const std::vector<int32_t> exchanges = count_collectives(plan);
   const bool needed = std::ranges::any_of(exchanges, [](int32_t n) { return n > 0; });
-  const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
+  const int64_t samples = validation_samples();
   const int64_t micro = job_.batch.micro_batch;
   const bool average = groups_differ(job_, state_.applied_steps).weights;
   if (average) model_.use_average();
@@ -356,11 +366,12 @@ void Trainer::validate() {
   for (int64_t first = 0; first < samples; first += micro * place_.ranks_in(kSampleAxes)) {
     std::ranges::fill(mine, 0.0);  // the losses of this stage, and on the last one the targets
     // A rank without samples in its batch runs too if others need its parameters or messages.
-    if (first + place_.rank_in(kSampleAxes) * micro < samples || needed) {
+    const bool has_samples = first + place_.rank_in(kSampleAxes) * micro < samples;
+    if (has_samples || needed) {
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
       for (size_t l = 0; l < losses.size(); ++l)
-        if (losses[l].sum != kNone && (first_part || !losses[l].replicated))
+        if (has_samples && losses[l].sum != kNone && (first_part || !losses[l].replicated))
           mine[l] = first_value<double>(*backend_.device, arenas_.tensor(plan, losses[l].sum));
       if (plan.program.last_loss() != kNone && first_part)
         mine.back() = static_cast<double>(state.targets);

@@ -58,6 +58,8 @@ class Trainer {
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;
   void log_codecs() const;
+  // Returns how many samples a validation takes: where losses are means over samples, whole micro-batches of them.
+  int64_t validation_samples() const;
   BatchRequest batch_at(int64_t first_sample) const {
     return {&dataset_, Split::train, first_sample};
   }

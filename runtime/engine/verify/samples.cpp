@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
 #include "runtime/data/generated_dataset.h"
 #include "runtime/data/generated_features.h"
 #include "runtime/engine/verify/verified_rank.h"
@@ -67,21 +68,22 @@ class RandomTokens final : public Dataset {
   Vocabulary vocabulary_;
 };
 
-// The features of the model's family, without a validation.
-class Features final : public Dataset {
+// Samples as they are, without a validation.
+class TrainingSamples final : public Dataset {
  public:
-  explicit Features(const Job& job) : data_(job) {}
+  explicit TrainingSamples(std::unique_ptr<Dataset> data) : data_(std::move(data)) {}
   int64_t samples(Split split) const override {
-    return split == Split::train ? data_.samples(split) : 0;
+    return split == Split::train ? data_->samples(split) : 0;
   }
   void read(Split split, int64_t first, int64_t count,
             std::span<const InputTensor> inputs) const override {
-    data_.read(split, first, count, inputs);
+    data_->read(split, first, count, inputs);
   }
-  const Vocabulary& vocabulary() const override { return data_.vocabulary(); }
+  const Vocabulary& vocabulary() const override { return data_->vocabulary(); }
+  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
  private:
-  GeneratedDataset data_;
+  std::unique_ptr<Dataset> data_;
 };
 
 // The samples of a job's data for its small job, which has t of the T tokens of each: token i is token i T / t, it counts if
@@ -155,11 +157,13 @@ class ShrunkSamples final : public Dataset {
 
 std::unique_ptr<Dataset> made_up_samples(const Job& job) {
   if (job.model.family().reads_tokens()) return std::make_unique<RandomTokens>(job);
-  return std::make_unique<Features>(job);
+  check(!job.model.family().reads_arrays(), "arrays are not made up");
+  return std::make_unique<TrainingSamples>(std::make_unique<GeneratedDataset>(job));
 }
 
 std::unique_ptr<Dataset> shrunk_samples(std::unique_ptr<Dataset> data, const Job& job,
                                         const Job& small) {
+  if (job.model.family().reads_arrays()) return std::make_unique<TrainingSamples>(std::move(data));
   return std::make_unique<ShrunkSamples>(std::move(data), job, small);
 }
 

@@ -11,7 +11,7 @@
 
 #include "runtime/config/model/weight_map.h"
 #include "runtime/core/files/input_file.h"
-#include "runtime/storage/safetensors.h"
+#include "runtime/core/formats/safetensors.h"
 
 namespace dstrain {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/formats/safetensors.h"
 #include "runtime/storage/atomic_file.h"
-#include "runtime/storage/safetensors.h"
 #include "runtime/storage/weight_layout.h"
 
 namespace dstrain {

@@ -15,8 +15,8 @@
 
 #include "runtime/comm/world.h"
 #include "runtime/config/load.h"
+#include "runtime/core/formats/safetensors.h"
 #include "runtime/engine/run/run.h"
-#include "runtime/storage/safetensors.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/skip.h"

@@ -3,10 +3,10 @@
 #include <span>
 
 #include "runtime/core/error.h"
+#include "runtime/core/formats/safetensors.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
-#include "runtime/storage/safetensors.h"
 #include "tests/storage/checkpoint/state_fixture.h"
 #include "tests/storage/checkpoint/threads_as_ranks.h"
 #include "tests/storage/file_limit.h"

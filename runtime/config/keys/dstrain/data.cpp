@@ -7,21 +7,33 @@
 namespace dstrain::keys {
 namespace {
 
+Judgement makes_samples(const Facts& facts) {
+  return {State::no_effect, fmt::format("the {} makes its own samples", facts.family->title)};
+}
+
+// Of data files of every kind.
+constexpr Rule kFileData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+                           if (!facts.family->reads_files()) return makes_samples(facts);
+                           return {};
+                         },
+                         "honoured; no_effect for a model without tokens or arrays"};
+
 constexpr Rule kTextData{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-      if (!facts.family->reads_tokens())
-        return {State::no_effect, fmt::format("the {} makes its own samples", facts.family->title)};
+      if (facts.family->reads_arrays())
+        return {State::no_effect, fmt::format("the {} reads arrays", facts.family->title)};
+      if (!facts.family->reads_tokens()) return makes_samples(facts);
       return {};
     },
     "honoured; no_effect for a model without tokens"};
 
 constexpr Rule kValFraction{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (facts.family->reads_tokens() && !facts.text("dstrain.data.val_path").empty())
+      if (facts.family->reads_files() && !facts.text("dstrain.data.val_path").empty())
         return {State::no_effect, "dstrain.data.val_path is for validation, all else for training"};
-      return kTextData.judge(facts, spec, value);
+      return kFileData.judge(facts, spec, value);
     },
-    "honoured; no_effect with dstrain.data.val_path, or for a model without tokens"};
+    "honoured; no_effect with dstrain.data.val_path, or for a model without tokens or arrays"};
 
 constexpr Rule kTooLong{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
@@ -38,15 +50,16 @@ std::vector<KeySpec> data() {
       {.key = "dstrain.data", .type = Type::section},
       {.key = "dstrain.data.path",
        .type = Type::string_or_strings,
-       .note = "required to train: a file, or several of bytes or token ids, or of text for the "
-               "tokenizer of --model DIR, as a list or as a pattern such as data/*.bin; samples do "
-               "not cross files",
-       .rule = &kTextData},
+       .note =
+           "required to train: a file, or several of bytes, token ids or arrays, or of text for "
+           "the tokenizer of --model DIR, as a list or as a pattern such as data/*.bin; samples "
+           "do not cross files",
+       .rule = &kFileData},
       {.key = "dstrain.data.val_path",
        .type = Type::string,
        .note = "a file for validation, of the data's format and vocabulary; unset: the end of the "
                "data",
-       .rule = &kTextData},
+       .rule = &kFileData},
       {.key = "dstrain.data.seq_len",
        .type = Type::integer,
        .note = "tokens of a sample, at most those that the model can have; unset: those that it is "
@@ -58,8 +71,10 @@ std::vector<KeySpec> data() {
       {.key = "dstrain.data.format",
        .type = Type::choice,
        .fallback = "\"auto\"",
-       .rule = &kTextData,
-       .choices = "auto|char|byte|bin"},
+       .note = "arrays, of models whose inputs are arrays, which have no other: .safetensors, .npz "
+               "and .npy files, and folders of .npy files",
+       .rule = &kFileData,
+       .choices = "auto|char|byte|bin|arrays"},
       {.key = "dstrain.data.token_dtype",
        .type = Type::choice,
        .fallback = "\"auto\"",
@@ -77,7 +92,7 @@ std::vector<KeySpec> data() {
       {.key = "dstrain.data.order",
        .type = Type::choice,
        .fallback = "\"random\"",
-       .rule = &kTextData,
+       .rule = &kFileData,
        .choices = "random|sequential"},
       {.key = "dstrain.data.packing",
        .type = Type::choice,

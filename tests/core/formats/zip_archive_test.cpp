@@ -1,4 +1,4 @@
-#include "models/exported/archive/zip_archive.h"
+#include "runtime/core/formats/zip_archive.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -7,16 +7,18 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/zip_file.h"
 
-namespace dstrain::exported {
+namespace dstrain {
 namespace {
 
 using Catch::Contains;
+
+constexpr ZipOrigin kExport{"the exported model", "torch.export.save", "do not pack it anew"};
 
 // Returns what is wrong with an archive of these bytes; empty if nothing is.
 std::string fault_of(const std::string& bytes) {
   const TempDir dir;
   try {
-    const ZipArchive archive(dir.write("a.pt2", bytes));
+    const ZipArchive archive(dir.write("a.pt2", bytes), kExport);
   } catch (const UserError& e) {
     CHECK_THAT(e.what(), Contains("a.pt2"));
     return e.what();
@@ -35,7 +37,7 @@ TEST_CASE("a zip archive has its entries by name, with the place of their bytes 
                                                   .add("m/c/", "")
                                                   .add("m/empty", "")
                                                   .bytes(in64));
-  const ZipArchive archive(path);
+  const ZipArchive archive(path, kExport);
   REQUIRE(archive.entries().size() == 3);
   CHECK(archive.entries()[0].name == "m/a");
   CHECK(archive.find("m/none") == nullptr);
@@ -64,7 +66,7 @@ TEST_CASE("what is not a zip archive, or only its beginning, is refused") {
   const std::string bytes = ZipFile().add("m/a", "12345").add("m/b", "6").bytes();
   for (size_t n = 0; n < bytes.size(); ++n) CHECK(!fault_of(bytes.substr(0, n)).empty());
   CHECK_THAT(fault_of("# a text"), Contains("is not an archive of torch.export.save"));
-  CHECK_THROWS_WITH(ZipArchive("/none.pt2"), Contains("torch.export.save writes one"));
+  CHECK_THROWS_WITH(ZipArchive("/none.pt2", kExport), Contains("torch.export.save writes one"));
 }
 
 TEST_CASE("a zip archive with entries that are compressed, encrypted or elsewhere is refused") {
@@ -114,4 +116,4 @@ TEST_CASE("a zip archive with names that lead elsewhere, or twice the same, is r
 }
 
 }  // namespace
-}  // namespace dstrain::exported
+}  // namespace dstrain

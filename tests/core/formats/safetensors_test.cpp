@@ -1,5 +1,5 @@
 // Valid, damaged and hostile headers.
-#include "runtime/storage/safetensors.h"
+#include "runtime/core/formats/safetensors.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "runtime/core/error.h"
-#include "runtime/storage/safetensors.h"
+#include "runtime/core/formats/safetensors.h"
 
 namespace {
 

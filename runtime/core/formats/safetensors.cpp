@@ -1,4 +1,4 @@
-#include "runtime/storage/safetensors.h"
+#include "runtime/core/formats/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +11,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/files/lfs_pointer.h"
+#include "runtime/core/formats/shown_text.h"
 
 namespace dstrain {
 namespace {
@@ -22,14 +23,6 @@ constexpr SafetensorsType kTypes[] = {{"BOOL", 1},    {"U8", 1},  {"I8", 1},  {"
                                       {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
                                       {"BF16", 2},    {"I32", 4}, {"U32", 4}, {"F32", 4},
                                       {"F64", 8},     {"I64", 8}, {"U64", 8}};
-
-// Returns a name from a file for a message.
-std::string shown(std::string_view name) {
-  std::string text(name.substr(0, 120));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return name.size() > 120 ? text + "..." : text;
-}
 
 // Parses the header as a stream, without a tree, so that duplicate keys are found and memory stays linear.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
@@ -63,7 +56,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         if (field_ == "dtype" && !type_) return to(State::dtype);
         if (field_ == "shape" && !shape_) return to(State::shape);
         if (field_ == "data_offsets" && !offsets_) return to(State::offsets);
-        fail("has the key \"{}\" twice, or one that the format does not know", shown(field_));
+        fail("has the key \"{}\" twice, or one that the format does not know", shown_text(field_));
     }
   }
 
@@ -78,13 +71,13 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool string(std::string& text) override {
     if (state_ == State::metadata_value) {
       if (!header_.metadata.emplace(field_, text).second)
-        fail("has the key \"{}\" twice", shown(field_));
+        fail("has the key \"{}\" twice", shown_text(field_));
       return to(State::metadata);
     }
     if (state_ != State::dtype) return unexpected("text");
     for (const SafetensorsType& type : kTypes)
       if (type.name == text) type_ = type;
-    if (!type_) fail("has the unknown dtype \"{}\"", shown(text));
+    if (!type_) fail("has the unknown dtype \"{}\"", shown_text(text));
     return to(State::fields);
   }
 
@@ -147,7 +140,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    fail_user("{}: {} \"{}\" {}", path_, is_metadata() ? "section" : "tensor", shown(name_),
+    fail_user("{}: {} \"{}\" {}", path_, is_metadata() ? "section" : "tensor", shown_text(name_),
               fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -190,15 +183,15 @@ void check_layout(SafetensorsHeader& header, int64_t data_bytes, const std::stri
   for (const SafetensorsTensor& t : header.tensors) {
     if (t.begin < at)
       fail_user("{}: tensor \"{}\" at bytes [{}, {}) overlaps the one before it, which ends at {}",
-                path, shown(t.name), t.begin, t.end, at);
+                path, shown_text(t.name), t.begin, t.end, at);
     if (t.begin > at)
       fail_user("{}: before tensor \"{}\" lie {} bytes that belong to no tensor", path,
-                shown(t.name), t.begin - at);
+                shown_text(t.name), t.begin - at);
     if (t.end > data_bytes)
       fail_user(
           "{}: tensor \"{}\" ends at byte {} of the data, and the file has {}: it is cut short "
           "or damaged",
-          path, shown(t.name), t.end, data_bytes);
+          path, shown_text(t.name), t.end, data_bytes);
     at = t.end;
   }
   if (at != data_bytes)
@@ -258,7 +251,8 @@ SafetensorsHeader parse_safetensors(std::string_view json, int64_t file_bytes,
   }
   header.index();
   for (const SafetensorsTensor& t : header.tensors)
-    if (header.find(t.name) != &t) fail_user("{}: tensor \"{}\" occurs twice", path, shown(t.name));
+    if (header.find(t.name) != &t)
+      fail_user("{}: tensor \"{}\" occurs twice", path, shown_text(t.name));
   return header;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace dstrain::exported {
+namespace dstrain {
 
 // Returns `text` without control characters, cut after 100 bytes.
 inline std::string shown_text(std::string_view text) {
@@ -15,4 +15,4 @@ inline std::string shown_text(std::string_view text) {
   return text.size() > limit ? shown + "..." : shown;
 }
 
-}  // namespace dstrain::exported
+}  // namespace dstrain

@@ -1,4 +1,4 @@
-// ZipArchive: the entries of a zip file that stores them as they are, which is how PyTorch writes archives. Files may be
+// ZipArchive: the entries of a zip file that stores them as they are, which is how PyTorch and NumPy write archives. Files may be
 // hostile: what the central directory states is checked against the file before anything is allocated or read, and in an
 // archive that opens, entries have plain names, each once, and lie beside each other between the start of the file and its
 // directory. Sizes come from the central directory, since PyTorch's local headers say 0. Checksums are not compared:
@@ -12,7 +12,7 @@
 
 #include "runtime/core/files/input_file.h"
 
-namespace dstrain::exported {
+namespace dstrain {
 
 // A file in the archive: its name, and where its bytes lie in the archive.
 struct ZipEntry {
@@ -20,11 +20,18 @@ struct ZipEntry {
   int64_t offset = 0, bytes = 0;
 };
 
+// Which archives a caller expects, for messages.
+struct ZipOrigin {
+  std::string_view what;        // "the exported model"
+  std::string_view writer;      // "torch.export.save"
+  std::string_view uncompress;  // what to do with a compressed one: "do not pack it anew"
+};
+
 class ZipArchive {
  public:
   // Opens the archive and reads its directory. Throws UserError if it is not a zip file, or one with entries that are
   // compressed, encrypted, of one name, of a name that leads elsewhere, outside of the file, or over each other.
-  explicit ZipArchive(const std::string& path);
+  ZipArchive(const std::string& path, const ZipOrigin& origin);
 
   const std::string& path() const { return file_.path(); }
   // Returns the entries by name.
@@ -41,4 +48,4 @@ class ZipArchive {
   std::vector<ZipEntry> entries_;
 };
 
-}  // namespace dstrain::exported
+}  // namespace dstrain

@@ -1,14 +1,14 @@
-#include "models/exported/archive/zip_archive.h"
+#include "runtime/core/formats/zip_archive.h"
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 
-#include "models/exported/text/shown_text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/lfs_pointer.h"
+#include "runtime/core/formats/shown_text.h"
 
-namespace dstrain::exported {
+namespace dstrain {
 namespace {
 
 constexpr int64_t kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56, kEntryBytes = 46,
@@ -44,7 +44,8 @@ struct Listed {
 // Reads the directory of one archive.
 class DirectoryReader {
  public:
-  explicit DirectoryReader(const InputFile& file) : file_(file), size_(file.size()) {}
+  DirectoryReader(const InputFile& file, const ZipOrigin& origin)
+      : file_(file), origin_(origin), size_(file.size()) {}
 
   std::vector<ZipEntry> read() {
     const Directory directory = find_directory();
@@ -96,10 +97,8 @@ class DirectoryReader {
           static_cast<int64_t>(little(tail, at + 20, 2)) == tail_bytes - at - kEndBytes)
         return read_end(std::string_view(tail).substr(static_cast<size_t>(at)),
                         size_ - tail_bytes + at);
-    fail_user(
-        "{} is not an archive of torch.export.save, or is cut short: it does not end as a zip "
-        "file does",
-        file_.path());
+    fail_user("{} is not an archive of {}, or is cut short: it does not end as a zip file does",
+              file_.path(), origin_.writer);
   }
 
   Directory read_end(std::string_view record, int64_t at) const {
@@ -213,13 +212,11 @@ class DirectoryReader {
 
   void check_kind(const std::string& name, uint64_t flags, uint64_t method) const {
     if ((flags & kEncrypted) != 0)
-      fail_user("{}: entry \"{}\" is encrypted, expected a file as torch.export.save writes it",
-                file_.path(), shown_text(name));
+      fail_user("{}: entry \"{}\" is encrypted, expected a file as {} writes it", file_.path(),
+                shown_text(name), origin_.writer);
     if (method != 0)
-      fail_user(
-          "{}: entry \"{}\" is compressed (method {}), expected a file as torch.export.save "
-          "writes it: do not pack it anew",
-          file_.path(), shown_text(name), method);
+      fail_user("{}: entry \"{}\" is compressed (method {}), expected a file as {} writes it: {}",
+                file_.path(), shown_text(name), method, origin_.writer, origin_.uncompress);
   }
 
   // Returns where the bytes of an entry lie, behind its local header. `free` is the first byte behind the entry before,
@@ -248,14 +245,15 @@ class DirectoryReader {
   }
 
   const InputFile& file_;
+  const ZipOrigin& origin_;
   int64_t size_;
 };
 
 }  // namespace
 
-ZipArchive::ZipArchive(const std::string& path)
-    : file_(path, "the exported model", "torch.export.save writes one"),
-      entries_(DirectoryReader(file_).read()) {}
+ZipArchive::ZipArchive(const std::string& path, const ZipOrigin& origin)
+    : file_(path, origin.what, fmt::format("{} writes one", origin.writer)),
+      entries_(DirectoryReader(file_, origin).read()) {}
 
 const ZipEntry* ZipArchive::find(std::string_view name) const {
   const auto it =
@@ -280,4 +278,4 @@ void ZipArchive::read_at(const ZipEntry& entry, void* data, int64_t bytes, int64
   file_.read_at(data, bytes, entry.offset + offset);
 }
 
-}  // namespace dstrain::exported
+}  // namespace dstrain
