@@ -100,8 +100,9 @@ DSTRAIN_HOST_DEVICE inline float lamb_factor(const LambFactorAttrs& a, float bef
 
 // Returns the rate of a step with a frozen second moment. A parameter whose trust ratio was always 1 has no average,
 // and goes on with 1.
-DSTRAIN_HOST_DEVICE inline float frozen_lamb_rate(const StepState& s, float average, float factor) {
-  return s.lr * ((average > 0 ? average : 1.0f) * factor);
+DSTRAIN_HOST_DEVICE inline float frozen_lamb_rate(const StepState& s, const LambAttrs& a,
+                                                  float average, float factor) {
+  return s.lr * a.lr_scale * ((average > 0 ? average : 1.0f) * factor);
 }
 
 }  // namespace dstrain

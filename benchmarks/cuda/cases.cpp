@@ -327,10 +327,10 @@ class List {
     const Operand whole = f32({ranks * part}), error = f32({part});
     const Operand bits{.spec = {Shape{ranks * part / 8}, DType::u8}};
     add("positive_bits", OpKind::positive_bits, {}, {whole}, {bits});
-    add("local_momentum f32", OpKind::local_momentum, LocalMomentumAttrs{.ranks = ranks},
-        {whole, whole}, {updated(whole)});
-    add("local_momentum f32, by bits", OpKind::local_momentum, LocalMomentumAttrs{.ranks = ranks},
-        {whole, bits}, {updated(whole)});
+    const LocalMomentumAttrs share{.share = 0.25f};
+    add("local_momentum f32", OpKind::local_momentum, share, {whole, whole}, {updated(whole)});
+    add("local_momentum f32, by bits", OpKind::local_momentum, share, {whole, bits},
+        {updated(whole)});
     add("quantize_signs, 4 parts", OpKind::quantize_signs, {}, {whole},
         {packed(ranks, part), updated(whole)});
     add("quantize_signs of a bf16 gradient", OpKind::quantize_signs, SignAttrs{.gradient = true},
@@ -338,24 +338,24 @@ class List {
     add("requantize_signs of 4 ranks", OpKind::requantize_signs, {}, {packed(ranks, part)},
         {packed(1, part), updated(error)});
     add("dequantize_signs, 4 parts", OpKind::dequantize_signs, {}, {packed(ranks, part)}, {whole});
-    add("frozen_adam and bf16 copy", OpKind::frozen_adam, FrozenAdamAttrs{}, {whole, whole},
+    add("frozen_adam and bf16 copy", OpKind::frozen_adam, FrozenStepAttrs{}, {whole, whole},
         {updated(whole), run({ranks * part})});
     const Operand one = f32({1}), two{.spec = {Shape{2}, DType::f64}};
-    add("scaled_momentum f32", OpKind::scaled_momentum, LocalMomentumAttrs{.ranks = ranks},
-        {whole, whole, whole, one}, {whole});
-    add("frozen_lamb_direction", OpKind::frozen_lamb_direction, FrozenLambAttrs{},
+    add("local_momentum f32, scaled", OpKind::local_momentum, share, {whole, whole, whole, one},
+        {whole});
+    add("frozen_lamb_direction", OpKind::frozen_lamb_direction, FrozenStepAttrs{},
         {whole, whole, one, one},
         {updated(whole), updated(whole), updated(whole), whole, updated(one)});
-    add("frozen_lamb and bf16 copy", OpKind::frozen_lamb, {}, {whole, one, one},
+    add("lamb of a frozen moment and bf16 copy", OpKind::lamb, LambAttrs{}, {whole, one, one},
         {updated(whole), run({ranks * part})});
     add("momentum_scale", OpKind::momentum_scale, {}, {whole, one}, {one});
     add("lamb_average", OpKind::lamb_average, LambAverageAttrs{}, {two}, {updated(one)});
     add("lamb_factor", OpKind::lamb_factor, LambFactorAttrs{}, {one, two}, {updated(one)});
-    add("local_step f32", OpKind::local_step, LocalMomentumAttrs{.ranks = ranks}, {whole, whole},
-        {updated(whole), updated(whole)});
-    add("local_weights bf16", OpKind::local_weights, FrozenAdamAttrs{}, {whole, whole, whole},
+    add("local_momentum f32, added up", OpKind::local_momentum, LocalMomentumAttrs{.weight = 4},
+        {whole, whole}, {updated(whole), updated(whole)});
+    add("local_weights bf16", OpKind::local_weights, FrozenStepAttrs{}, {whole, whole, whole},
         {run({ranks * part})});
-    add("end_local_steps and bf16 copy", OpKind::end_local_steps, FrozenAdamAttrs{}, {whole},
+    add("end_local_steps and bf16 copy", OpKind::end_local_steps, FrozenStepAttrs{}, {whole},
         {updated(whole), whole, updated(whole), run({ranks * part})});
   }
 

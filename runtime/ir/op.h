@@ -190,7 +190,7 @@ struct LambDirectionAttrs {
   bool operator==(const LambDirectionAttrs&) const = default;
 };
 // The attributes of lamb. Its square sums are, for each rank in order, a pair (weight, direction) for each of
-// `parameters` parameters.
+// `parameters` parameters. With an average and a factor in their place, only lr_scale counts.
 struct LambAttrs {
   float min_coeff = 0.01f, max_coeff = 10;  // limits of the trust ratio
   int64_t parameter = 0, parameters = 1;    // which of the pairs is the parameter's
@@ -269,30 +269,24 @@ struct SignAttrs {
   int64_t ranks = 1;      // by which x is divided
   bool operator==(const SignAttrs&) const = default;
 };
-// The attributes of local_momentum, scaled_momentum and local_step.
+// The attributes of local_momentum.
 struct LocalMomentumAttrs {
-  int64_t ranks = 1;       // whose gradients add up to that of the step
-  bool scaled = true;      // the gradient is to be multiplied by the step's grad_scale
-  bool of_scaled = false;  // scaled_momentum: m has its scale already, as what came back from ranks
+  float share = 1, weight = 1;  // of the momentum and of the gradient, which are multiplied by them
+  bool scaled = true;           // the gradient is to be multiplied by the step's grad_scale
+  bool of_scaled = false;       // m has its scale already, as what came back from ranks
   bool operator==(const LocalMomentumAttrs&) const = default;
 };
-// The attributes of frozen_adam, local_weights and end_local_steps.
-struct FrozenAdamAttrs {
+// The attributes of frozen_adam, frozen_lamb_direction, local_weights and end_local_steps.
+struct FrozenStepAttrs {
   float eps = 1e-8f;
   float weight_decay = 0;
-  bool operator==(const FrozenAdamAttrs&) const = default;
+  bool operator==(const FrozenStepAttrs&) const = default;
 };
 // The attributes of lamb_average.
 struct LambAverageAttrs {
   float min_coeff = 0.01f, max_coeff = 10;  // limits of the trust ratio
   float beta = 0.9f;                        // the share of the average that stays
   bool operator==(const LambAverageAttrs&) const = default;
-};
-// The attributes of frozen_lamb_direction.
-struct FrozenLambAttrs {
-  float eps = 1e-8f;
-  float weight_decay = 0;
-  bool operator==(const FrozenLambAttrs&) const = default;
 };
 // The attributes of sum_rows, where its rows come in pieces: the sums of their blocks (RowBlocks) are written one after
 // the other, and then added.
@@ -312,8 +306,8 @@ using OpAttrs = std::variant<
     ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
     AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs,
     OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
-    CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenAdamAttrs, LambAverageAttrs, FrozenLambAttrs,
-    LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+    CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs,
+    UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

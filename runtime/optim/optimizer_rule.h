@@ -14,7 +14,8 @@
 
 #include "runtime/config/job.h"
 #include "runtime/core/tensor.h"
-#include "runtime/optim/signs/sign_exchange.h"
+#include "runtime/optim/sign_exchange.h"
+#include "runtime/optim/slot_rule.h"
 #include "runtime/optim/step_kind.h"
 #include "runtime/optim/unit_update.h"
 
@@ -27,19 +28,6 @@ struct OptimizerParam {
   std::optional<std::string> usual{};  // what a checkpoint has that lacks the key (RunFact::usual)
 };
 using OptimizerParams = std::vector<OptimizerParam>;
-
-// A part of an optimizer's state, which begins with zeros. Checkpoints use the name too. All that plans, memory and
-// checkpoints know of the state is its rules.
-struct SlotRule {
-  std::string_view name{};
-  UpdateForms forms = kAllForms;  // of the parameters that have it
-  bool gathered = false;  // each rank has room for that of the whole unit, where it is sharded
-  std::optional<DType> dtype{};  // of its values; none: job.state_dtype
-  // Consecutive elements of a parameter that have one value, counted from its first one.
-  int64_t block = 1;
-
-  DType dtype_in(const Job& job) const { return dtype.value_or(job.state_dtype); }
-};
 
 // The kinds of steps of an optimizer that have an order of their own.
 struct StepPattern {
@@ -87,7 +75,7 @@ struct OptimizerRule {
   OptimizerKind kind{};
   // Returns the type as the configuration names it.
   std::string_view (*name)(const OptimizerConfig& config) = nullptr;
-  // Its state; it keeps static storage.
+  // Its state, all that plans, memory and checkpoints know of it; it keeps static storage.
   std::span<const SlotRule> slots{};
   // Whether it keeps the state with these parameters; null: always.
   bool (*has_state)(const OptimizerConfig& config) = nullptr;

@@ -8,10 +8,8 @@
 #include "runtime/optim/optimizers/lamb.h"
 #include "runtime/optim/optimizers/lion.h"
 #include "runtime/optim/optimizers/muon.h"
-#include "runtime/optim/optimizers/one_bit_adam.h"
-#include "runtime/optim/optimizers/one_bit_lamb.h"
+#include "runtime/optim/optimizers/one_bit.h"
 #include "runtime/optim/optimizers/sgd.h"
-#include "runtime/optim/optimizers/zero_one_adam.h"
 
 namespace dstrain {
 namespace {

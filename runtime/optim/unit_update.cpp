@@ -103,6 +103,43 @@ UnitBuffer UnitUpdate::held_as_state(BufferId id) const {
   return buffer;
 }
 
+UnitBuffer UnitUpdate::add_kept(const SlotRule& rule) {
+  if (!rule.values_of.empty()) return unit_.buffers.slot(rule.values_of)->values;
+  if (rule.block == SlotRule::kWholeParameter)
+    return {.id = add_buffer(rule.name, static_cast<int64_t>(parameters_.size()),
+                             Lifetime::persistent)};
+  return held_as_state(add_buffer(rule.name, updated_.size(), Lifetime::persistent));
+}
+
+CodecState UnitUpdate::kept_of(size_t parameter, const SlotRule& rule, const UnitBuffer& buffer) {
+  const auto index = static_cast<size_t>(unit_.parameters[parameter]);
+  CodecState state{.name = program_.parameters[index].name,
+                   .slot = std::string(rule.name),
+                   .per_rank = rule.per_rank,
+                   .mean = rule.per_rank};
+  if (rule.block == SlotRule::kWholeParameter) {
+    state.values = program_.view(buffer.id, static_cast<int64_t>(parameter), 1);
+    return state;
+  }
+  const Range all = parameters_[parameter].range, own = common(updated_, all);
+  state.sharded = sharded();
+  state.elements = all.size();
+  if (own.size() <= 0) return state;
+  state.values = part(buffer, own);
+  state.begin = own.begin - all.begin;
+  return state;
+}
+
+std::vector<UnitBuffer> UnitUpdate::keep(std::span<const SlotRule> rules) {
+  std::vector<UnitBuffer> buffers;
+  for (const SlotRule& rule : rules) buffers.push_back(add_kept(rule));
+  // By parameters, so that the padding of the unit does not matter to other numbers of ranks.
+  for (size_t p = 0; p < parameters_.size(); ++p)
+    for (size_t k = 0; k < rules.size(); ++k)
+      program_.codec_state.push_back(kept_of(p, rules[k], buffers[k]));
+  return buffers;
+}
+
 Instruction& UnitUpdate::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
                               std::vector<BufferId> writes) {
   Instruction& added = program_.add_at_end(op, std::move(reads), std::move(writes), group_);

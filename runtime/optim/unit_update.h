@@ -4,11 +4,13 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
+#include "runtime/optim/slot_rule.h"
 
 namespace dstrain {
 
@@ -84,6 +86,12 @@ class UnitUpdate {
                       DType dtype = DType::f32);
   // Returns a buffer that is held as the unit's first slot.
   UnitBuffer held_as_state(BufferId id) const;
+  // Adds the buffer "NAME:UNIT" of state that an optimizer keeps beside its slots, with a value for each element that
+  // this rank updates or for each parameter of the unit; or returns that of the slot whose values it has.
+  UnitBuffer add_kept(const SlotRule& rule);
+  // Adds several of them, and the values of each parameter as codec state: a checkpoint may lack them. Returns their
+  // buffers.
+  std::vector<UnitBuffer> keep(std::span<const SlotRule> rules);
 
   // Appends an instruction to the end of the step.
   Instruction& emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
@@ -111,6 +119,8 @@ class UnitUpdate {
   UnitUpdate(Program& program, Unit& unit, const Job& job, Range updated, RankNumber owner,
              int32_t group);
 
+  // Returns what this rank keeps of the parameter with this number in the unit.
+  CodecState kept_of(size_t parameter, const SlotRule& rule, const UnitBuffer& buffer);
   // Adds the view of what this rank has of a matrix in the unit's buffer of directions.
   BufferId add_matrix_direction(const Parameter& matrix);
 

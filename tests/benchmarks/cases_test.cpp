@@ -79,9 +79,9 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("lion_8bit and bf16 copy") == Approx((16 + 8.0 / 256) * n).epsilon(1e-6));
   CHECK(bytes("lamb_direction") == 28 * n);
   CHECK(bytes("lamb and bf16 copy") == 14 * n + 16);
-  CHECK(bytes("scaled_momentum f32") == 16 * n + 4);
+  CHECK(bytes("local_momentum f32, scaled") == 16 * n + 4);
   CHECK(bytes("frozen_lamb_direction") == 36 * n + 16);
-  CHECK(bytes("frozen_lamb and bf16 copy") == 14 * n + 8);
+  CHECK(bytes("lamb of a frozen moment and bf16 copy") == 14 * n + 8);
   CHECK(bytes("muon_momentum") == 16 * n);
   CHECK(bytes("muon and bf16 copy") == 14 * n);
   CHECK(bytes("sgd momentum and bf16 copy") == 22 * n);

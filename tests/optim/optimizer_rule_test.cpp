@@ -179,14 +179,14 @@ TEST_CASE("what 1-bit optimizers emit on one rank, which sends nothing") {
   const Job zero_one = job_of(OptimizerKind::zero_one_adam);
   CHECK(ops(signs_of(zero_one, StepKind::gradient_signs)) ==
         Ops{OpKind::local_momentum, OpKind::frozen_adam});
-  CHECK(ops(signs_of(zero_one, StepKind::local)) == Ops{OpKind::local_weights, OpKind::local_step});
+  CHECK(ops(signs_of(zero_one, StepKind::local)) ==
+        Ops{OpKind::local_weights, OpKind::local_momentum});
   CHECK(ops(signs_of(zero_one, StepKind::regular)) ==
-        Ops{OpKind::local_weights, OpKind::local_step, OpKind::end_local_steps});
+        Ops{OpKind::local_weights, OpKind::local_momentum, OpKind::end_local_steps});
   CHECK(ops(signs_of(job_of(OptimizerKind::one_bit_lamb), StepKind::regular)) ==
-        Ops{OpKind::momentum_scale, OpKind::scaled_momentum, OpKind::momentum_scale,
-            OpKind::scaled_momentum, OpKind::zero, OpKind::zero, OpKind::frozen_lamb_direction,
-            OpKind::frozen_lamb_direction, OpKind::lamb_factor, OpKind::frozen_lamb,
-            OpKind::frozen_lamb});
+        Ops{OpKind::momentum_scale, OpKind::local_momentum, OpKind::momentum_scale,
+            OpKind::local_momentum, OpKind::zero, OpKind::zero, OpKind::frozen_lamb_direction,
+            OpKind::frozen_lamb_direction, OpKind::lamb_factor, OpKind::lamb, OpKind::lamb});
 }
 
 TEST_CASE("signs travel twice, but for local steps") {
@@ -215,11 +215,11 @@ TEST_CASE("1-bit Adam goes on with the constants of its first steps") {
   CHECK(first.decoupled_decay);
   CHECK(first.eps == 0.25f);
   CHECK(first.weight_decay == 0.5f);
-  CHECK(attrs_of<FrozenAdamAttrs>(signs_of(job, StepKind::regular), OpKind::frozen_adam) ==
-        FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
+  CHECK(attrs_of<FrozenStepAttrs>(signs_of(job, StepKind::regular), OpKind::frozen_adam) ==
+        FrozenStepAttrs{.eps = 0.25f, .weight_decay = 0.5f});
   job.optimizer.kind = OptimizerKind::zero_one_adam;
-  CHECK(attrs_of<FrozenAdamAttrs>(signs_of(job, StepKind::regular), OpKind::end_local_steps) ==
-        FrozenAdamAttrs{.eps = 0.25f, .weight_decay = 0.5f});
+  CHECK(attrs_of<FrozenStepAttrs>(signs_of(job, StepKind::regular), OpKind::end_local_steps) ==
+        FrozenStepAttrs{.eps = 0.25f, .weight_decay = 0.5f});
 }
 
 TEST_CASE("1-bit Lamb averages trust ratios, and goes on with the constants of its first steps") {
@@ -232,10 +232,11 @@ TEST_CASE("1-bit Lamb averages trust ratios, and goes on with the constants of i
   const Program program = update_of(job);
   CHECK(attrs_of<LambAverageAttrs>(program, OpKind::lamb_average) ==
         LambAverageAttrs{.min_coeff = 0.5f, .max_coeff = 2, .beta = 0.75f});
-  CHECK(program.instructions[6].writes == std::vector<BufferId>{program.units[0].buffers.averages});
+  CHECK(program.instructions[6].writes ==
+        std::vector{program.find("lamb_average:" + program.units[0].name)});
   CHECK(
-      attrs_of<FrozenLambAttrs>(signs_of(job, StepKind::regular), OpKind::frozen_lamb_direction) ==
-      FrozenLambAttrs{.eps = 0.25f, .weight_decay = 0.5f});
+      attrs_of<FrozenStepAttrs>(signs_of(job, StepKind::regular), OpKind::frozen_lamb_direction) ==
+      FrozenStepAttrs{.eps = 0.25f, .weight_decay = 0.5f});
 }
 
 TEST_CASE("an optimizer's ops have the weight decay and the lr_scale of a group of parameters") {

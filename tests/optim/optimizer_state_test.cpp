@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/optim/lr_schedule.h"
-#include "runtime/optim/zero_one_steps.h"
+#include "runtime/optim/optimizers/one_bit.h"
 
 namespace dstrain {
 namespace {

@@ -37,7 +37,6 @@ void check_units(const Job& job) {
       check_buffer(*plan, unit, unit.buffers.separate_master, "master:" + unit.name);
       check_buffer(*plan, unit, unit.buffers.direction, "direction:" + unit.name);
       CHECK(unit.buffers.wire.id == program.find("wire:" + unit.name));
-      CHECK(unit.buffers.averages == program.find("lamb_average:" + unit.name));
       CHECK(unit.buffers.master().id != kNone);
       CHECK(unit.buffers.values.held == residency.parameters);
       CHECK(unit.buffers.gradients.held == residency.gradients);

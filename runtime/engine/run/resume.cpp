@@ -11,7 +11,6 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/optim/zero_one_steps.h"
 #include "runtime/storage/mismatches.h"
 
 namespace dstrain {
@@ -76,14 +75,15 @@ constexpr std::array<std::string_view, 5> kFactsOfLocalSteps{
     "optimizer.params.local_step_scaler", "optimizer.params.local_step_clipper"};
 
 // Returns how many steps before the checkpoint are local and not synchronised.
-int64_t open_local_steps_of(const CheckpointLabel& label, int64_t applied_steps) {
+int64_t open_local_steps_of(const CheckpointLabel& label, OptimizerConfig config,
+                            int64_t applied_steps) {
   const auto freeze = number_in(label, "optimizer.params.var_freeze_step"),
              scaler = number_in(label, "optimizer.params.local_step_scaler"),
              clipper = number_in(label, "optimizer.params.local_step_clipper");
   if (!freeze || !scaler || !clipper) return 0;
-  return open_local_steps(
-      {.var_freeze_step = *freeze, .local_step_scaler = *scaler, .local_step_clipper = *clipper},
-      applied_steps);
+  config.zero_one = {
+      .var_freeze_step = *freeze, .local_step_scaler = *scaler, .local_step_clipper = *clipper};
+  return optimizer_rule(config.kind).signs->open_local_steps(config, applied_steps);
 }
 
 }  // namespace
@@ -156,8 +156,9 @@ void check_frozen_state(const CheckpointInfo& checkpoint, const Job& job, const 
         "--resume: {} was saved after {} updates, and {} froze its second moment after {}: {} {} "
         "would update it again. Use {}, or resume from an earlier checkpoint",
         checkpoint.dir, applied_steps, rule.name(o), *was, key, freeze_step, *was);
-  const int64_t open = open_local_steps_of(checkpoint.label, applied_steps);
-  if (!rule.signs->open_local_steps || open == 0) return;
+  if (!rule.signs->open_local_steps) return;
+  const int64_t open = open_local_steps_of(checkpoint.label, o, applied_steps);
+  if (open == 0) return;
   std::vector<std::string> changes;
   for (const RunFact& fact : facts) {
     if (std::ranges::find(kFactsOfLocalSteps, fact.name) == kFactsOfLocalSteps.end()) continue;

@@ -112,13 +112,15 @@ inline constexpr OpRule lamb{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(2, 2, 1, 2);
+          o.count(2, 3, 1, 2);
           const int64_t n = o.in(0).shape.elements();
           const auto attrs = attrs_as<LambAttrs>(op.attrs);
           o.expect(o.in(0), n, DType::f32);
-          o.expect(attrs.parameter >= 0 && attrs.parameter < attrs.parameters &&
-                       o.in(1).dtype == DType::f64 &&
-                       o.in(1).shape.elements() % (2 * attrs.parameters) == 0,
+          const bool frozen = o.has_in(2);
+          for (size_t i = 1; frozen && i < 3; ++i) o.expect(o.in(i), 1, DType::f32);
+          o.expect(frozen || (attrs.parameter >= 0 && attrs.parameter < attrs.parameters &&
+                              o.in(1).dtype == DType::f64 &&
+                              o.in(1).shape.elements() % (2 * attrs.parameters) == 0),
                    "the square sums are not f64 pairs of the unit's parameters");
           o.expect(o.out(0), n, DType::f32);
           if (o.has_out(1)) o.expect(o.out(1), n, p.dtype);

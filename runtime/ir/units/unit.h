@@ -81,8 +81,6 @@ struct UnitBuffers {
   std::vector<Slot> slots{};
   // The direction in which the weights are moved, where the optimizer computes that first.
   UnitBuffer direction{};
-  // The averages of Lamb's trust ratios: a value for each parameter.
-  BufferId averages = kNone;
 
   // Returns the buffer of the weights that the optimizer updates.
   const UnitBuffer& master() const {

@@ -2,7 +2,8 @@
 //   g = grad * grad_scale,  m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
 //   u = m / (sqrt(v) + eps) + weight_decay p          (eps_inside_sqrt: m / sqrt(v + eps))
 // Minimum memory traffic: 28 bytes per parameter (reads g, p, m, v; writes m, v, u); a 16-bit gradient saves 2.
-// lamb: p -= rate u, with the rate of the whole parameter (kernels/lamb_rate.h), and the 16-bit copy of the weight.
+// lamb: p -= rate u, with the rate of the whole parameter (kernels/lamb_rate.h), of its square sums or of 1-bit Lamb's
+// average and factor, and the 16-bit copy of the weight.
 // Minimum memory traffic: 12 bytes per parameter, 14 with the copy.
 // Both do nothing if state->skip is set, but that lamb_direction writes zeros to u.
 #include "kernels/cpu/simd/kernels.h"
@@ -95,16 +96,19 @@ std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec) {
 }
 
 std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec) {
-  return update_kernel(spec, 1,
-                       [attrs = attrs_as<LambAttrs>(spec.attrs), sums = elements(spec.in[1])](
-                           const KernelCall& call, const UpdateOperands& o) {
-                         const float rate =
-                             lamb_rate(*call.state, attrs, data<const double>(call.in, 1),
-                                       sums / (2 * attrs.parameters));
-                         return [o, rate](int64_t begin, int64_t end) {
-                           DSTRAIN_BEST(step_along_range)(rate, o, begin, end);
-                         };
-                       });
+  return update_kernel(
+      spec, 1,
+      [attrs = attrs_as<LambAttrs>(spec.attrs), sums = elements(spec.in[1]),
+       frozen = present(spec.in, 2)](const KernelCall& call, const UpdateOperands& o) {
+        const float rate =
+            frozen ? frozen_lamb_rate(*call.state, attrs, *data<const float>(call.in, 1),
+                                      *data<const float>(call.in, 2))
+                   : lamb_rate(*call.state, attrs, data<const double>(call.in, 1),
+                               sums / (2 * attrs.parameters));
+        return [o, rate](int64_t begin, int64_t end) {
+          DSTRAIN_BEST(step_along_range)(rate, o, begin, end);
+        };
+      });
 }
 
 }  // namespace dstrain::simd

@@ -1,6 +1,6 @@
 // adam_8bit and lion_8bit: the updates of adam.cuh and lion.cuh with state in 8-bit blocks
 // (runtime/core/blocks/dynamic_code.h). A warp has a block, and each of its threads 8 neighbouring elements of it. Do nothing
-// if state->skip is set. Give the bits of kernels/cpu/simd/optimizers/adam_8bit.cpp and lion_8bit.cpp.
+// if state->skip is set. Give the bits of kernels/cpu/simd/optimizers/eight_bit.cpp.
 // Minimum memory traffic: 16 bytes per parameter (lion_8bit 14), 2 more with the 16-bit copy; a 16-bit gradient saves 2.
 #include <algorithm>
 

@@ -51,15 +51,16 @@ template <class T>
 struct Lamb {
   const StepState* state;
   LambAttrs attrs;
-  const double* sums;
+  const double* sums;  // null with 1-bit Lamb's average and factor in their place
   int64_t ranks;
-  const float* direction;
+  const float *average, *factor, *direction;
   float* master;
   T* copy;  // may be null
 
   __device__ void operator()(int64_t at, int64_t n) const {
     if (state->skip) return;
-    const float rate = lamb_rate(*state, attrs, sums, ranks);
+    const float rate = sums ? lamb_rate(*state, attrs, sums, ranks)
+                            : frozen_lamb_rate(*state, attrs, *average, *factor);
     float u[kN], p[kN];
     load(direction, at, n, u);
     load(master, at, n, p);
@@ -88,18 +89,20 @@ std::unique_ptr<Kernel> make_lamb_direction(const KernelSpec& spec, const Launch
 }
 
 std::unique_ptr<Kernel> make_lamb(const KernelSpec& spec, const LaunchContext& context) {
-  return kernel_of([context, n = elements(spec.in[0]), a = attrs_as<LambAttrs>(spec.attrs),
-                    sums = elements(spec.in[1]),
-                    param = present(spec.out, 1) ? spec.out[1].dtype
-                                                 : DType::f32](const KernelCall& call) {
-    with_type(param, [&](auto t) {
-      float* master = data<float>(call.out, 0);
-      launch_flat<kN>(context, "lamb", master, n,
-                      Lamb<decltype(t)>{call.state, a, data<const double>(call.in, 1),
-                                        sums / (2 * a.parameters), data<const float>(call.in, 0),
-                                        master, data<decltype(t)>(call.out, 1)});
-    });
-  });
+  return kernel_of(
+      [context, n = elements(spec.in[0]), a = attrs_as<LambAttrs>(spec.attrs),
+       sums = elements(spec.in[1]), frozen = present(spec.in, 2),
+       param = present(spec.out, 1) ? spec.out[1].dtype : DType::f32](const KernelCall& call) {
+        with_type(param, [&](auto t) {
+          float* master = data<float>(call.out, 0);
+          launch_flat<kN>(
+              context, "lamb", master, n,
+              Lamb<decltype(t)>{call.state, a, frozen ? nullptr : data<const double>(call.in, 1),
+                                sums / (2 * a.parameters), data<const float>(call.in, 1),
+                                data<const float>(call.in, 2), data<const float>(call.in, 0),
+                                master, data<decltype(t)>(call.out, 1)});
+        });
+      });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -227,7 +227,7 @@ TEST_CASE("signs and their errors have the processor's bits") {
   const Operand bits{Shape{whole / 8}, DType::u8, integer_values(whole / 8, 8, 0, 256)};
   require_processor_bits(o.with(OpKind::positive_bits), {values(whole, 4)},
                          {{bits.shape, DType::u8}});
-  require_processor_bits(o.with(OpKind::local_momentum, LocalMomentumAttrs{3}),
+  require_processor_bits(o.with(OpKind::local_momentum, LocalMomentumAttrs{.share = 1.0f / 3}),
                          {values(whole, 5), bits}, {values(whole, 6)});
 }
 
@@ -257,19 +257,19 @@ TEST_CASE("updates have the processor's bits") {
         require_processor_bits(call, {o.flat(grad, 1)}, {master, m, param});
       }
       const Operand sum = o.flat(DType::f32, 5);
-      require_processor_bits(o.with(OpKind::local_momentum, LocalMomentumAttrs{3}),
-                             {o.flat(grad, 1), o.flat(DType::f32, 4)}, {m});
-      require_processor_bits(o.with(OpKind::frozen_adam, FrozenAdamAttrs{1e-5f, 0.1f}),
+      const Operand v = o.flat(DType::f32, 4), one{Shape{1}, DType::f32, {0.5}};
+      const Call momentum =
+          o.with(OpKind::local_momentum, LocalMomentumAttrs{.share = 1.0f / 3, .weight = 3});
+      require_processor_bits(momentum, {o.flat(grad, 1), v}, {m});
+      require_processor_bits(momentum, {o.flat(grad, 1), v}, {m, sum});
+      require_processor_bits(momentum, {o.flat(grad, 1), v, m, one}, {{master.shape, DType::f32}});
+      require_processor_bits(o.with(OpKind::frozen_adam, FrozenStepAttrs{1e-5f, 0.1f}),
                              {m, o.flat(DType::f32, 4)}, {master, param});
-      const Operand one{Shape{1}, DType::f32, {0.5}};
-      require_processor_bits(o.with(OpKind::scaled_momentum, LocalMomentumAttrs{3}),
-                             {o.flat(grad, 1), o.flat(DType::f32, 4), m, one},
-                             {{master.shape, DType::f32}});
       require_processor_bits(
-          o.with(OpKind::frozen_lamb_direction, FrozenLambAttrs{1e-5f, 0.1f}),
+          o.with(OpKind::frozen_lamb_direction, FrozenStepAttrs{1e-5f, 0.1f}),
           {o.flat(DType::f32, 4), master, one, one},
           {m, sum, sum, {master.shape, DType::f32}, {Shape{1}, DType::f32, {0}}});
-      require_processor_bits(o.with(OpKind::frozen_lamb), {m, one, one}, {master, param});
+      require_processor_bits(o.with(OpKind::lamb, LambAttrs{}), {m, one, one}, {master, param});
       require_processor_bits(o.with(OpKind::momentum_scale), {m, {Shape{1}, DType::f32, {0}}},
                              {{Shape{1}, DType::f32}});
       require_processor_bits(o.with(OpKind::lamb_average, LambAverageAttrs{}),
@@ -278,11 +278,9 @@ TEST_CASE("updates have the processor's bits") {
       require_processor_bits(o.with(OpKind::lamb_factor, LambFactorAttrs{}),
                              {{Shape{2}, DType::f32, {1, 2}}, {Shape{4}, DType::f64, {1, 2, 0, 0}}},
                              {{Shape{2}, DType::f32, {1, 2}}});
-      require_processor_bits(o.with(OpKind::local_step, LocalMomentumAttrs{3}),
-                             {o.flat(grad, 1), o.flat(DType::f32, 4)}, {m, sum});
-      require_processor_bits(o.with(OpKind::local_weights, FrozenAdamAttrs{1e-5f, 0.1f}),
+      require_processor_bits(o.with(OpKind::local_weights, FrozenStepAttrs{1e-5f, 0.1f}),
                              {master, o.flat(DType::f32, 4), m}, {{master.shape, copy}});
-      require_processor_bits(o.with(OpKind::end_local_steps, FrozenAdamAttrs{1e-5f, 0.1f}),
+      require_processor_bits(o.with(OpKind::end_local_steps, FrozenStepAttrs{1e-5f, 0.1f}),
                              {o.flat(DType::f32, 4)}, {master, sum, m, {master.shape, copy}});
       require_processor_bits(o.with(OpKind::adagrad, AdagradAttrs{.weight_decay = 0.1f}),
                              {o.flat(grad, 1)}, {master, sum, param});

@@ -1,4 +1,4 @@
-#include "runtime/optim/signs/sign_exchange.h"
+#include "runtime/optim/sign_exchange.h"
 
 #include <fmt/format.h>
 

@@ -55,6 +55,10 @@ class SignUpdate {
     if (exchanges) exchange_.emplace(update);
   }
 
+  int64_t ranks() const { return update_.ranks(); }
+  // Returns the share of a sum over ranks that is this rank's.
+  float share() const { return 1.0f / static_cast<float>(ranks()); }
+
   UnitUpdate& update_;
   std::optional<SignExchange> exchange_;
 };

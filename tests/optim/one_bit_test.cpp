@@ -1,4 +1,4 @@
-#include "runtime/optim/zero_one_steps.h"
+#include "runtime/optim/optimizers/one_bit.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
