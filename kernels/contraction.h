@@ -9,8 +9,11 @@
 namespace dstrain {
 
 // Return the scratch memory, and the kernel, of a contract. `library` makes the kernels of its parts; it may go before the
-// kernel does.
-int64_t contraction_workspace_bytes(const KernelLibrary& library, const KernelSpec& spec);
-std::unique_ptr<Kernel> make_contraction(const KernelLibrary& library, const KernelSpec& spec);
+// kernel does. `at_once`: how many products the host may compute at a time, each on one thread; 0 where a device computes
+// them in order.
+int64_t contraction_workspace_bytes(const KernelLibrary& library, const KernelSpec& spec,
+                                    int at_once);
+std::unique_ptr<Kernel> make_contraction(const KernelLibrary& library, const KernelSpec& spec,
+                                         int at_once);
 
 }  // namespace dstrain

@@ -31,6 +31,17 @@ struct TakeWalk {
       if (stride(i) != 0) return false;
     return stride(0) > 0;
   }
+  // Returns whether no two indices of the first dimension have an element in common, whatever the other indices are.
+  bool first_is_apart() const {
+    const View& table = views[0];
+    int64_t reach = 1;
+    for (int d = 1; d < space.rank; ++d) {
+      const int64_t stride = table.strides[static_cast<size_t>(d)];
+      reach += std::max(stride, -stride) * (space[d] - 1);
+    }
+    for (const TakeAttrs::Indices& of : indices) reach += of.stride * (of.size - 1);
+    return table.strides[0] >= reach;
+  }
   // Returns whether no two columns have an element in common, in whatever rows: what else is added to an element's number is
   // a multiple of all columns, or less than one.
   bool columns_are_apart() const {

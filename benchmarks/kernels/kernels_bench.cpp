@@ -1,7 +1,5 @@
 // Times the SIMD kernels, alternating with loops of the same memory traffic, and prints the median of the ratios of
 // their times with the lowest and the highest: kernels_bench [threads] [millions of parameters] [part of the labels].
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "benchmarks/kernels/timing.h"
 #include "benchmarks/kernels/traffic.h"
 #include "kernels/cpu/simd/init_weights.h"
 #include "kernels/cpu/simd/simd.h"
@@ -19,51 +18,6 @@
 
 namespace dstrain {
 namespace {
-
-// Returns the time that f takes. One thread's is its processor time, so that other programs count less.
-double seconds(const std::function<void()>& f, int threads) {
-  const auto now = [&] {
-    timespec t{};
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  };
-  const double start = now();
-  f();
-  return now() - start;
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
-// Returns the median, the lowest and the highest.
-std::string spread(const std::vector<double>& x) {
-  const auto [least, most] = std::minmax_element(x.begin(), x.end());
-  return fmt::format("{:.3f} ({:.3f} to {:.3f})", median(x), *least, *most);
-}
-
-struct Timing {
-  double kernel;               // median seconds
-  std::vector<double> ratios;  // loop time / kernel time
-};
-
-// Runs the two alternately, swapping which one goes first.
-Timing compare(const std::function<void()>& kernel, const std::function<void()>& loop, int rounds,
-               int threads) {
-  std::vector<double> times, ratios;
-  for (int i = 0; i < rounds + 1; ++i) {
-    double k, l;
-    if (i % 2 == 0)
-      k = seconds(kernel, threads), l = seconds(loop, threads);
-    else
-      l = seconds(loop, threads), k = seconds(kernel, threads);
-    if (i == 0) continue;
-    times.push_back(k);
-    ratios.push_back(l / k);
-  }
-  return {median(times), ratios};
-}
 
 struct Bench {
   std::vector<TensorSpec> in, out;

@@ -19,7 +19,7 @@ class CpuLibrary final : public KernelLibrary {
       case OpFamily::product:
         return product_workspace_bytes(spec);
       case OpFamily::contraction:
-        return contraction_workspace_bytes(*this, spec);
+        return contraction_workspace_bytes(*this, spec, spec.threads);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
@@ -47,7 +47,7 @@ class CpuLibrary final : public KernelLibrary {
         kernel = make_product(spec);
         break;
       case OpFamily::contraction:
-        kernel = make_contraction(*this, spec);
+        kernel = make_contraction(*this, spec, spec.threads);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec);

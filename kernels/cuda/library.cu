@@ -21,7 +21,7 @@ class Library final : public KernelLibrary {
       case OpFamily::product:
         return product_workspace_bytes(spec);
       case OpFamily::contraction:
-        return contraction_workspace_bytes(*this, spec);
+        return contraction_workspace_bytes(*this, spec, 0);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
@@ -59,7 +59,7 @@ class Library final : public KernelLibrary {
         if (!kernel) kernel = make_unfused(spec, context_);
         break;
       case OpFamily::contraction:
-        kernel = make_contraction(*this, spec);
+        kernel = make_contraction(*this, spec, 0);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec, context_);

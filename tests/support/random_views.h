@@ -55,9 +55,10 @@ inline RandomOperand random_view(Draw& draw, const Shape& space, bool bounds) {
   int64_t stride = draw.once_in(4) ? draw(1, 3) : 1;
   for (size_t i = order.size(); i-- > 0;) {
     const auto d = static_cast<size_t>(order[i]);
-    if (draw.once_in(5)) continue;  // the same element
-    view.strides[d] = stride;
-    stride *= space[order[i]] + (draw.once_in(5) ? draw(1, 3) : 0);
+    if (!draw.once_in(5)) {  // else the same element
+      view.strides[d] = stride;
+      stride *= space[order[i]] + (draw.once_in(5) ? draw(1, 3) : 0);
+    }
     if (!bounds || !draw.once_in(3)) continue;
     view.begin[d] = draw(0, space[order[i]] - 1);
     if (draw.once_in(2)) view.end[d] = draw(view.begin[d], space[order[i]]);

@@ -7,6 +7,8 @@
 #define DSTRAIN_SIMD_FUNCTIONS_INL_H
 #endif
 
+#include <cmath>
+
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
 
@@ -56,11 +58,27 @@ SIMD_FN Pack any_minimum(Pack a, Pack b) {
 SIMD_FN Pack negated(Pack a) {
   return each(a, [](auto v) SIMD_INLINE { return hn::Neg(v); });
 }
+// Returns y with f(a) in the lanes where |a| is so large that Highway's functions of angles are not defined, or no number.
+inline Pack with_far_angles(Pack a, Pack y, double (*f)(double)) {
+  const Mask near = less(absolute(a), all(39000));
+  bool all_near = true;
+  for (int i = 0; i < kParts; ++i) all_near = all_near && hn::AllTrue(DF(), near.v[i]);
+  if (all_near) return y;
+  alignas(64) float angles[kPack], values[kPack];
+  store(a, angles);
+  store(y, values);
+  for (int i = 0; i < kPack; ++i)
+    if (!(std::abs(angles[i]) < 39000))
+      values[i] = static_cast<float>(f(static_cast<double>(angles[i])));
+  return load(values);
+}
 SIMD_FN Pack sine(Pack a) {
-  return each(a, [](auto v) SIMD_INLINE { return hn::Sin(DF(), v); });
+  const Pack y = each(a, [](auto v) SIMD_INLINE { return hn::Sin(DF(), v); });
+  return with_far_angles(a, y, [](double x) { return std::sin(x); });
 }
 SIMD_FN Pack cosine(Pack a) {
-  return each(a, [](auto v) SIMD_INLINE { return hn::Cos(DF(), v); });
+  const Pack y = each(a, [](auto v) SIMD_INLINE { return hn::Cos(DF(), v); });
+  return with_far_angles(a, y, [](double x) { return std::cos(x); });
 }
 
 }  // namespace HWY_NAMESPACE

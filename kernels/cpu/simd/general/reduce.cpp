@@ -5,14 +5,15 @@
 //   1024 terms by themselves.
 // Blocks are added in order in f64. Minimum memory traffic: the operands once, and the results.
 #include <array>
-#include <limits>
 
+#include "kernels/cpu/simd/general/joined.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/general/reduce.cpp"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/general/reduce_runs-inl.h"
 #include "kernels/cpu/simd/general/walk-inl.h"
 #include "runtime/core/isa/best_variant.h"
 
@@ -25,22 +26,22 @@ struct ReduceRun {
   Reduction kind{};
   Walk walk{};  // by rows: results, then terms; by columns: terms, then results
   bool by_columns = false;
+  // By rows: the dimension of results across which an operand is read, so that several rows are computed at a time.
+  std::optional<int> across{};
   int64_t results = 0, terms = 0, block = 0;  // block: terms of a block
-  double* partial = nullptr;                  // (blocks, results)
+  double* partial = nullptr;                  // (blocks, results); none where there is one block
+  DType dtype{};
+  void* out = nullptr;
+  bool accumulate = false;
 
   int64_t blocks() const { return (terms + block - 1) / block; }
-  double none() const {
-    const double infinity = std::numeric_limits<double>::infinity();
-    return kind == Reduction::sum ? 0 : kind == Reduction::maximum ? -infinity : infinity;
-  }
+  int64_t partial_values() const { return blocks() > 1 ? blocks() * results : 0; }
+  double none() const { return none_of(kind); }
 };
 
-// Returns what is left of two values; NaN, if one of them is.
-inline double joined(Reduction kind, double a, double b) {
-  if (kind == Reduction::sum) return a + b;
-  if (a != a || b != b) return std::numeric_limits<double>::quiet_NaN();
-  return kind == Reduction::maximum ? std::max(a, b) : std::min(a, b);
-}
+constexpr int64_t kStrip = 2048;  // columns
+constexpr int64_t kFew = 64;      // terms that are added in f32 by columns
+constexpr int64_t kRows = 16;     // results that are computed at a time across rows
 
 }  // namespace
 }  // namespace dstrain::simd
@@ -51,74 +52,136 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Returns what is left of n <= kTile values.
-double reduce_run(Reduction kind, const float* values, int64_t n, double none) {
-  if (kind == Reduction::sum) {
-    Pack total = all(0);
-    for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
-      total = total + keep(lanes, load(values + i, lanes));
-    });
-    return static_cast<double>(sum(total));
+// Writes the parts of results [at, at + n), or where there is one block the results.
+void write_parts(const ReduceRun& r, int64_t b, int64_t at, int64_t n, const double* parts) {
+  if (r.partial) {
+    std::copy_n(parts, n, r.partial + b * r.results + at);
+    return;
   }
-  double best = none;
-  for (int64_t i = 0; i < n; ++i) best = joined(kind, best, static_cast<double>(values[i]));
-  return best;
+  alignas(64) float values[kTile];
+  for (int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(parts[i]);
+  write_values(values, n, r.accumulate, r.dtype, r.out, at);
+}
+
+// Returns what is left of `terms` terms of row `row`, from number `first` on.
+double reduce_row(const ReduceRun& r, Tiles& tiles, int64_t row, int64_t first, int64_t terms) {
+  double total = r.none();
+  for (int64_t t = 0; t < terms; t += kTile) {
+    const int64_t n = std::min(kTile, terms - t);
+    total = reduce_runs(r.kind, total, tiles.values(row * r.terms + first + t, n), n);
+  }
+  return total;
 }
 
 // Computes the parts of results [begin, end) in one block of terms, by rows. Short rows share a tile.
 void rows_of_block(const ReduceRun& r, int64_t b, int64_t begin, int64_t end) {
   Tiles tiles(r.walk);
   const int64_t first = b * r.block, terms = std::min(r.block, r.terms - first);
-  double* to = r.partial + b * r.results;
-  const int64_t together = terms == r.terms ? std::max<int64_t>(1, kTile / terms) : 1;
-  for (int64_t i = begin; i < end; i += together) {
-    const int64_t count = std::min(together, end - i);
-    if (count > 1 || terms <= kTile) {
-      const float* values = tiles.values(i * r.terms + first, count * terms);
-      for (int64_t k = 0; k < count; ++k)
-        to[i + k] = reduce_run(r.kind, values + k * terms, terms, r.none());
-      continue;
-    }
-    double total = r.none();
-    for (int64_t t = 0; t < terms; t += kTile) {
-      const int64_t n = std::min(kTile, terms - t);
-      const float* values = tiles.values(i * r.terms + first + t, n);
-      total = joined(r.kind, total, reduce_run(r.kind, values, n, r.none()));
-    }
-    to[i] = total;
+  const bool together = terms == r.terms && terms <= kTile / 2;
+  const int64_t most = together ? kTile / terms : kTile;
+  double parts[kTile];
+  for (int64_t i = begin; i < end; i += most) {
+    const int64_t count = std::min(most, end - i);
+    if (together)
+      reduce_rows(r.kind, tiles.values(i * terms, count * terms), terms, count, parts);
+    else
+      for (int64_t k = 0; k < count; ++k) parts[k] = reduce_row(r, tiles, i + k, first, terms);
+    write_parts(r, b, i, count, parts);
   }
 }
 
-// The same by columns.
-void columns_of_block(const ReduceRun& r, int64_t b, int64_t begin, int64_t end) {
-  constexpr int64_t kFew = 64;
+// The same where an operand has the elements of several rows side by side.
+void rows_of_block_across(const ReduceRun& r, int64_t b, int64_t begin, int64_t end) {
   Tiles tiles(r.walk);
-  const int64_t first = b * r.block, last = std::min(first + r.block, r.terms);
-  alignas(64) float few[kTile];
-  for (int64_t i = begin; i < end; i += kTile) {
-    const int64_t n = std::min(kTile, end - i);
-    double* to = r.partial + b * r.results + i;
-    std::fill_n(to, n, r.none());
-    for (int64_t t = first; t < last; t += kFew) {
-      std::fill_n(few, kTile, static_cast<float>(r.none()));
-      for (int64_t k = t; k < std::min(t + kFew, last); ++k) {
-        const float* values = tiles.values(k * r.results + i, n);
-        for (int64_t c = 0; c < n; c += kPack) {
-          const Pack so_far = load(few + c), value = load(values + c);
-          store(r.kind == Reduction::sum       ? so_far + value
-                : r.kind == Reduction::maximum ? any_maximum(so_far, value)
-                                               : any_minimum(so_far, value),
-                few + c);
+  const auto across = static_cast<size_t>(*r.across), last = static_cast<size_t>(r.walk.last());
+  const int64_t first = b * r.block, block_end = std::min(first + r.block, r.terms);
+  Rectangle part{.across = *r.across};
+  for (int64_t i = begin; i < end; i += part.rows) {
+    for (int64_t d = *r.across, rest = i; d >= 0; --d) {
+      part.index[static_cast<size_t>(d)] = rest % r.walk.space[static_cast<int>(d)];
+      rest /= r.walk.space[static_cast<int>(d)];
+    }
+    part.rows = std::min({kRows, end - i, r.walk.space.dims[across] - part.index[across]});
+    double parts[kRows];
+    std::fill_n(parts, kRows, r.none());
+    for (int64_t run = first; run < block_end; run += kRun) {
+      Pack sums[kRows];
+      for (Pack& sum : sums) sum = all(0);
+      const int64_t run_end = std::min(run + kRun, block_end);
+      for (part.index[last] = run; part.index[last] < run_end; part.index[last] += part.columns) {
+        part.columns = std::min(kTile / kRows, run_end - part.index[last]);
+        const float* const values = tiles.values(part);
+        for (int64_t row = 0; row < part.rows; ++row) {
+          const float* const of_row = values + row * part.pitch();
+          if (r.kind != Reduction::sum)
+            parts[row] = reduce_runs(r.kind, parts[row], of_row, part.columns);
+          else
+            for_packs(0, part.columns, [&](int64_t c, auto lanes) SIMD_INLINE {
+              sums[row] = sums[row] + keep(lanes, load(of_row + c, lanes));
+            });
         }
       }
-      for (int64_t c = 0; c < n; ++c) to[c] = joined(r.kind, to[c], static_cast<double>(few[c]));
+      if (r.kind == Reduction::sum)
+        for (int64_t row = 0; row < part.rows; ++row)
+          parts[row] += static_cast<double>(sum(sums[row]));
     }
+    write_parts(r, b, i, part.rows, parts);
+  }
+}
+
+// Adds n values to sums of as many columns, or takes the largest or smallest.
+SIMD_FN void reduce_few(Reduction kind, const float* values, int64_t n, float* few) {
+  const auto each_pack = [&](const auto& f) SIMD_INLINE {
+    for_packs(0, n, [&](int64_t i, auto lanes) SIMD_INLINE {
+      store(f(load(few + i), load(values + i, lanes)), few + i);
+    });
+  };
+  if (kind == Reduction::sum)
+    each_pack([](Pack a, Pack b) SIMD_INLINE { return a + b; });
+  else if (kind == Reduction::maximum)
+    each_pack([](Pack a, Pack b) SIMD_INLINE { return any_maximum(a, b); });
+  else
+    each_pack([](Pack a, Pack b) SIMD_INLINE { return any_minimum(a, b); });
+}
+
+SIMD_FN void join_few(Reduction kind, const float* few, int64_t n, double* to) {
+  if (kind == Reduction::sum)
+    for (int64_t i = 0; i < n; ++i) to[i] += static_cast<double>(few[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = joined(kind, to[i], static_cast<double>(few[i]));
+}
+
+// The same by columns, in strips of them. Few columns share a tile: as many terms of all of them as it holds.
+void columns_of_block(const ReduceRun& r, int64_t b, int64_t begin, int64_t end) {
+  Tiles tiles(r.walk);
+  const int64_t first = b * r.block, last = std::min(first + r.block, r.terms);
+  const bool together = begin == 0 && end == r.results && r.results <= kTile / 2;
+  alignas(64) float few[kStrip + kPack];
+  double parts[kStrip];
+  for (int64_t i = begin; i < end; i += kStrip) {
+    const int64_t n = std::min(kStrip, end - i), most = together ? kTile / n : 1;
+    std::fill_n(parts, n, r.none());
+    for (int64_t t = first; t < last; t += kFew) {
+      std::fill_n(few, n + kPack, static_cast<float>(r.none()));
+      const int64_t few_end = std::min(t + kFew, last);
+      for (int64_t k = t, count = 0; k < few_end; k += count) {
+        count = std::min(most, few_end - k);
+        for (int64_t c = 0; c < n; c += kTile) {
+          const int64_t columns = std::min(kTile, n - c);
+          const float* const values = tiles.values(k * r.results + i + c, count * columns);
+          for (int64_t j = 0; j < count; ++j)
+            reduce_few(r.kind, values + j * columns, columns, few + c);
+        }
+      }
+      join_few(r.kind, few, n, parts);
+    }
+    for (int64_t c = 0; c < n; c += kTile)
+      write_parts(r, b, i + c, std::min(kTile, n - c), parts + c);
   }
 }
 
 // Adds the blocks of results [begin, end), and writes them.
-void join_blocks(const ReduceRun& r, bool accumulate, DType dtype, void* out, int64_t begin,
-                 int64_t end) {
+void join_blocks(const ReduceRun& r, int64_t begin, int64_t end) {
   alignas(64) float values[kTile];
   for (int64_t i = begin; i < end; i += kTile) {
     const int64_t n = std::min(kTile, end - i);
@@ -128,7 +191,7 @@ void join_blocks(const ReduceRun& r, bool accumulate, DType dtype, void* out, in
         total = joined(r.kind, total, r.partial[b * r.results + i + c]);
       values[c] = static_cast<float>(total);
     }
-    write_values(values, n, accumulate, dtype, out, i);
+    write_values(values, n, r.accumulate, r.dtype, r.out, i);
   }
 }
 
@@ -162,7 +225,8 @@ ReduceRun run_of(const KernelSpec& spec) {
                 .by_columns = reduces_columns(attrs),
                 .results = elements_of(attrs.space, 0, attrs.kept),
                 .terms = elements_of(attrs.space, attrs.kept, rank),
-                .block = 65536};
+                .block = 65536,
+                .dtype = spec.out[0].dtype};
   if (run.by_columns) {
     run.block = 1024;
     rotate_kept(attrs.space.dims, attrs.kept, rank);
@@ -171,22 +235,31 @@ ReduceRun run_of(const KernelSpec& spec) {
         rotate_kept(*numbers, attrs.kept, rank);
   }
   run.walk = walk_over(attrs.formula, attrs.space, attrs.views, spec.in);
+  const std::optional<int> across = run.walk.across();
+  if (!run.by_columns && attrs.kept + 1 == rank && across == attrs.kept - 1) {
+    run.across = across;
+    return run;
+  }
+  // Where results and terms are one dimension, the numbers of indices stay the same.
+  collapse(attrs.space, attrs.views);
+  run.walk = walk_over(attrs.formula, attrs.space, attrs.views, spec.in);
   return run;
 }
 
 }  // namespace
 
 int64_t reduce_workspace(const KernelSpec& spec) {
-  const ReduceRun run = run_of(spec);
-  return run.blocks() * run.results * static_cast<int64_t>(sizeof(double));
+  return run_of(spec).partial_values() * static_cast<int64_t>(sizeof(double));
 }
 
 std::unique_ptr<Kernel> make_reduce(const KernelSpec& spec) {
-  return kernel_of([run = run_of(spec), threads = spec.threads,
-                    dtype = spec.out[0].dtype](const KernelCall& call) {
+  return kernel_of([run = run_of(spec), threads = spec.threads](const KernelCall& call) {
     ReduceRun here = run;
     here.walk.read(call.in);
-    here.partial = workspace<double>(call, here.blocks() * here.results);
+    here.out = data(call.out, 0);
+    here.accumulate = call.accumulate;
+    const int64_t parts = here.partial_values();
+    if (parts > 0) here.partial = workspace<double>(call, parts);
     const int64_t work = std::min(here.terms, here.block);
     const int64_t grain =
         here.by_columns ? kTile : std::max<int64_t>(1, kFlatGrain / std::max<int64_t>(1, work));
@@ -194,11 +267,14 @@ std::unique_ptr<Kernel> make_reduce(const KernelSpec& spec) {
               [&](int64_t block, int64_t begin, int64_t end) {
                 if (here.by_columns)
                   DSTRAIN_BEST(columns_of_block)(here, block, begin, end);
+                else if (here.across)
+                  DSTRAIN_BEST(rows_of_block_across)(here, block, begin, end);
                 else
                   DSTRAIN_BEST(rows_of_block)(here, block, begin, end);
               });
+    if (parts == 0) return;
     parallel_ranges(threads, here.results, kFlatGrain, [&](int64_t begin, int64_t end) {
-      DSTRAIN_BEST(join_blocks)(here, call.accumulate, dtype, data(call.out, 0), begin, end);
+      DSTRAIN_BEST(join_blocks)(here, begin, end);
     });
   });
 }

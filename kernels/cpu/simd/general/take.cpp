@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cpu/simd/general/move_values.h"
 #include "kernels/cpu/simd/general/with_floats.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -50,38 +51,113 @@ struct TakeRun : TakeWalk {
   }
 };
 
-template <class T, class To>
-void take_rows(const TakeRun& walk, const T* table, bool accumulate, To* out, int64_t begin,
+// Takes elements [begin, end) of the result, a row of one element of each operand of indices at a time: it is a row of the
+// table.
+void take_rows(const TakeRun& walk, ValueRow table, bool accumulate, ValueRow out, int64_t begin,
                int64_t end) {
-  const int64_t columns = walk.columns(), step = walk.stride(0);
-  const bool by_row = walk.by_row();
-  for (int64_t row = begin; row < end; ++row) {
-    const auto starts = walk.row_starts(row);
-    int64_t further = by_row ? walk.further(starts, 0) : 0;
-    To* const to = out + row * columns;
-    for (int64_t c = 0; c < columns; ++c) {
-      if (!by_row) further = walk.further(starts, c);
-      const float value = further < 0 ? std::numeric_limits<float>::quiet_NaN()
-                                      : to_float(table[starts[0] + c * step + further]);
-      to[c] = from_float<To>(accumulate ? to_float(to[c]) + value : value);
+  const int64_t from_bytes = size_of(table.dtype), to_bytes = size_of(out.dtype);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (int64_t at = begin, n = 0; at < end; at += n) {
+    const int64_t column = at % walk.columns();
+    n = std::min(end - at, walk.columns() - column);
+    const auto starts = walk.row_starts(at / walk.columns());
+    const int64_t further = walk.further(starts, 0);
+    const ValueRow to{out.dtype, static_cast<char*>(out.data) + at * to_bytes};
+    if (further >= 0)
+      move_values({table.dtype,
+                   static_cast<char*>(table.data) + (starts[0] + column + further) * from_bytes},
+                  to, n, accumulate);
+    else
+      with_floats(out.dtype, [&](auto type) {
+        std::fill_n(static_cast<decltype(type)*>(to.data), n, from_float<decltype(type)>(nan));
+      });
+  }
+}
+
+// Calls f(number of the index, element of the table) for indices [begin, end); element -1: it is outside.
+template <class F>
+void for_elements(const TakeRun& walk, int64_t begin, int64_t end, const F& f) {
+  const int64_t columns = walk.columns(), step = walk.stride(0), step_of_indices = walk.stride(1);
+  const bool one = walk.indices.size() == 1;
+  const TakeAttrs::Indices first = walk.indices[0];
+  for (int64_t at = begin; at < end;) {
+    const int64_t column = at % columns, row_end = std::min(end, at - column + columns);
+    const auto starts = walk.row_starts(at / columns);
+    if (one) {
+      const int32_t* indices = walk.data[0] + starts[1] + column * step_of_indices;
+      int64_t element = starts[0] + column * step;
+      for (; at < row_end; ++at, indices += step_of_indices, element += step) {
+        int64_t index = *indices;
+        if (index < 0) index += first.size;
+        const bool inside = index >= 0 && index < first.size;
+        f(at, inside ? element + index * first.stride : -1);
+      }
+      continue;
+    }
+    for (int64_t c = column; at < row_end; ++at, ++c) {
+      const int64_t further = walk.further(starts, c);
+      f(at, further < 0 ? -1 : starts[0] + c * step + further);
     }
   }
 }
 
-// Adds columns [begin, end) of all rows to the table.
-template <class T>
-void put_columns(const TakeRun& walk, const T* values, float* table, int64_t begin, int64_t end) {
-  const int64_t step = walk.stride(0);
-  const bool by_row = walk.by_row();
+template <class T, class To>
+void take_elements(const TakeRun& walk, const T* table, bool accumulate, To* out, int64_t begin,
+                   int64_t end) {
+  const auto value_at = [table](int64_t element) {
+    return element < 0 ? std::numeric_limits<float>::quiet_NaN() : to_float(table[element]);
+  };
+  if (accumulate) {
+    for_elements(walk, begin, end, [&](int64_t at, int64_t element) {
+      out[at] = from_float<To>(to_float(out[at]) + value_at(element));
+    });
+  } else if constexpr (std::is_same_v<T, To>) {
+    const T nan = from_float<T>(std::numeric_limits<float>::quiet_NaN());
+    for_elements(walk, begin, end, [&](int64_t at, int64_t element) {
+      out[at] = element < 0 ? nan : table[element];
+    });
+  } else {
+    for_elements(walk, begin, end,
+                 [&](int64_t at, int64_t element) { out[at] = from_float<To>(value_at(element)); });
+  }
+}
+
+// Adds columns [begin, end) of all rows to rows of the table.
+void put_columns(const TakeRun& walk, ValueRow values, float* table, int64_t begin, int64_t end) {
   for (int64_t row = 0; row < walk.rows(); ++row) {
     const auto starts = walk.row_starts(row);
-    int64_t further = by_row ? walk.further(starts, 0) : 0;
-    const T* const from = values + row * walk.columns();
-    for (int64_t c = begin; c < end; ++c) {
-      if (!by_row) further = walk.further(starts, c);
-      if (further >= 0) table[starts[0] + c * step + further] += to_float(from[c]);
-    }
+    const int64_t further = walk.further(starts, 0);
+    if (further < 0) continue;
+    const int64_t from = (row * walk.columns() + begin) * size_of(values.dtype);
+    move_values({values.dtype, static_cast<char*>(values.data) + from},
+                {DType::f32, table + starts[0] + begin + further}, end - begin, true);
   }
+}
+
+// Adds the values of indices [begin, end) to the table.
+template <class T>
+void put_elements(const TakeRun& walk, const T* values, float* table, int64_t begin, int64_t end) {
+  for_elements(walk, begin, end, [&](int64_t at, int64_t element) {
+    if (element >= 0) table[element] += to_float(values[at]);
+  });
+}
+
+// Adds all values to the table. What one element gets is added in order, by one thread.
+void put_all(const TakeRun& walk, int threads, ValueRow values, float* table) {
+  const int64_t columns = walk.columns(), n = walk.rows() * columns;
+  if (walk.by_row() && walk.stride(0) == 1)
+    return parallel_ranges(
+        walk.columns_are_apart() ? threads : 1, columns, 64,
+        [&](int64_t begin, int64_t end) { put_columns(walk, values, table, begin, end); });
+  const int64_t first = walk.space[0], of_first = n / std::max<int64_t>(1, first);
+  parallel_ranges(walk.first_is_apart() ? threads : 1, first,
+                  std::max<int64_t>(1, kFlatGrain / std::max<int64_t>(1, of_first)),
+                  [&](int64_t begin, int64_t end) {
+                    with_floats(values.dtype, [&](auto type) {
+                      put_elements(walk, static_cast<const decltype(type)*>(values.data), table,
+                                   begin * of_first, end * of_first);
+                    });
+                  });
 }
 
 }  // namespace
@@ -91,15 +167,19 @@ std::unique_ptr<Kernel> make_take(const KernelSpec& spec) {
   return kernel_of([walk, threads = spec.threads, from = spec.in[0].dtype,
                     to = spec.out[0].dtype](const KernelCall& call) {
     const TakeRun here(walk, call.in);
-    const int64_t grain = row_grain(here.columns() * size_of(to));
-    parallel_ranges(threads, here.rows(), grain, [&](int64_t begin, int64_t end) {
-      with_floats(from, [&](auto of_table) {
-        with_floats(to, [&](auto of_result) {
-          take_rows(here, data<const decltype(of_table)>(call.in, 0), call.accumulate,
-                    data<decltype(of_result)>(call.out, 0), begin, end);
+    const bool rows = walk.by_row() && walk.stride(0) == 1;
+    void* const table = data(call.in, 0);
+    void* const out = data(call.out, 0);
+    parallel_ranges(
+        threads, walk.rows() * walk.columns(), kFlatGrain, [&](int64_t begin, int64_t end) {
+          if (rows) return take_rows(here, {from, table}, call.accumulate, {to, out}, begin, end);
+          with_floats(from, [&](auto of_table) {
+            with_floats(to, [&](auto of_result) {
+              take_elements(here, static_cast<const decltype(of_table)*>(table), call.accumulate,
+                            static_cast<decltype(of_result)*>(out), begin, end);
+            });
+          });
         });
-      });
-    });
   });
 }
 
@@ -116,21 +196,15 @@ std::unique_ptr<Kernel> make_put(const KernelSpec& spec) {
     const int64_t n = elements(out);
     const bool exact = out.dtype == DType::f32;
     float* const table = exact ? data<float>(call.out, 0) : workspace<float>(call, n);
-    if (!exact || !call.accumulate) std::fill_n(table, n, 0.0f);
-    // One thread keeps the order of additions, unless threads have columns of their own.
-    parallel_ranges(here.columns_are_apart() ? threads : 1, here.columns(), 64,
-                    [&](int64_t begin, int64_t end) {
-                      with_floats(from, [&](auto type) {
-                        put_columns(here, data<const decltype(type)>(call.in, 0), table, begin,
-                                    end);
-                      });
-                    });
+    if (!exact || !call.accumulate)
+      parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+        std::fill_n(table + begin, end - begin, 0.0f);
+      });
+    put_all(here, threads, {from, data(call.in, 0)}, table);
     if (exact) return;
-    with_floats(out.dtype, [&](auto type) {
-      using T = decltype(type);
-      T* const to = data<T>(call.out, 0);
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = from_float<T>(call.accumulate ? to_float(to[i]) + table[i] : table[i]);
+    parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
+      void* const to = data<char>(call.out, 0) + begin * size_of(out.dtype);
+      move_values({DType::f32, table + begin}, {out.dtype, to}, end - begin, call.accumulate);
     });
   });
 }

@@ -7,199 +7,164 @@
 #define DSTRAIN_SIMD_WALK_INL_H
 #endif
 
-#include "kernels/cpu/simd/functions-inl.h"
+#include "kernels/cpu/simd/general/formula_steps-inl.h"
+#include "kernels/cpu/simd/general/operand_tiles-inl.h"
 #include "kernels/cpu/simd/general/walk.h"
-#include "kernels/cpu/simd/math-inl.h"
-#include "kernels/cpu/simd/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// What a step reads and writes: tiles of whole packs.
-struct StepTiles {
-  const float *a, *b, *c;
-  float* to;
-  int64_t packs;
-};
-
-template <class F>
-SIMD_FN void unary(const StepTiles& t, const F& f) {
-  for (int64_t i = 0; i < t.packs * kPack; i += kPack) store(f(load(t.a + i)), t.to + i);
-}
-template <class F>
-SIMD_FN void binary(const StepTiles& t, const F& f) {
-  for (int64_t i = 0; i < t.packs * kPack; i += kPack)
-    store(f(load(t.a + i), load(t.b + i)), t.to + i);
-}
-
-void run_step(Fn fn, const StepTiles& t) {
-  switch (fn) {
-    case Fn::add:
-      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return a + b; });
-    case Fn::subtract:
-      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return a - b; });
-    case Fn::multiply:
-      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return a * b; });
-    case Fn::divide:
-      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return a / b; });
-    case Fn::maximum:
-      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return any_maximum(a, b); });
-    case Fn::minimum:
-      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return any_minimum(a, b); });
-    case Fn::less:
-      return binary(t,
-                    [](Pack a, Pack b) SIMD_INLINE { return select_or_zero(less(a, b), all(1)); });
-    case Fn::select:
-      for (int64_t i = 0; i < t.packs * kPack; i += kPack) {
-        const Pack condition = load(t.a + i), zero = all(0);
-        // NaN is not 0, so it selects b.
-        const Pack no_or_nan = select(is_nan(condition), load(t.b + i), load(t.c + i));
-        const Pack yes_if_less = select(less(condition, zero), load(t.b + i), no_or_nan);
-        store(select(greater(condition, zero), load(t.b + i), yes_if_less), t.to + i);
-      }
-      return;
-    case Fn::negate:
-      return unary(t, [](Pack a) SIMD_INLINE { return negated(a); });
-    case Fn::absolute:
-      return unary(t, [](Pack a) SIMD_INLINE { return absolute(a); });
-    case Fn::exponential:
-      return unary(t, [](Pack a) SIMD_INLINE { return exponential(a); });
-    case Fn::logarithm:
-      return unary(t, [](Pack a) SIMD_INLINE { return any_logarithm(a); });
-    case Fn::square_root:
-      return unary(t, [](Pack a) SIMD_INLINE { return square_root(a); });
-    case Fn::tangent:
-      return unary(t, [](Pack a) SIMD_INLINE { return any_tangent(a); });
-    case Fn::sigmoid:
-      return unary(t,
-                   [](Pack a) SIMD_INLINE { return all(1) / (all(1) + exponential(all(0) - a)); });
-    case Fn::sine:
-      return unary(t, [](Pack a) SIMD_INLINE { return sine(a); });
-    case Fn::cosine:
-      return unary(t, [](Pack a) SIMD_INLINE { return cosine(a); });
-    case Fn::input:
-    case Fn::inside:
-    case Fn::constant:
-      return;
-  }
-}
-
-// A run of indices along the last dimension: where its first element is, and which of its indices have one.
-struct ViewRun {
-  int64_t from = 0, stride = 0;
-  int64_t begin = 0, end = 0;  // within the run
-};
-
-// Calls f(place in the tile, length, run) for each run of the n indices of the space from number `at` on.
-template <class F>
-SIMD_FN void for_runs(const Shape& space, const WalkOperand& operand, int64_t at, int64_t n,
-                      const F& f) {
-  const View& view = operand.view;
-  const int last = space.rank - 1;
-  int64_t index[Shape::kMaxRank];
-  for (int d = last; d >= 0; --d) {
-    index[d] = at % space[d];
-    at /= space[d];
-  }
-  for (int64_t done = 0; done < n;) {
-    const auto l = static_cast<size_t>(last);
-    const int64_t length = std::min(n - done, space[last] - index[last]);
-    ViewRun run{.from = view.offset, .stride = view.strides[l], .begin = 0, .end = length};
-    for (int d = 0; d <= last; ++d) run.from += index[d] * view.strides[static_cast<size_t>(d)];
-    if (operand.bounded) {
-      run.begin = std::clamp<int64_t>(view.begin[l] - index[last], 0, length);
-      if (view.end[l] != View::kAll)
-        run.end = std::clamp<int64_t>(view.end[l] - index[last], run.begin, length);
-      for (int d = 0; d < last; ++d)
-        if (index[d] < view.begin[static_cast<size_t>(d)] ||
-            index[d] >= view.end[static_cast<size_t>(d)])
-          run.end = run.begin;
-    }
-    f(done, length, run);
-    done += length;
-    index[last] += length;
-    for (int d = last; d > 0 && index[d] == space[d]; --d) {
-      index[d] = 0;
-      ++index[d - 1];
-    }
-  }
-}
-
-template <class T>
-SIMD_FN void load_run(const T* from, int64_t stride, int64_t n, float* to) {
-  if (stride == 0) {
-    const Pack value = all(to_float(*from));
-    return for_packs(0, n, [=](int64_t i, auto lanes) SIMD_INLINE { store(value, to + i, lanes); });
-  }
-  if (stride == 1)
-    return for_packs(0, n, [=](int64_t i, auto lanes) SIMD_INLINE {
-      store(load(from + i, lanes), to + i, lanes);
-    });
-  for (int64_t i = 0; i < n; ++i) to[i] = to_float(from[i * stride]);
-}
-
-SIMD_FN void load_integers(const int32_t* from, int64_t stride, int64_t n, float* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i * stride]);
-}
-
-// Loads the operand's elements at n indices of the space, the first one being number `at`.
-void load_operand(const Shape& space, const WalkOperand& operand, int64_t at, int64_t n,
-                  float* to) {
-  for_runs(space, operand, at, n, [&](int64_t place, int64_t length, const ViewRun& run) {
-    float* here = to + place;
-    if (run.begin > 0) std::fill_n(here, run.begin, 0.0f);
-    if (run.end < length) std::fill_n(here + run.end, length - run.end, 0.0f);
-    if (run.begin == run.end) return;
-    const int64_t first = run.from + run.begin * run.stride, count = run.end - run.begin;
-    if (operand.dtype == DType::i32)
-      return load_integers(static_cast<const int32_t*>(operand.data) + first, run.stride, count,
-                           here + run.begin);
-    with_type(operand.dtype, [&](auto type) SIMD_INLINE {
-      using T = decltype(type);
-      load_run(static_cast<const T*>(operand.data) + first, run.stride, count, here + run.begin);
-    });
-  });
-}
-
-// The same of 1 where the operand has an element, else 0.
-void load_inside(const Shape& space, const WalkOperand& operand, int64_t at, int64_t n, float* to) {
-  for_runs(space, operand, at, n, [&](int64_t place, int64_t length, const ViewRun& run) {
-    for (int64_t i = 0; i < length; ++i)
-      to[place + i] = run.begin <= i && i < run.end ? 1.0f : 0.0f;
-  });
-}
+constexpr int64_t kTileFloats = kTile + kPack;  // whole packs that begin anywhere in a tile
 
 // The results of a formula's steps over one tile.
 class Tiles {
  public:
-  explicit Tiles(const Walk& walk) : walk_(walk) {
-    const std::span<const FormulaStep> steps = walk.formula.steps();
-    for (size_t s = 0; s < steps.size(); ++s)
-      std::fill_n(tiles_[s], kTile, steps[s].fn == Fn::constant ? steps[s].value : 0.0f);
+  explicit Tiles(const Walk& walk)
+      : walk_(walk), steps_(walk.formula.steps()), last_(static_cast<size_t>(walk.last())) {
+    find_elements();
+    assign_tiles();
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      std::fill_n(tile(s), kTileFloats, steps_[s].fn == Fn::constant ? steps_[s].value : 0.0f);
+      results_[s] = tile(s);
+    }
   }
 
-  // Returns the formula's values at n <= kTile indices, the first one being number `at` of the space. They stay until the
-  // next call.
-  const float* values(int64_t at, int64_t n) {
-    const std::span<const FormulaStep> steps = walk_.formula.steps();
-    for (size_t s = 0; s < steps.size(); ++s) {
-      const FormulaStep& step = steps[s];
+  // Returns the formula's values at 0 < n <= kTile indices, the first one being number `at` of the space: at `to`, if the
+  // values are computed and whole packs, else elsewhere. They stay until the next call. Calls for consecutive indices take
+  // no divisions.
+  const float* values(int64_t at, int64_t n, float* to = nullptr) {
+    seek(at);
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const FormulaStep& step = steps_[s];
       if (step.fn == Fn::input)
-        load_operand(walk_.space, walk_.in[step.a], at, n, tiles_[s]);
+        read(s, n);
       else if (step.fn == Fn::inside)
-        load_inside(walk_.space, walk_.in[step.a], at, n, tiles_[s]);
-      else
-        run_step(step.fn, {tiles_[step.a], tiles_[step.b], tiles_[step.c], tiles_[s],
-                           (n + kPack - 1) / kPack});
+        load_inside(walk_.space, walk_.in[step.a], index_, n, tile(s));
+      else if (step.fn != Fn::constant)
+        compute(s, (n + kPack - 1) / kPack,
+                to && s + 1 == steps_.size() && n % kPack == 0 ? to : tile(s));
     }
-    return tiles_[steps.size() - 1];
+    move_on(n);
+    return results_[steps_.size() - 1];
+  }
+
+  // Returns how many of `most` indices are in the row of number `at`, or `most` where rows are short: tiles that end with a
+  // row have one run of each operand.
+  int64_t of_one_row(int64_t at, int64_t most) {
+    seek(at);
+    const int64_t size = walk_.space.dims[last_];
+    return size < kTile ? most : std::min(most, size - index_[last_]);
+  }
+
+  // Returns the formula's values in a rectangle of at most kTile floats.
+  const float* values(const Rectangle& part) {
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      const FormulaStep& step = steps_[s];
+      if (step.fn == Fn::input)
+        load_rectangle(walk_.space, walk_.in[step.a], part, tile(s));
+      else if (step.fn == Fn::inside)
+        load_inside(walk_.space, walk_.in[step.a], part, tile(s));
+      else if (step.fn != Fn::constant)
+        compute(s, part.rows * part.pitch() / kPack, tile(s));
+    }
+    return results_[steps_.size() - 1];
   }
 
  private:
+  float* tile(size_t s) { return tiles_[tile_of_[s]]; }
+
+  // Gives each step a tile: one that no step reads any more, so that few are in use.
+  void assign_tiles() {
+    std::array<size_t, Formula::kMostSteps> last_read{};
+    for (size_t s = 0; s < steps_.size(); ++s)
+      for_operands(steps_[s], [&](uint8_t operand) { last_read[operand] = s; });
+    std::array<uint8_t, Formula::kMostSteps> free{};
+    size_t free_tiles = 0;
+    uint8_t tiles = 0;
+    for (size_t s = 0; s < steps_.size(); ++s) {
+      for_operands(steps_[s], [&](uint8_t operand) {
+        if (last_read[operand] != s || steps_[operand].fn == Fn::constant) return;
+        last_read[operand] = steps_.size();  // once
+        free[free_tiles++] = tile_of_[operand];
+      });
+      const bool own = steps_[s].fn == Fn::constant || free_tiles == 0;
+      tile_of_[s] = own ? tiles++ : free[--free_tiles];
+    }
+  }
+
+  // Calls f(step) for each earlier step that a step reads.
+  template <class F>
+  static void for_operands(const FormulaStep& step, const F& f) {
+    const int count = operands_of(step.fn);
+    if (count > 0) f(step.a);
+    if (count > 1) f(step.b);
+    if (count > 2) f(step.c);
+  }
+
+  void compute(size_t s, int64_t packs, float* to) {
+    const FormulaStep& step = steps_[s];
+    run_step(step.fn, {results_[step.a], results_[step.b], results_[step.c], to, packs});
+    results_[s] = to;
+  }
+
+  // Reads an operand where it is, if it has these elements side by side in f32, or else copies it to the step's tile.
+  void read(size_t s, int64_t n) {
+    const WalkOperand& operand = walk_.in[steps_[s].a];
+    float* const copy = tile(s);
+    results_[s] = copy;
+    ViewRun run{.from = 0, .begin = 0, .end = n};
+    const bool one_run = index_[last_] + n <= walk_.space.dims[last_];
+    if (one_run && operand.bounded) set_bounds(operand.view, walk_.last(), index_, n, run);
+    if (!one_run || run.end - run.begin < n)
+      return load_operand(walk_.space, operand, index_, n, copy);
+    const int64_t from = elements_[steps_[s].a], stride = operand.view.strides[last_];
+    if (stride == 1 && operand.dtype == DType::f32 && (n % kPack == 0 || steps_.size() == 1))
+      results_[s] = static_cast<const float*>(operand.data) + from;
+    else
+      load_run(operand, from, stride, n, copy);
+  }
+
+  void seek(int64_t at) {
+    if (at == at_) return;
+    at_ = at;
+    for (int d = walk_.last(); d >= 0; --d) {
+      index_[static_cast<size_t>(d)] = at % walk_.space[d];
+      at /= walk_.space[d];
+    }
+    find_elements();
+  }
+
+  void move_on(int64_t n) {
+    at_ += n;
+    index_[last_] += n;
+    if (index_[last_] < walk_.space.dims[last_]) {
+      for (size_t i = 0; i < walk_.operands; ++i)
+        elements_[i] += n * walk_.in[i].view.strides[last_];
+      return;
+    }
+    for (size_t d = last_; d > 0 && index_[d] >= walk_.space.dims[d]; --d) {
+      index_[d - 1] += index_[d] / walk_.space.dims[d];
+      index_[d] %= walk_.space.dims[d];
+    }
+    find_elements();
+  }
+
+  void find_elements() {
+    for (size_t i = 0; i < walk_.operands; ++i)
+      elements_[i] = element_of(walk_.in[i].view, walk_.space, index_);
+  }
+
   const Walk& walk_;
-  alignas(64) float tiles_[Formula::kMostSteps][kTile];
+  std::span<const FormulaStep> steps_;
+  size_t last_;
+  int64_t at_ = 0;
+  View::Numbers index_{};                                 // of number at_
+  std::array<int64_t, Formula::kMostInputs> elements_{};  // of operands, there
+  std::array<uint8_t, Formula::kMostSteps> tile_of_{};
+  const float* results_[Formula::kMostSteps];
+  alignas(64) float tiles_[Formula::kMostSteps][kTileFloats];
 };
 
 // Writes n values to elements of a result from `at` on, or adds them.

@@ -23,11 +23,11 @@ DeviceWindows windows_of(const WindowAttrs& attrs) {
   return w;
 }
 
-template <class T>
+template <class T, class To>
 struct Windows {
   DeviceWindows w;
   const T* x;
-  T* y;
+  To* y;
   bool accumulate;
 
   __device__ float value(int64_t at) const {
@@ -48,7 +48,7 @@ struct Windows {
 
   __device__ void operator()(int64_t at, int64_t n) const {
     if (at < 0 || at >= n) return;
-    y[at] = narrow<T>(accumulate ? widen(y[at]) + value(at) : value(at));
+    y[at] = narrow<To>(accumulate ? widen(y[at]) + value(at) : value(at));
   }
 };
 
@@ -88,14 +88,17 @@ struct WindowSums {
 }  // namespace
 
 std::unique_ptr<Kernel> make_window(const KernelSpec& spec, const LaunchContext& context) {
-  check(spec.in[0].dtype == spec.out[0].dtype, "windows have the dtype of what they are of");
   return kernel_of([context, w = windows_of(attrs_as<WindowAttrs>(spec.attrs)),
-                    n = elements(spec.out[0]), dtype = spec.in[0].dtype](const KernelCall& call) {
-    with_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      T* const y = data<T>(call.out, 0);
-      launch_flat<1>(context, "window", static_cast<const T*>(y), n,
-                     Windows<T>{w, data<const T>(call.in, 0), y, call.accumulate});
+                    n = elements(spec.out[0]), from = spec.in[0].dtype,
+                    to = spec.out[0].dtype](const KernelCall& call) {
+    with_type(from, [&](auto of_elements) {
+      with_type(to, [&](auto of_result) {
+        using T = decltype(of_elements);
+        using To = decltype(of_result);
+        To* const y = data<To>(call.out, 0);
+        launch_flat<1>(context, "window", static_cast<const To*>(y), n,
+                       Windows<T, To>{w, data<const T>(call.in, 0), y, call.accumulate});
+      });
     });
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -32,20 +33,43 @@ inline View transposed(View view, const Shape& batch) {
   return view;
 }
 
-// Emits the gradient of operand x, which has the view `of_x`: a product of the other two. It is added over the first
+// Returns the batch's dimensions in another order: first those along which a view reads the same matrices. `same`: set to
+// their number.
+inline std::vector<size_t> same_dimensions_first(const Shape& batch, const View& view, int& same) {
+  std::vector<size_t> order(static_cast<size_t>(batch.rank));
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto others =
+      std::ranges::stable_partition(order, [&view](size_t d) { return view.strides[d] == 0; });
+  same = static_cast<int>(others.begin() - order.begin());
+  return order;
+}
+
+// Puts the first numbers of a list into another order.
+template <class Numbers>
+void reorder(Numbers& numbers, const std::vector<size_t>& order) {
+  const Numbers before = numbers;
+  for (size_t d = 0; d < order.size(); ++d) numbers[d] = before[order[d]];
+}
+
+// Emits the gradient of operand x, which has the view `of_x`: a product of the other two. It is added in f32 over the
 // dimensions of the batch in which x is the same.
-inline void emit_contract_grad(Gradients& g, BufferId x, const View& of_x, ContractAttrs attrs,
+inline void emit_contract_grad(Gradients& g, BufferId x, View of_x, ContractAttrs attrs,
                                std::vector<BufferId> reads) {
   const Program& p = g.program();
-  while (attrs.summed < attrs.batch.rank && of_x.strides[static_cast<size_t>(attrs.summed)] == 0)
-    ++attrs.summed;
+  const std::vector<size_t> order = same_dimensions_first(attrs.batch, of_x, attrs.summed);
+  reorder(attrs.batch.dims, order);
+  for (View* of : {&of_x, &attrs.a, &attrs.b}) reorder(of->strides, order);
   const Shape batch = batch_of_result(attrs), space = matrices(batch, attrs.m, attrs.n);
   View view{.offset = of_x.offset};
   std::copy(of_x.strides.begin() + attrs.summed, of_x.strides.end(), view.strides.begin());
   const bool dense = is_dense(view, space) && p.at(x).shape.elements() == space.elements();
   const bool parameter = p.at(x).parameter >= 0;
   if (dense && parameter) return g.emit_weight(OpKind::contract, attrs, std::move(reads), {x});
-  const bool exact = parameter || attrs.summed > 0;
+  // What is added further on is not rounded before.
+  const auto row = static_cast<size_t>(batch.rank);
+  const bool added =
+      (attrs.m > 1 && view.strides[row] == 0) || (attrs.n > 1 && view.strides[row + 1] == 0);
+  const bool exact = parameter || attrs.summed > 0 || added;
   const bool like = dense && !(exact && p.at(x).dtype != DType::f32);
   const BufferId d = like ? g.like(x) : g.fresh(x, space, exact ? DType::f32 : p.at(x).dtype);
   g.emit(OpKind::contract, attrs, std::move(reads), {d});
@@ -73,7 +97,8 @@ inline constexpr OpRule contract{
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
           const auto c = attrs_as<ContractAttrs>(op.attrs);
-          o.expect(c.batch.rank + 2 <= Shape::kMaxRank && c.m > 0 && c.n > 0 && c.k > 0,
+          o.expect(c.batch.rank + 2 <= Shape::kMaxRank && c.m > 0 && c.n > 0 && c.k > 0 &&
+                       c.batch.elements() > 0,
                    "sizes of products");
           const Shape a = matrices(c.batch, c.m, c.k), b = matrices(c.batch, c.n, c.k);
           o.expect(!c.a.bounded(a) && !c.b.bounded(b), "views of products have no bounds");

@@ -34,6 +34,7 @@ inline constexpr OpRule map{
             o.expect(o.out(0), attrs.space.elements(), o.out(0).dtype);
             return expect_walk(o, attrs.space, attrs.views, op.reads.size());
           }
+          o.expect(o.out(0).shape.elements() > 0, "a result has at least one element");
           for (size_t i = 0; i < op.reads.size(); ++i) {
             o.values(o.in(i));
             const Broadcast way = broadcast_of(o.out(0).shape, o.in(i).shape);

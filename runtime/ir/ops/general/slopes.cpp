@@ -56,6 +56,7 @@ Formula Term::formula_of(const Formula& other, const std::vector<BufferId>& ids,
 
 void expect_walk(const Operands& o, const Shape& space, const std::vector<View>& views,
                  size_t operands) {
+  o.expect(space.elements() > 0, "an index space has at least one index");
   o.expect(views.size() == operands, "each operand has a view");
   for (size_t i = 0; i < operands; ++i) {
     if (o.in(i).dtype != DType::i32) o.values(o.in(i));

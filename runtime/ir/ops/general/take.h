@@ -16,6 +16,7 @@ inline void expect_table(const Operands& o, const Buffer& table, const TakeAttrs
                op.reads.size() == attrs.indices.size() + 1,
            "1 to 4 operands of indices");
   o.values(table);
+  o.expect(attrs.space.elements() > 0, "an index space has at least one index");
   o.expect(!attrs.table.bounded(attrs.space), "the view of a table has no bounds");
   auto range = elements_read(attrs.table, attrs.space);
   int64_t further = 0;

@@ -14,6 +14,7 @@ inline void expect_windows(const Operands& o, const WindowAttrs& attrs, const Bu
     o.expect(
         d.size > 0 && d.kernel > 0 && d.stride > 0 && d.padding >= 0 && d.dilation > 0 && d.out > 0,
         "sizes of windows");
+  o.expect(attrs.planes > 0, "at least one plane");
   o.values(x);
   o.values(y);
   o.expect(x, attrs.planes * attrs.elements(), x.dtype);

@@ -1,0 +1,61 @@
+// The general ops refuse index spaces that have no index: a sum of nothing has no rule.
+#include "tests/ir/one_op.h"
+
+namespace dstrain {
+namespace {
+
+using Catch::Contains;
+
+const Formula kOperand = Formula::input(0);
+
+TEST_CASE("maps and reductions over no index are refused") {
+  OneOp t;
+  const Shape none{3, 0};
+  const BufferId x = t.run({4}), nothing = t.run(none), three = t.run({3});
+  const std::vector<View> views{dense_view(none)};
+  CHECK_THAT(t.refusal({.op = OpKind::map,
+                        .attrs = MapAttrs{kOperand, none, views},
+                        .reads = {x},
+                        .writes = {nothing}}),
+             Contains("at least one index"));
+  CHECK_THAT(t.refusal({.op = OpKind::map,
+                        .attrs = MapAttrs{kOperand},
+                        .reads = {nothing},
+                        .writes = {nothing}}),
+             Contains("at least one element"));
+  for (const Reduction kind : {Reduction::sum, Reduction::maximum, Reduction::minimum})
+    CHECK_THAT(t.refusal({.op = OpKind::reduce,
+                          .attrs = ReduceAttrs{kind, kOperand, none, 1, views},
+                          .reads = {x},
+                          .writes = {three}}),
+               Contains("at least one index"));
+}
+
+TEST_CASE("products, tables and windows of nothing are refused") {
+  OneOp t;
+  const BufferId x = t.run({4}), nothing = t.run({0}), ids = t.buffer({4}, DType::i32);
+  CHECK_THAT(t.refusal({.op = OpKind::contract,
+                        .attrs = ContractAttrs{.batch = {0}, .m = 2, .n = 2, .k = 2},
+                        .reads = {x, x},
+                        .writes = {nothing}}),
+             Contains("sizes of products"));
+  CHECK_THAT(t.refusal({.op = OpKind::contract,
+                        .attrs = ContractAttrs{.m = 2, .n = 2, .k = 0},
+                        .reads = {x, x},
+                        .writes = {x}}),
+             Contains("sizes of products"));
+  const TakeAttrs table{.space = {0}, .indices = {{.stride = 1, .size = 4}}};
+  CHECK_THAT(
+      t.refusal({.op = OpKind::take, .attrs = table, .reads = {x, ids}, .writes = {nothing}}),
+      Contains("at least one index"));
+  CHECK_THAT(t.refusal({.op = OpKind::put, .attrs = table, .reads = {nothing, ids}, .writes = {x}}),
+             Contains("at least one index"));
+  CHECK_THAT(t.refusal({.op = OpKind::window,
+                        .attrs = WindowAttrs{.planes = 0},
+                        .reads = {nothing},
+                        .writes = {nothing}}),
+             Contains("at least one plane"));
+}
+
+}  // namespace
+}  // namespace dstrain
