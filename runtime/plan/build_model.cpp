@@ -14,7 +14,8 @@ namespace {
 
 Shape sample_of(const ModelInput& input, const ModelConfig& model, const ForwardOptions& options) {
   Shape shape;
-  for (const int64_t size : input.sizes) shape.append(size);
+  for (const int64_t size : model.is_whole(input.name) ? input.whole : input.sizes)
+    shape.append(size);
   for (const std::string_view key : input.shape)
     shape.append(options.seq_len > 0 && key == model.family().context_key() ? options.seq_len
                                                                             : model.integer(key));

@@ -80,7 +80,7 @@ inline const ModelFamily& array_family() {
       .title = "array model",
       .keys = {{size_key("dstrain.model.depth", "2", "layers", models::kMostLayers)},
                {size_key("dstrain.model.width", "8", "of a layer")}},
-      .inputs = {{"x", InputRole::array, DType::f32, {}, {}, {3, 4}},
+      .inputs = {{"x", InputRole::array, DType::f32, {}, {}, {3, 4}, {7, 3, 4}},
                  {"y", InputRole::array, DType::i32, {}, {}, {}}},
       .layers_key = "depth",
       .width_key = "width",

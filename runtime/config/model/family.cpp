@@ -35,7 +35,12 @@ void check_input(const ModelFamily& family, const ModelInput& input) {
   check(rank < Shape::kMaxRank,
         "{} has {} dimensions: a tensor has {}, and the first is the samples", what, rank,
         Shape::kMaxRank);
-  for (const int64_t size : input.sizes) check(size > 0, "{} has a dimension of {}", what, size);
+  for (const std::vector<int64_t>& sizes : {input.sizes, input.whole})
+    for (const int64_t size : sizes) check(size > 0, "{} has a dimension of {}", what, size);
+  check(input.whole.empty() || input.role == InputRole::array, "{}: only arrays can be whole",
+        what);
+  check(std::ssize(input.whole) < Shape::kMaxRank, "{} as a whole has {} dimensions", what,
+        input.whole.size());
   for (const std::string_view key : input.shape)
     check(is_integer_key(family, key), "{}: dimension {} is no integer key", what, key);
   if (input.role != InputRole::token_ids && input.role != InputRole::labels)

@@ -123,7 +123,12 @@ void ModelConfig::set_vocabulary(int64_t size) {
   set(family().vocabulary_key(), size);
 }
 
+bool ModelConfig::is_whole(std::string_view input) const {
+  return std::ranges::find(whole_, input) != whole_.end();
+}
+
 std::vector<int64_t> ModelConfig::sizes_of(const ModelInput& input) const {
+  if (is_whole(input.name)) return input.whole;
   std::vector<int64_t> sizes = input.sizes;
   for (const std::string_view key : input.shape)
     sizes.push_back(key == family().context_key() ? seq_len() : integer(key));

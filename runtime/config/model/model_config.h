@@ -57,6 +57,10 @@ class ModelConfig {
   void set_fine_tuning(FineTuning tuning) { fine_tuning_ = std::move(tuning); }
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
+  // Sets the inputs that every sample has all of (dstrain.data.whole). Each must be an array that can be whole.
+  void set_whole(std::vector<std::string> inputs) { whole_ = std::move(inputs); }
+  const std::vector<std::string>& whole() const { return whole_; }
+  bool is_whole(std::string_view input) const;
   // Returns the sizes of a sample in training of an input of the family.
   std::vector<int64_t> sizes_of(const ModelInput& input) const;
   // Returns the elements that a sample in training of the input with this role has, of several inputs the first one. Throws
@@ -75,6 +79,7 @@ class ModelConfig {
   const ModelFamily* family_ = nullptr;
   std::vector<Value> values_;  // in the order of the family's keys
   int64_t seq_len_ = 0;        // 0: the usual ones
+  std::vector<std::string> whole_;
   FineTuning fine_tuning_;
 };
 

@@ -1,9 +1,11 @@
 #include "runtime/config/solve/solve_data.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
@@ -127,8 +129,26 @@ void solve_tokens(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReq
     d.chat_template = v.text(template_key, "", "");
 }
 
+// Sets the inputs that every sample has all of.
+void solve_whole(ModelConfig& model, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view key = "dstrain.data.whole";
+  std::vector<std::string> named = v.texts(key), known;
+  for (const ModelInput& input : model.family().inputs)
+    if (!input.whole.empty()) known.emplace_back(input.name);
+  for (const std::string& name : named)
+    if (std::ranges::find(known, name) == known.end()) {
+      diagnostics.error(
+          key, fmt::format("{} is no input that the {} can read as a whole: name {}",
+                           printable(name), model.family().title,
+                           known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+      return;
+    }
+  model.set_whole(std::move(named));
+}
+
 // Files of arrays tell their formats themselves.
-void solve_array_format(Job& job, Values& v, Diagnostics& diagnostics) {
+void solve_arrays(Job& job, Values& v, Diagnostics& diagnostics) {
+  solve_whole(job.model, v, diagnostics);
   constexpr std::string_view key = "dstrain.data.format";
   const std::string format = v.text(key);
   job.data.format = DataFormat::arrays;
@@ -151,7 +171,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
   d.random_order = v.text("dstrain.data.order") == "random";
   d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
   if (family.reads_arrays())
-    solve_array_format(job, v, diagnostics);
+    solve_arrays(job, v, diagnostics);
   else
     solve_tokens(job, v, diagnostics, request);
 }

@@ -43,6 +43,7 @@ ArrayTable::ArrayTable(const std::vector<std::string>& paths, const ModelConfig&
   for (const ModelInput& input : model.family().inputs) {
     Column column{.input = std::string(input.name),
                   .dtype = input.dtype,
+                  .whole = model.is_whole(input.name),
                   .sizes = model.sizes_of(input),
                   .arrays = {}};
     for (const int64_t size : column.sizes) column.elements *= size;
@@ -72,25 +73,42 @@ void ArrayTable::add_shard(const ArrayShard& shard) {
         alone ? ", and name the folder that the .npy files of all of them lie in" : "");
   }
   for (size_t i = 0; i < found.size(); ++i) check_array(columns_[i], *found[i], shard);
-  const int64_t samples = found.front()->shape.front();
-  for (size_t i = 1; i < found.size(); ++i)
-    if (found[i]->shape.front() != samples)
-      fail_user(
-          "the data {}: the array {} has {}, and {} has {}: axis 0 of every array is the samples",
-          shard.path, shown_text(found[0]->name), counted(samples, "sample"),
-          shown_text(found[i]->name), found[i]->shape.front());
-  if (samples == 0) fail_user("the data {} have no sample: their arrays are empty", shard.path);
+  const int64_t samples = samples_of(shard, found);
   if (samples > (int64_t{1} << 60) - first_.back())
     fail_user("the data have more than 2^60 samples, at {}", shard.path);
   first_.push_back(first_.back() + samples);
   for (size_t i = 0; i < found.size(); ++i) columns_[i].arrays.push_back(found[i]);
 }
 
+int64_t ArrayTable::samples_of(const ArrayShard& shard,
+                               const std::vector<const StoredArray*>& found) const {
+  const StoredArray* first = nullptr;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (columns_[i].whole) continue;
+    if (first == nullptr) first = found[i];
+    if (found[i]->shape.front() != first->shape.front())
+      fail_user(
+          "the data {}: the array {} has {}, and {} has {}: axis 0 of every array is the samples",
+          shard.path, shown_text(first->name), counted(first->shape.front(), "sample"),
+          shown_text(found[i]->name), found[i]->shape.front());
+  }
+  if (first == nullptr) return 1;
+  if (first->shape.front() == 0)
+    fail_user("the data {} have no sample: their arrays are empty", shard.path);
+  return first->shape.front();
+}
+
 void ArrayTable::check_array(const Column& column, const StoredArray& array,
                              const ArrayShard& shard) const {
   const std::string name = shown_text(array.name);
-  if (array.shape.empty() || !std::equal(array.shape.begin() + 1, array.shape.end(),
-                                         column.sizes.begin(), column.sizes.end()))
+  if (column.whole && array.shape != column.sizes)
+    fail_user(
+        "the data {}: the array {} has the shape {}, and the model's input {}, which "
+        "dstrain.data.whole names, wants {}: it has no axis of samples",
+        shard.path, name, shape_text(array.shape), column.input, shape_text(column.sizes));
+  if (!column.whole &&
+      (array.shape.empty() || !std::equal(array.shape.begin() + 1, array.shape.end(),
+                                          column.sizes.begin(), column.sizes.end())))
     fail_user(
         "the data {}: the array {} has the shape {}, and the model's input {} wants (samples{}{}): "
         "axis 0 is the samples",
@@ -101,8 +119,8 @@ void ArrayTable::check_array(const Column& column, const StoredArray& array,
               shard.path, name, shown_text(array.type_name), descr_advice(array.type_name));
   if (array.fortran_order)
     fail_user(
-        "the data {}: the array {} is in Fortran order, where the samples do not lie one after "
-        "another: save np.ascontiguousarray({})",
+        "the data {}: the array {} is in Fortran order, and samples must lie one after another: "
+        "save np.ascontiguousarray({})",
         shard.path, name, name);
 }
 
@@ -116,6 +134,7 @@ void ArrayTable::check_values(int64_t begin, int64_t end) const {
     run_ranges(thread_count(), end - begin, [&](int64_t from, int64_t to) {
       for (int64_t sample = begin + from; sample < std::min(begin + to, first.load()); ++sample) {
         const Row row = row_of(sample);
+        if (column.whole && row.row > 0 && sample > begin) continue;  // it was the one before
         if (first_unfit(*column.arrays[row.shard]->type, elements(column, row), column.elements,
                         column.dtype) < 0)
           continue;
@@ -150,7 +169,7 @@ ArrayTable::Row ArrayTable::row_of(int64_t sample) const {
 const unsigned char* ArrayTable::elements(const Column& column, Row row) const {
   const StoredArray& array = *column.arrays[row.shard];
   const int64_t bytes = column.elements * size_of(*array.type);
-  return array.file->checked(array.begin + row.row * bytes, bytes);
+  return array.file->checked(array.begin + (column.whole ? 0 : row.row * bytes), bytes);
 }
 
 void ArrayTable::read(size_t column, int64_t sample, const Tensor& to, int64_t row) const {
@@ -166,10 +185,9 @@ std::string ArrayTable::unfit_text(const Column& column, Row row, int64_t elemen
   const StoredArray& array = *column.arrays[row.shard];
   const unsigned char* const at = elements(column, row) + element * size_of(*array.type);
   return fmt::format(
-      "the data {}: sample {} of the array {} has {} as element {}, and the model reads it as {}, "
-      "expected {}",
-      array.file->path(), row.row, shown_text(array.name), element_text(*array.type, at), element,
-      name_of(column.dtype),
+      "the data {}: {}the array {} has {} as element {}, and the model reads it as {}, expected {}",
+      array.file->path(), column.whole ? "" : fmt::format("sample {} of ", row.row),
+      shown_text(array.name), element_text(*array.type, at), element, name_of(column.dtype),
       column.dtype == DType::i32 ? "whole numbers from -2147483648 to 2147483647"
                                  : "values up to 3.4e38");
 }

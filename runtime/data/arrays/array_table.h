@@ -16,7 +16,8 @@ namespace dstrain {
 class ArrayTable {
  public:
   // Opens the files and folders, at least one, and finds the array of each input of the model, which reads arrays: that
-  // of its name, or, where a shard's are numbered, that of its number. Throws UserError if one is missing, has samples of
+  // of its name, or, where a shard's are numbered, that of its number. Where all inputs are whole (ModelConfig::is_whole), a
+  // shard is one sample. Throws UserError if one is missing, has samples of
   // another shape, elements of a type that models do not read, or Fortran order, or if the arrays of a shard have
   // different numbers of samples or none.
   ArrayTable(const std::vector<std::string>& paths, const ModelConfig& model);
@@ -44,6 +45,7 @@ class ArrayTable {
   struct Column {
     std::string input;
     DType dtype = DType::f32;
+    bool whole = false;          // every sample of a shard has all of its array
     std::vector<int64_t> sizes;  // of a sample
     int64_t elements = 1;        // of a sample
     std::vector<const StoredArray*> arrays;
@@ -55,6 +57,8 @@ class ArrayTable {
   };
 
   void add_shard(const ArrayShard& shard);
+  // Returns how many samples the shard has whose arrays `found` are, by column.
+  int64_t samples_of(const ArrayShard& shard, const std::vector<const StoredArray*>& found) const;
   void check_array(const Column& column, const StoredArray& array, const ArrayShard& shard) const;
   Row row_of(int64_t sample) const;
   const unsigned char* elements(const Column& column, Row row) const;

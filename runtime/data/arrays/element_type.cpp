@@ -52,6 +52,8 @@ template <class T>
 auto load(const unsigned char* at) {
   if constexpr (std::is_same_v<T, bool>) {
     return static_cast<uint8_t>(*at != 0);  // other bytes than 0 and 1 are no values of a bool
+  } else if constexpr (std::is_same_v<T, int8_t>) {
+    return *at < 128 ? int{*at} : int{*at} - 256;
   } else {
     T value;
     std::memcpy(&value, at, sizeof(T));

@@ -113,6 +113,8 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add_unusual(FactChange::forbidden, "dstrain.data.seq_len",
                    fmt::format("{}", job.model.seq_len()),
                    fmt::format("{}", job.model.usual_seq_len()));
+  list.add_unusual(FactChange::forbidden, "dstrain.data.whole",
+                   fmt::format("{}", fmt::join(job.model.whole(), ", ")), "");
   constexpr std::string_view kPackings[] = {"none", "pack", "pad"},
                              kTooLong[] = {"cut", "drop", "error"};
   list.add_unusual(FactChange::forbidden, "dstrain.data.packing",

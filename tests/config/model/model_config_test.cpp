@@ -155,6 +155,10 @@ TEST_CASE("model: a family reads arrays of any number, names and sizes, and noth
   CHECK(refusal({with(x, [](ModelInput& i) {
           i.sizes = {2, 0};
         })}) == "input x of the F has a dimension of 0");
+  CHECK(refusal({with(x, [](ModelInput& i) { i.whole = {0}; })}) ==
+        "input x of the F has a dimension of 0");
+  CHECK(refusal({with(x, [](ModelInput& i) { i.whole.assign(8, 1); })}) ==
+        "input x of the F as a whole has 8 dimensions");
   CHECK(refusal({with(x, [](ModelInput& i) { i.sizes.assign(8, 1); })}) ==
         "input x of the F has 8 dimensions: a tensor has 8, and the first is the samples");
 }

@@ -77,3 +77,20 @@ TEST_CASE("arrays: samples have no tokens for sequence ranks") {
   a.request.models = with_arrays("").request.models;
   CHECK_THAT(a.error(), Catch::Contains("the samples of the array model have no tokens to divide"));
 }
+
+TEST_CASE("arrays: inputs that are read as a whole are named") {
+  CHECK(with_arrays("").job().model.whole().empty());
+  const Job job = with_arrays(R"("whole": "x")").job();
+  CHECK(job.model.is_whole("x"));
+  CHECK(!job.model.is_whole("y"));
+  CHECK(job.model.sizes_of(*job.model.family().input(InputRole::array)) ==
+        std::vector<int64_t>{7, 3, 4});
+  CHECK(job.model.elements_of(InputRole::array) == 84);
+  CHECK(with_arrays(R"("whole": ["x"])").job().model == job.model);
+  CHECK(setting(with_arrays(R"("whole": ["x"])").load(), "dstrain.data.whole").value == R"(["x"])");
+  CHECK_THAT(with_arrays(R"("whole": ["x", "y"])").error(),
+             Catch::Contains("dstrain.data.whole: y is no input that the array model can read as a "
+                             "whole: name x"));
+  CHECK(verdict(ask(trains_with(R"("dstrain": {"data": {"whole": "x"}})")).check(),
+                "dstrain.data.whole") == "no_effect: the GPT-lite reads no arrays");
+}

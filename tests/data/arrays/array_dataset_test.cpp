@@ -254,6 +254,57 @@ TEST_CASE("values that an input cannot hold end the run before it begins") {
   CHECK(fault({1, 2, 3, 4000000000}, 1, 1) == "none");
 }
 
+TEST_CASE("every sample has all of an array that the data name as a whole") {
+  const TempDir dir;
+  const ModelFamily family =
+      arrays_family({{"y", InputRole::array, DType::i32, {}, {}, {}, {4}},
+                     {"edges", InputRole::array, DType::i32, {}, {}, {2}, {3, 2}}});
+  const auto file = [&](std::string_view name, int64_t first, int64_t samples) {
+    std::vector<int64_t> y;
+    for (int64_t i = 0; i < samples; ++i) y.push_back(first + i);
+    const std::vector<int64_t> edges{first, 1, 2, 3, 4, 5};
+    return dir.write(name, safetensors({{"y", "I64", {samples}, bytes_of_values(y)},
+                                        {"edges", "I64", {3, 2}, bytes_of_values(edges)}}));
+  };
+  Job job = array_job({file("a.safetensors", 10, 4), file("b.safetensors", 20, 4)}, family);
+  const auto read_both = [&](int64_t y_elements) {
+    const std::unique_ptr<Dataset> data = open_dataset(job);
+    const int64_t count = data->samples(Split::train);
+    std::vector<int32_t> y(static_cast<size_t>(count * y_elements)),
+        edges(static_cast<size_t>(count * 6));
+    const InputTensor inputs[] = {
+        {"y", InputRole::array, {y.data(), {count, y_elements}, DType::i32}},
+        {"edges", InputRole::array, {edges.data(), {count, 3, 2}, DType::i32}}};
+    data->read(Split::train, 0, count, inputs);
+    for (int64_t i = 0; i < count; ++i) CHECK(edges[static_cast<size_t>(6 * i + 5)] == 5);
+    std::vector<int32_t> firsts;
+    for (int64_t i = 0; i < count; ++i) firsts.push_back(edges[static_cast<size_t>(6 * i)]);
+    return std::pair(y, firsts);
+  };
+  job.model.set_whole({"edges"});
+  CHECK(read_both(1) == std::pair(std::vector<int32_t>{10, 11, 12, 13, 20, 21, 22, 23},
+                                  std::vector<int32_t>{10, 10, 10, 10, 20, 20, 20, 20}));
+  job.model.set_whole({"y", "edges"});
+  CHECK(read_both(4) == std::pair(std::vector<int32_t>{10, 11, 12, 13, 20, 21, 22, 23},
+                                  std::vector<int32_t>{10, 20}));
+  job.model.set_whole({});
+  CHECK_THAT(data_fault(job), Contains("the array y has 4 samples, and edges has 3"));
+  job.model.set_whole({"y"});
+  job.data.paths = {file("c.safetensors", 10, 5)};
+  CHECK_THAT(data_fault(job),
+             Contains("the array y has the shape (5), and the model's input y, which "
+                      "dstrain.data.whole names, wants (4): it has no axis of "
+                      "samples"));
+  job.model.set_whole({"edges"});
+  job.data.paths = {file("d.safetensors", 3000000000, 0)};
+  CHECK_THAT(data_fault(job), Contains("have no sample"));
+  job.data.paths = {file("e.safetensors", 3000000000, 1)};
+  CHECK_THAT(data_fault(job), Contains("sample 0 of the array y has 3000000000"));
+  job.model.set_whole({"y", "edges"});
+  job.data.paths = {file("f.safetensors", 3000000000, 4)};
+  CHECK_THAT(data_fault(job), Contains(": the array y has 3000000000 as element 0"));
+}
+
 TEST_CASE("a part of the data without a sample is an error") {
   const TempDir dir;
   Job job = array_job({dir.write("a.safetensors", file_of(rows(0, 3)))});

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "runtime/engine/verify/verified_rank.h"
+#include "tests/support/array_model.h"
 #include "tests/support/models.h"
 
 namespace dstrain {
@@ -85,6 +86,32 @@ TEST_CASE("shrunk samples: those that are small already stay, with ids modulo th
   const std::vector<int32_t> labels = read(*data, InputRole::labels, 0, 1);
   for (int64_t i = 0; i < kSmallTokens; ++i)
     CHECK(labels[static_cast<size_t>(i)] == (i == 3 ? -1 : i % 5));
+}
+
+TEST_CASE("samples of arrays are those of the data, and not made up") {
+  class Arrays final : public Dataset {
+   public:
+    int64_t samples(Split) const override { return 7; }
+    void read(Split, int64_t first, int64_t, std::span<const InputTensor> inputs) const override {
+      inputs[0].tensor.as<int32_t>()[0] = static_cast<int32_t>(100 + first);
+    }
+    const Vocabulary& vocabulary() const override { return vocabulary_; }
+    uint64_t fingerprint() const override { return 5; }
+
+   private:
+    Vocabulary vocabulary_;
+  };
+  Job job;
+  job.model = ModelConfig(array_family());
+  CHECK_THROWS_WITH(made_up_samples(job), Catch::Contains("arrays are not made up"));
+  const auto data = shrunk_samples(std::make_unique<Arrays>(), job, job);
+  CHECK(data->samples(Split::train) == 7);
+  CHECK(data->samples(Split::validation) == 0);
+  CHECK(data->fingerprint() == 5);
+  int32_t value = 0;
+  const InputTensor y{"y", InputRole::array, {&value, {1}, DType::i32}};
+  data->read(Split::train, 3, 1, {&y, 1});
+  CHECK(value == 103);
 }
 
 }  // namespace dstrain

@@ -35,6 +35,14 @@ constexpr Rule kValFraction{
     },
     "honoured; no_effect with dstrain.data.val_path, or for a model without tokens or arrays"};
 
+constexpr Rule kArrayData{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!facts.family->reads_arrays())
+        return {State::no_effect, fmt::format("the {} reads no arrays", facts.family->title)};
+      return {};
+    },
+    "honoured; no_effect for a model that reads no arrays"};
+
 constexpr Rule kTooLong{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       if (facts.family->reads_tokens() && facts.text("dstrain.data.packing") == "none")
@@ -109,6 +117,11 @@ std::vector<KeySpec> data() {
                "nothing (drop), or the end of the run (error)",
        .rule = &kTooLong,
        .choices = "cut|drop|error"},
+      {.key = "dstrain.data.whole",
+       .type = Type::string_or_strings,
+       .note = "inputs of which every sample has all of the array, which then has no axis of "
+               "samples; where all inputs are named, a file is one sample",
+       .rule = &kArrayData},
       {.key = "dstrain.data.val_fraction",
        .type = Type::real,
        .fallback = "0.1",

@@ -10,6 +10,7 @@
 #include "runtime/comm/world.h"
 #include "runtime/core/philox.h"
 #include "runtime/data/open_dataset.h"
+#include "runtime/plan/build_model.h"
 #include "tests/data/arrays/array_files.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/support/skip.h"
@@ -117,6 +118,21 @@ TEST_CASE("a validation of arrays takes whole micro-batches, on any number of ra
   eight.eval_samples = 10;
   CHECK(validation_of(eight, self, dir / "all") != Approx(alone).epsilon(1e-6));
   CHECK(validation_of(job_of(1, 16), self, dir / "none") == -1);
+}
+
+TEST_CASE("losses of a model of arrays are means over samples") {
+  ModelFamily family = array_family();
+  family.build = [](Builder& b, const ModelConfig&) {
+    b.unit("all");
+    const BufferId x = b.input("x", InputRole::array, DType::f32, {3, 4});
+    const BufferId y = b.input("y", InputRole::array, DType::i32, {});
+    b.cross_entropy(b.linear(x, b.parameter("w", {5, 4}, Init::normal), kNone, Activation::none),
+                    y);
+  };
+  Program program;
+  Builder builder(program, {.training = false, .checked = false});
+  CHECK_THROWS_WITH(build_model(builder, ModelConfig(family)),
+                    Catch::Contains("reads arrays, whose targets nobody counts"));
 }
 
 }  // namespace dstrain
