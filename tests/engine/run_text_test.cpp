@@ -29,6 +29,14 @@ std::string first_line_of(const Job& job, int64_t done = 0) {
   return first_line(job, plan.train, done, 1);
 }
 
+TEST_CASE("a line says which samples a validation leaves out") {
+  CHECK(left_out_line(48, 50, 8) == "validation takes 48 of 50 samples, whole micro-batches of 8");
+  CHECK(
+      left_out_line(0, 1, 8) ==
+      "no validation: it takes whole micro-batches of 8 samples, and has 1 sample: give more data "
+      "or a larger dstrain.data.val_fraction or dstrain.eval_samples");
+}
+
 TEST_CASE("the first line of a run says what it is and where it begins") {
   const std::string what =
       "GPT-lite of 30k parameters, f32, ZeRO stage 0, 2 ranks; batch 32 = micro-batch 8 x "
