@@ -27,7 +27,7 @@ std::string short_name(const Program& program, BufferId id, const std::string& g
   const std::string prefix = group + ".";
   for (size_t at : {size_t{0}, name.find(':') + 1,
                     size_t{2}})  // "blocks.0.x", "grad:blocks.0.x", "d_blocks.0.x"
-    if (name.compare(at, prefix.size(), prefix) == 0) {
+    if (at < name.size() && std::string_view(name).substr(at).starts_with(prefix)) {
       name.erase(at, prefix.size());
       break;
     }
