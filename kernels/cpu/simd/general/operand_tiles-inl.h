@@ -129,7 +129,7 @@ SIMD_FN void load_bounded(const T* data, int64_t stride, int64_t length, const V
     load_run(data + run.from + run.begin * stride, stride, run.end - run.begin, to + run.begin);
 }
 
-constexpr int64_t kRowsAhead = 8, kColumnElementsAhead = 32;  // that are fetched into the caches
+constexpr int64_t kRowsAhead = 16, kColumnElementsAhead = 32;  // that are fetched into the caches
 
 template <class T>
 SIMD_FN void prefetch_run(const T* from, int64_t length) {
@@ -232,7 +232,9 @@ HWY_NOINLINE void load_rectangle(const Shape& space, const WalkOperand& operand,
     const auto* const data = static_cast<const decltype(type)*>(operand.data);
     if (by_column)
       return load_columns(data + element_of(view, space, part.index), stride, part, to);
+    const int64_t ahead = kRowsAhead * view.strides[static_cast<size_t>(part.across)];
     for_rows(space, operand, part, [&](int64_t row, const ViewRun& run) {
+      if (stride == 1) prefetch_run(data + run.from + ahead, part.columns);
       load_bounded(data, stride, part.columns, run, to + row * part.pitch());
     });
   });
