@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
 
@@ -160,6 +161,25 @@ BufferId Builder::registered_buffer(const std::string& name, Shape shape, Init i
   return values;
 }
 
+BufferId Builder::constant(const std::string& name, const Shape& shape, DType dtype,
+                           const void* data) {
+  check(dtype == DType::f32 || dtype == DType::i32, "constant {} is {}", name, name_of(dtype));
+  const auto bytes = std::make_shared<const std::string>(
+      static_cast<const char*>(data), static_cast<size_t>(shape.elements() * size_of(dtype)));
+  // Programs of one run share what they have by its name.
+  const std::string own =
+      fmt::format("constant:{}.{}.{:x}", name, to_string(shape),
+                  checksum_of(bytes->data(), static_cast<int64_t>(bytes->size())));
+  if (const BufferId known = program_.find(own); known != kNone) return known;
+  const BufferId id = program_.add_buffer({.name = own,
+                                           .shape = shape,
+                                           .dtype = dtype,
+                                           .memory = MemoryClass::parameters,
+                                           .lifetime = Lifetime::persistent});
+  program_.constants.push_back({name, id, bytes});
+  return id;
+}
+
 void Builder::update_buffer(BufferId buffer, BufferId value, BufferUpdate update) {
   if (!options_.training) return;
   const auto found = std::ranges::find(program_.registered, buffer, &RegisteredBuffer::values);
@@ -310,42 +330,6 @@ BufferId Builder::add_dropout(BufferId x, BufferId h, int64_t seq_len, double dr
   return emit(OpKind::add_dropout, attrs, {x, h}, activation_buffer("x", program_.at(x).shape, x));
 }
 
-BufferId Builder::add_loss(const std::string& name, float weight, LossWeight by) {
-  check(std::ranges::find(program_.losses, name, &ProgramLoss::name) == program_.losses.end(),
-        "two losses have the name {}", name);
-  check(program_.losses.size() < kMostLosses, "a model has at most {} losses", kMostLosses);
-  check(program_.losses.empty() || program_.loss_weight == by,
-        "loss {} is a mean over targets and another over samples", name);
-  program_.loss_weight = by;
-  const BufferId sum = program_.add_buffer({.name = name == "loss" ? name : "loss:" + name,
-                                            .shape = {1},
-                                            .dtype = DType::f64,
-                                            .lifetime = Lifetime::step});
-  program_.losses.push_back({.name = name, .weight = weight, .sum = sum});
-  return sum;
-}
-
-void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
-                            const std::string& name, float weight) {
-  program_.logits = logits;
-  const BufferId sum = add_loss(name, weight, LossWeight::targets);
-  const CrossEntropyAttrs attrs{.classes = classes == program_.at(logits).shape[-1] ? 0 : classes,
-                                .weight = weight,
-                                .smoothing = options_.label_smoothing,
-                                .z_loss = options_.z_loss};
-  Instruction op{.op = OpKind::cross_entropy,
-                 .accumulate = Accumulate::after_first_micro,
-                 .attrs = attrs,
-                 .reads = {logits, targets},
-                 .writes = {sum},
-                 .group = group_,
-                 .sublayer = sublayer_};
-  if (options_.training) op.writes.push_back(gradient_place(logits));
-  const bool in_place = op.writes.back() == logits;
-  append(std::move(op));
-  if (in_place) overwritten_.push_back(logits);
-}
-
 void Builder::append(Instruction op) {
   for (const BufferId id : op.reads)
     if (id != kNone)
@@ -354,15 +338,6 @@ void Builder::append(Instruction op) {
             program_.at(id).name);
   program_.instructions.push_back(std::move(op));
   if (options_.checked) check_op(program_, program_.instructions.back());
-}
-
-BufferId Builder::gradient_place(BufferId logits) {
-  for (const Instruction& op : program_.instructions) {
-    const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
-    if (op.writes[0] == logits && attrs && attrs->activation != Activation::none)
-      return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape, logits));
-  }
-  return logits;
 }
 
 void Builder::output(BufferId logits) {

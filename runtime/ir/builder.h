@@ -87,6 +87,9 @@ class Builder {
   // Returns state of the model that is no parameter (RegisteredBuffer), with zeros or ones at the beginning. It is f32;
   // an operation reads it through cast(). In a pipeline, the sublayer that declares it alone may use it.
   BufferId registered_buffer(const std::string& name, Shape shape, Init init);
+  // Returns values that never change, f32 or i32: `data` has all elements, which are copied. A name that was declared before
+  // with these values returns the same buffer.
+  BufferId constant(const std::string& name, const Shape& shape, DType dtype, const void* data);
   // How a registered buffer changes: buffer = keep * buffer + share * sum.
   struct BufferUpdate {
     float keep = 1, share = 1;
@@ -147,10 +150,18 @@ class Builder {
   // Reduces all dimensions of the space but the first `kept`.
   BufferId reduce(Reduction kind, const Formula& formula, const Shape& space, int kept,
                   const std::vector<Seen>& operands, std::optional<DType> result = std::nullopt);
+  // Return the same values, through which no gradient goes back: of a map's result, and of the largest or smallest values
+  // that a softmax is shifted by.
+  BufferId detached(BufferId x);
+  BufferId detached_reduce(Reduction kind, const Formula& formula, const Shape& space, int kept,
+                           const std::vector<Seen>& operands, DType result);
   // Returns the products of matrices a (batch, m, k) and b (batch, n, k) over k: (batch, m, n). Dimensions of the batch in
   // which b is the same become rows of one product. a and b have one dtype.
   BufferId contract(const Seen& a, const Seen& b, const Shape& batch, int64_t m, int64_t n,
                     int64_t k);
+  // Returns the elements of x, in order, in rows of so many: x itself if they are, or if all that makes and reads it so far
+  // takes elements without rows, else a copy.
+  BufferId matrix(BufferId x, int64_t columns);
   BufferId take(BufferId table, const TakeAttrs& attrs, const std::vector<BufferId>& indices);
   // Returns a table of this shape with the sums of what `indices` name.
   BufferId put(BufferId values, const TakeAttrs& attrs, const std::vector<BufferId>& indices,
@@ -165,6 +176,16 @@ class Builder {
   // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.
   void cross_entropy(BufferId logits, BufferId targets, int64_t classes = 0,
                      const std::string& name = "loss", float weight = 1);
+  // What a cross-entropy may have beside.
+  struct CrossEntropy {
+    int64_t classes = 0;
+    std::string name = "loss";
+    float weight = 1;
+    LossWeight by = LossWeight::targets;
+    BufferId factor = kNone;  // f32 (1), which the loss is multiplied by: a model's own mean
+    std::optional<float> smoothing{};  // instead of the options'
+  };
+  void cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss);
   static constexpr size_t kMostLosses = 6;
   // Ends a model without a loss: the logits live to the step's end, for the host to read.
   void output(BufferId logits);

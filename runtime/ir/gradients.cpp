@@ -16,6 +16,13 @@ bool reads_blocks(const Program& program, const Instruction& op) {
   });
 }
 
+// Returns whether gradients end at an instruction.
+bool is_detached(const Instruction& op) {
+  const auto* map = std::get_if<MapAttrs>(&op.attrs);
+  const auto* reduce = std::get_if<ReduceAttrs>(&op.attrs);
+  return (map && map->detached) || (reduce && reduce->detached);
+}
+
 }  // namespace
 
 BufferId Gradients::of(BufferId value) const {
@@ -32,12 +39,13 @@ bool Gradients::needs(BufferId value) const {
 
 void Gradients::mark(const Instruction& op) {
   if (reads_blocks(program_, op)) unpacked_[op.writes[0]] = op;
+  if (is_detached(op)) return;
   bool any = false;
   for (BufferId id : op.reads) any = any || needs(id);
   needs_.resize(program_.buffers.size());
   if (any)
     for (BufferId id : op.writes)
-      if (id != kNone) needs_[static_cast<size_t>(id)] = 1;
+      if (id != kNone) needs_[static_cast<size_t>(id)] = program_.at(id).dtype != DType::i32;
 }
 
 BufferId Gradients::again(BufferId value) {

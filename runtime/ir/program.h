@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -62,6 +63,13 @@ struct RegisteredBuffer {
   BufferId values = kNone;  // kNone: another stage of a pipeline has them
   BufferId sum =
       kNone;  // this rank's, and behind it that of all ranks; kNone: the values stay as they are
+};
+
+// Values that never change and that the model has itself: masks, tables of positions. No file has them.
+struct ProgramConstant {
+  std::string name{};
+  BufferId buffer = kNone;  // f32 or i32; kNone: another stage of a pipeline has it
+  std::shared_ptr<const std::string> bytes{};  // of all elements, in order
 };
 
 // What a loss is a mean over: the targets of the global batch, or its samples.
@@ -186,6 +194,7 @@ struct Program {
   std::vector<CodecState> codec_state;
   std::vector<StateCommit> commits;
   std::vector<RegisteredBuffer> registered;      // of the whole model
+  std::vector<ProgramConstant> constants;        // of the whole model
   std::vector<ProgramLoss> losses;               // of the whole model
   LossWeight loss_weight = LossWeight::targets;  // of all losses
 

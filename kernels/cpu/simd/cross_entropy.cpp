@@ -244,12 +244,14 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::simd {
 namespace {
 
-// Writes, or with `accumulate` adds, the sum of the `earlier` losses at `before` and then of the losses of `rows` rows.
+// Writes, or with `accumulate` adds, the sum of the `earlier` losses at `before` and then of the losses of `rows` rows,
+// times a factor.
 void sum_losses(const double* before, int64_t earlier, const double* losses, int64_t rows,
-                bool accumulate, double* loss) {
+                bool accumulate, double* loss, float factor = 1) {
   double total = 0;
   for (int64_t i = 0; i < earlier; ++i) total += before[i];
   for (int64_t i = 0; i < rows; ++i) total += losses[i];
+  total *= static_cast<double>(factor);
   *loss = accumulate ? *loss + total : total;
 }
 
@@ -293,7 +295,9 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
                     dtype = spec.in[0].dtype](const KernelCall& call) {
     auto* losses = by_row ? data<double>(call.out, 0) : workspace<double>(call, r);
     void* d_logits = data(call.out, 1);
-    const float d_loss = d_logits ? call.state->d_loss * weight : 0.0f;
+    const auto* given = data<const float>(call.in, 3);
+    const float factor = given ? *given : 1.0f;
+    const float d_loss = d_logits ? call.state->d_loss * weight * factor : 0.0f;
     parallel_ranges(threads, r, row_grain(8 * v), [&](int64_t begin, int64_t end) {
       DSTRAIN_BEST(cross_entropy_rows)
       (dtype, v, width, data(call.in, 0), data<const int32_t>(call.in, 1), terms, d_loss, losses,
@@ -301,7 +305,7 @@ std::unique_ptr<Kernel> make_cross_entropy(const KernelSpec& spec) {
     });
     if (by_row) return;
     sum_losses(data<const double>(call.in, 2), earlier, losses, r, call.accumulate,
-               data<double>(call.out, 0));
+               data<double>(call.out, 0), factor);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/engine/step/arenas.h"
 
+#include <cstring>
+
 namespace dstrain {
 
 Arenas::Arenas(const MemoryTable& table, Device& device, Communicator& comm, int threads, bool pin)
@@ -47,6 +49,19 @@ int64_t Arenas::reserved_bytes() const {
   int64_t total = 0;
   for (const Memory& m : regions_) total += m.bytes();
   return total - regions_[static_cast<size_t>(Region::disk)].bytes();
+}
+
+void Arenas::write_constants(const Plan& plan) const {
+  for (const ProgramConstant& constant : plan.program.constants) {
+    if (constant.buffer == kNone) continue;
+    const Tensor whole = tensor(plan, constant.buffer);
+    const int64_t size = size_of(whole.dtype);
+    on_host(owner_of(plan, constant.buffer), whole, HostAccess::write,
+            [&](int64_t first, const Tensor& piece) {
+              std::memcpy(piece.data, constant.bytes->data() + first * size,
+                          static_cast<size_t>(piece.bytes()));
+            });
+  }
 }
 
 }  // namespace dstrain

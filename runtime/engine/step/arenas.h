@@ -39,6 +39,8 @@ class Arenas {
   int64_t reserved_bytes() const;
   Device& device() const { return device_; }
 
+  // Writes the values that the plan's program has itself (ProgramConstant).
+  void write_constants(const Plan& plan) const;
   // Creates the files of the tensors on disk, if `plan` has any. Throws UserError if it cannot.
   void open_disk(const Plan& plan, const Job& job);
   DiskArena& disk() const { return *disk_; }

@@ -29,6 +29,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       first_name_(first_name),
       feed_(plan, arenas, backend),
       device_state_(backend, plan.micro_batches) {
+  arenas.write_constants(plan);
   Communicator& comm = mesh.data();
   // Where ranks have parts of the model, the host adds what they contribute to the end of a step.
   const bool parts = plan.place.stages() > 1 || plan.place.ranks_in(Axis::tensor) > 1;

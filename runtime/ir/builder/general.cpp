@@ -1,8 +1,10 @@
 // The general ops of a model.
+#include <algorithm>
 #include <utility>
 
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
+#include "runtime/ir/rule.h"
 
 namespace dstrain {
 namespace {
@@ -54,6 +56,23 @@ BufferId Builder::reduce(Reduction kind, const Formula& formula, const Shape& sp
               {.name = fresh("reduced"), .shape = shape, .dtype = result.value_or(options_.dtype)});
 }
 
+BufferId Builder::detached(BufferId x) {
+  const Shape shape = program_.at(x).shape;
+  return emit(OpKind::map,
+              MapAttrs{.formula = Formula::input(0),
+                       .space = shape,
+                       .views = {dense_view(shape)},
+                       .detached = true},
+              {x}, activation_buffer("detached", shape, x));
+}
+
+BufferId Builder::detached_reduce(Reduction kind, const Formula& formula, const Shape& space,
+                                  int kept, const std::vector<Seen>& operands, DType result) {
+  const BufferId id = reduce(kind, formula, space, kept, operands, result);
+  std::get<ReduceAttrs>(program_.instructions.back().attrs).detached = true;
+  return id;
+}
+
 BufferId Builder::contract(const Seen& a, const Seen& b, const Shape& batch, int64_t m, int64_t n,
                            int64_t k) {
   Shape shape = batch;
@@ -63,6 +82,27 @@ BufferId Builder::contract(const Seen& a, const Seen& b, const Shape& batch, int
   join_rows(attrs);
   return emit(OpKind::contract, attrs, {a.buffer, b.buffer},
               activation_buffer("product", shape, a.buffer));
+}
+
+BufferId Builder::matrix(BufferId x, int64_t columns) {
+  Buffer& buffer = program_.at(x);
+  if (buffer.shape[-1] == columns) return x;
+  const Shape shape{buffer.shape.elements() / columns, columns};
+  const auto touches = [x](const Instruction& op) {
+    return std::ranges::find(op.reads, x) != op.reads.end() ||
+           std::ranges::find(op.writes, x) != op.writes.end();
+  };
+  bool made = false;
+  const bool by_element =
+      std::ranges::all_of(program_.instructions, [&](const Instruction& op) {
+        if (!touches(op)) return true;
+        made = made || op.writes[0] == x;
+        const auto* const map = std::get_if<MapAttrs>(&op.attrs);
+        return map ? !map->views.empty() : rule_of(op.op).walks_space;
+      });
+  if (!made || !by_element) return map(Formula::input(0), shape, {{x, dense_view(shape)}});
+  buffer.shape = shape;
+  return x;
 }
 
 BufferId Builder::take(BufferId table, const TakeAttrs& attrs,
@@ -83,20 +123,6 @@ BufferId Builder::put(BufferId values, const TakeAttrs& attrs, const std::vector
 BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {
   return emit(OpKind::window, attrs, {x},
               activation_buffer("windows", {attrs.planes, attrs.kernel(), attrs.windows()}, x));
-}
-
-void Builder::loss(BufferId x, LossWeight by, const std::string& name, float weight) {
-  const BufferId sum = add_loss(name, weight, by);
-  Instruction op{.op = OpKind::sum_loss,
-                 .accumulate = Accumulate::after_first_micro,
-                 .attrs = SumLossAttrs{weight},
-                 .reads = {x},
-                 .writes = {sum},
-                 .group = group_,
-                 .sublayer = sublayer_};
-  if (options_.training)
-    op.writes.push_back(program_.add_buffer(activation_buffer("d_loss", program_.at(x).shape, x)));
-  append(std::move(op));
 }
 
 }  // namespace dstrain

@@ -2,6 +2,7 @@
 // divided by the number of targets of the global batch and multiplied by the loss scale here, and nowhere
 // else. With the smoothing e, the z-loss weight z and the logarithm s of the sum of exponentials, a row of V classes has
 //   loss = s - (1 - e) logits[target] - e / V * sum(logits) + z s^2
+// A factor, which the model computes, multiplies the loss and the gradient: where the model's loss is a mean of its own.
 #pragma once
 
 #include "runtime/ir/ops/class_sums.h"
@@ -31,7 +32,7 @@ inline constexpr OpRule cross_entropy{
     .check =
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
-          o.count(2, 3, 1, 2);
+          o.count(2, 4, 1, 2);
           const DType t = o.values(o.in(0));
           const int64_t r = rows(o.in(0)), v = columns(o.in(0));
           const int64_t classes = attrs_as<CrossEntropyAttrs>(op.attrs).classes;
@@ -41,6 +42,10 @@ inline constexpr OpRule cross_entropy{
           const bool by_row = attrs_as<CrossEntropyAttrs>(op.attrs).by_row;
           o.expect(o.out(0), by_row ? r : 1, DType::f64);
           expect_losses_before(o, 2, by_row);
+          if (o.has_in(3)) {
+            o.expect(o.in(3), 1, DType::f32);
+            o.expect(!by_row && !o.has_in(2), "a factor is of the sum of all rows");
+          }
           if (o.has_out(1)) o.expect(o.out(1), r * v, t);
           o.no_alias(0, 1);
         },

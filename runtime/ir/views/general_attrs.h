@@ -19,6 +19,7 @@ struct MapAttrs {
   // (runtime/ir/views/broadcast.h).
   Shape space{};
   std::vector<View> views{};
+  bool detached = false;  // no gradient goes back through it
   bool operator==(const MapAttrs&) const = default;
 };
 
@@ -39,6 +40,7 @@ struct ReduceAttrs {
   Shape space{};
   int kept = 0;
   std::vector<View> views{};
+  bool detached = false;  // no gradient goes back through it
   bool operator==(const ReduceAttrs&) const = default;
 };
 

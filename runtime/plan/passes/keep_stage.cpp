@@ -160,6 +160,8 @@ class Cut {
     for (ProgramLoss& loss : result.losses) move(loss.sum);
     for (ProgramInput& input : result.inputs) move(input.buffer);
     move(result.logits);
+    result.constants = program_.constants;
+    for (ProgramConstant& constant : result.constants) move(constant.buffer);
     result.registered = program_.registered;
     for (RegisteredBuffer& b : result.registered) {
       move(b.values);

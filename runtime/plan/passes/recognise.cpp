@@ -32,11 +32,13 @@ std::optional<NamedForm> form_of(const Formula& formula) {
   return std::nullopt;
 }
 
-// Returns whether all operands have the shape and the dtype of the result.
-bool all_alike(const Program& program, const Instruction& op) {
+// Returns whether all operands have the shape and the dtype of the result, and are read in its order.
+bool all_alike(const Program& program, const Instruction& op, const MapAttrs& map) {
   const Buffer& result = program.at(op.writes[0]);
-  for (const BufferId id : op.reads) {
-    const Buffer& operand = program.at(id);
+  if (result.dtype == DType::i32) return false;
+  for (size_t i = 0; i < op.reads.size(); ++i) {
+    const Buffer& operand = program.at(op.reads[i]);
+    if (!map.views.empty() && !is_dense(map.views[i], map.space)) return false;
     if (operand.dtype != result.dtype ||
         broadcast_of(result.shape, operand.shape) != Broadcast::none)
       return false;
@@ -49,7 +51,7 @@ bool all_alike(const Program& program, const Instruction& op) {
 void recognise(Program& program) {
   for (Instruction& op : program.instructions) {
     const auto* const map = std::get_if<MapAttrs>(&op.attrs);
-    if (!map || !all_alike(program, op)) continue;
+    if (!map || map->detached || !all_alike(program, op, *map)) continue;
     if (map->formula.inputs() != static_cast<int>(op.reads.size())) continue;
     if (const std::optional<NamedForm> form = form_of(map->formula)) {
       op.op = form->op;

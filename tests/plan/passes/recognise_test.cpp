@@ -46,5 +46,29 @@ TEST_CASE("a map of operands that are broadcast, or of another type, stays one")
   CHECK(recognised(kFirst + kSecond, {6, 4}, DType::f32).op == OpKind::map);
 }
 
+TEST_CASE(
+    "a map that reads an operand in another order, or through which no gradient goes, stays one") {
+  const Shape space{4, 4};
+  Program program;
+  const BufferId x = program.add_buffer({.name = "x", .shape = space}),
+                 y = program.add_buffer({.name = "y", .shape = space});
+  View transposed;
+  transposed.strides = {1, 4};
+  const auto recognised_map = [&](const MapAttrs& attrs) {
+    program.instructions = {{.op = OpKind::map, .attrs = attrs, .reads = {x, x}, .writes = {y}}};
+    recognise(program);
+    return program.instructions[0].op;
+  };
+  const MapAttrs sum{kFirst + kSecond, space, {dense_view(space), dense_view(space)}};
+  CHECK(recognised_map(sum) == OpKind::add_dropout);
+  CHECK(recognised_map({kFirst + kSecond, space, {dense_view(space), transposed}}) == OpKind::map);
+  program.at(x).dtype = program.at(y).dtype = DType::i32;
+  CHECK(recognised_map(sum) == OpKind::map);
+  program.at(x).dtype = program.at(y).dtype = DType::f32;
+  MapAttrs detached = sum;
+  detached.detached = true;
+  CHECK(recognised_map(detached) == OpKind::map);
+}
+
 }  // namespace
 }  // namespace dstrain

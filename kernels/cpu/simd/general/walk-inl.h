@@ -167,9 +167,14 @@ class Tiles {
   alignas(64) float tiles_[Formula::kMostSteps][kTileFloats];
 };
 
-// Writes n values to elements of a result from `at` on, or adds them.
+// Writes n values to elements of a result from `at` on, or adds them. Integers lose what is behind the point.
 SIMD_FN void write_values(const float* values, int64_t n, bool accumulate, DType dtype, void* out,
                           int64_t at) {
+  if (dtype == DType::i32) {
+    int32_t* const to = static_cast<int32_t*>(out) + at;
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<int32_t>(values[i]);
+    return;
+  }
   with_type(dtype, [=](auto type) SIMD_INLINE {
     using T = decltype(type);
     T* to = static_cast<T*>(out) + at;

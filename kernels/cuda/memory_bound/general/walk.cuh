@@ -61,7 +61,7 @@ inline DeviceWalk walk_over(const Formula& formula, const Shape& space, std::spa
     const ElementType type = dtype == DType::i32   ? ElementType::i32
                              : dtype == DType::f32 ? ElementType::f32
                                                    : ElementType::of_result;
-    check(type != ElementType::of_result || dtype == result || result == DType::f32,
+    check(type != ElementType::of_result || dtype == result || !is_16bit(result),
           "an operand of {} for a result of {}", name_of(dtype), name_of(result));
     walk.in[i] = {nullptr, device_view(views[i]), type, views[i].bounded(space),
                   is_dense(views[i], space)};

@@ -1,5 +1,5 @@
 // y = formula(x0, x1, ...) at each index of a space: any pointwise function (runtime/ir/formula/formula.h). Operands are
-// read through views; or they have the elements of the result, or are broadcast over its rows or columns, and the first one
+// read through views, and the result may be integers then, which lose what is behind the point; or operands have the elements of the result, or are broadcast over its rows or columns, and the first one
 // has all.
 #pragma once
 
@@ -28,7 +28,8 @@ inline constexpr OpRule map{
           o.expect(attrs.formula.inputs() > 0 &&
                        attrs.formula.inputs() <= static_cast<int>(op.reads.size()),
                    "a formula reads operands that there are not");
-          o.values(o.out(0));
+          const bool integers = o.out(0).dtype == DType::i32 && !attrs.views.empty();
+          if (!integers) o.values(o.out(0));
           o.no_alias();
           if (!attrs.views.empty()) {
             o.expect(o.out(0), attrs.space.elements(), o.out(0).dtype);

@@ -106,6 +106,23 @@ TEST_CASE("the weight of a loss is that of its gradient alone") {
   CHECK(weighted[1].values() != plain[1].values());
 }
 
+TEST_CASE("the factor of a loss multiplies it and its gradient") {
+  StepState state;
+  state.d_loss = 0.25f;
+  const Operand logits{Shape{5, 65}, DType::f32, rounded(normal_values(5 * 65, 1, 3), DType::f32)};
+  const Operand targets{Shape{5}, DType::i32, targets_of({5, 65})};
+  const std::vector<Operand> out{{Shape{1}, DType::f64}, {logits.shape, DType::f32}};
+  Call call{OpKind::cross_entropy};
+  call.state = &state;
+  const auto plain = run_everywhere(call, {logits, targets}, out);
+  const Operand half{Shape{1}, DType::f32, {0.5}};
+  const auto halved = run_everywhere(call, {logits, targets, absent(), half}, out);
+  CHECK(halved[0].values()[0] == Approx(0.5 * plain[0].values()[0]).epsilon(1e-12));
+  Values expected = plain[1].values();
+  for (double& x : expected) x *= 0.5;
+  CHECK(halved[1].values() == expected);
+}
+
 TEST_CASE("a smoothed loss, and one with a z-loss, are those of their formulas") {
   Sample sample = sample_if_emulated(2);
   StepState state;

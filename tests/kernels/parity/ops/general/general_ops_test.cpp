@@ -58,6 +58,16 @@ TEST_CASE("integers are operands of a map, and a map can be added to what is the
   require_close("map", got[0].values(), expected, tolerance_of(DType::f32));
 }
 
+TEST_CASE("a map may give integers, which lose what is behind the point") {
+  const Shape space{2, 3};
+  const Operand x{{3}, DType::f32, {-1.75, 2.5, 16777216}};
+  const Operand ids{{2, 3}, DType::i32, {4, -7, 0, 1, 2, 3}};
+  const MapAttrs attrs{kFirst + kSecond, space, {*broadcast_view({3}, space), dense_view(space)}};
+  const auto got =
+      run_everywhere({.op = OpKind::map, .attrs = attrs}, {x, ids}, {{space, DType::i32}});
+  CHECK(got[0].values() == std::vector<double>{2, -4, 16777216, 0, 4, 16777220});
+}
+
 TEST_CASE("a reduction has the sums, the largest and the smallest values of any views") {
   Sample sample = sample_if_emulated(3);
   for (uint64_t seed = 0; seed < 500; ++seed) {

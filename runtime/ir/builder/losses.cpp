@@ -1,0 +1,75 @@
+// The losses of a model.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/ir/builder.h"
+
+namespace dstrain {
+
+BufferId Builder::add_loss(const std::string& name, float weight, LossWeight by) {
+  check(std::ranges::find(program_.losses, name, &ProgramLoss::name) == program_.losses.end(),
+        "two losses have the name {}", name);
+  check(program_.losses.size() < kMostLosses, "a model has at most {} losses", kMostLosses);
+  check(program_.losses.empty() || program_.loss_weight == by,
+        "loss {} is a mean over targets and another over samples", name);
+  program_.loss_weight = by;
+  const BufferId sum = program_.add_buffer({.name = name == "loss" ? name : "loss:" + name,
+                                            .shape = {1},
+                                            .dtype = DType::f64,
+                                            .lifetime = Lifetime::step});
+  program_.losses.push_back({.name = name, .weight = weight, .sum = sum});
+  return sum;
+}
+
+void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
+                            const std::string& name, float weight) {
+  cross_entropy(logits, targets, {.classes = classes, .name = name, .weight = weight});
+}
+
+void Builder::cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss) {
+  program_.logits = logits;
+  const BufferId sum = add_loss(loss.name, loss.weight, loss.by);
+  const bool all = loss.classes == program_.at(logits).shape[-1];
+  const CrossEntropyAttrs attrs{.classes = all ? 0 : loss.classes,
+                                .weight = loss.weight,
+                                .smoothing = loss.smoothing.value_or(options_.label_smoothing),
+                                .z_loss = options_.z_loss};
+  Instruction op{.op = OpKind::cross_entropy,
+                 .accumulate = Accumulate::after_first_micro,
+                 .attrs = attrs,
+                 .reads = {logits, targets},
+                 .writes = {sum},
+                 .group = group_,
+                 .sublayer = sublayer_};
+  if (loss.factor != kNone) op.reads.insert(op.reads.end(), {kNone, loss.factor});
+  if (options_.training) op.writes.push_back(gradient_place(logits));
+  const bool in_place = op.writes.back() == logits;
+  append(std::move(op));
+  if (in_place) overwritten_.push_back(logits);
+}
+
+BufferId Builder::gradient_place(BufferId logits) {
+  for (const Instruction& op : program_.instructions) {
+    const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
+    if (op.writes[0] == logits && attrs && attrs->activation != Activation::none)
+      return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape, logits));
+  }
+  return logits;
+}
+
+void Builder::loss(BufferId x, LossWeight by, const std::string& name, float weight) {
+  const BufferId sum = add_loss(name, weight, by);
+  Instruction op{.op = OpKind::sum_loss,
+                 .accumulate = Accumulate::after_first_micro,
+                 .attrs = SumLossAttrs{weight},
+                 .reads = {x},
+                 .writes = {sum},
+                 .group = group_,
+                 .sublayer = sublayer_};
+  if (options_.training)
+    op.writes.push_back(program_.add_buffer(activation_buffer("d_loss", program_.at(x).shape, x)));
+  append(std::move(op));
+}
+
+}  // namespace dstrain
