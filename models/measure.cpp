@@ -80,10 +80,18 @@ ModelMeasures measure(const Program& program) {
 ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
   model.set_layers(layers);
   Program program;
-  Builder builder(program, {.seq_len = model.seq_len(), .training = false, .checked = false});
+  const int64_t samples = model.family().any_batch();
+  Builder builder(
+      program, {.batch = samples, .seq_len = model.seq_len(), .training = false, .checked = false});
   builder.fine_tune(model.fine_tuning());
   model.family().build(builder, model);
-  return measure(program);
+  ModelMeasures m = measure(program);
+  m.activations /= static_cast<double>(samples);
+  m.logits /= static_cast<double>(samples);
+  m.rows = std::max<int64_t>(1, m.rows / samples);
+  // A model of a file has a mean of its own, which no piece of the rows knows.
+  m.divides_loss = m.divides_loss && !model.family().is_fixed;
+  return m;
 }
 
 }  // namespace
@@ -93,7 +101,7 @@ ModelMeasures measure_model(const ModelConfig& asked) {
   const int64_t layers = model.layers();
   // Which parameters patterns freeze is not the same in all layers.
   const bool by_name = model.fine_tuning().may_freeze() && layers <= kMostNamedLayers;
-  if (layers <= 3 || by_name) return measure_layers(model, layers);
+  if (layers <= 3 || by_name || model.family().is_fixed) return measure_layers(model, layers);
   ModelMeasures m = measure_layers(model, 2);
   const ModelMeasures three = measure_layers(model, 3);
   const auto grow = [layers](auto& two, auto of_three) {

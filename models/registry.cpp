@@ -1,6 +1,7 @@
 #include "models/registry.h"
 
 #include "models/benchmark/benchmark.h"
+#include "models/exported/family/exported_family.h"
 #include "models/gemma/gemma.h"
 #include "models/gemma2/gemma2.h"
 #include "models/gemma3_text/gemma3_text.h"
@@ -27,6 +28,7 @@ const ModelRegistry& model_registry() {
       &gemma2(),
       &gemma3_text(),
       &gpt_neox(),
+      &exported_family(),
   });
   return registry;
 }

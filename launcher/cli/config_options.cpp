@@ -39,7 +39,8 @@ void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& 
 void add_sources(CommandLine& line, ConfigRequest& request) {
   line.group(heading::kTrained);
   line.option("--model", "NAME|DIR|FILE",
-              fmt::format("{}, the folder of a model with config.json, or a model file",
+              fmt::format("{}, the folder of a model with config.json, a model file, or a graph "
+                          "that PyTorch has exported (.pt2)",
                           request.models->types(", ")),
               text(request.model));
   std::vector<KnownValue> types;

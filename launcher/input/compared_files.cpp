@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "launcher/input/initial_files.h"
+#include "runtime/config/model/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
@@ -28,6 +29,8 @@ ComparedFiles compared_files(const RunInput& input, const std::string& config) {
     for (const std::string& path : input.dataset->files(split).paths) add(path, "the data file");
   if (!job.model_directory.empty())
     add(fmt::format("{}/{}", job.model_directory, kConfigJson), "the model's configuration");
+  if (const ModelFamily& family = job.model.family(); family.is_fixed)
+    add(job.model.text(family.file_key), "the model");
   if (const std::string& file = job.data.chat_template;
       !file.empty() && built_in_template(file).empty())
     add(file, "the chat template");

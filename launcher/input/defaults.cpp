@@ -31,6 +31,7 @@ bool by_default(const LoadedConfig& loaded, std::string_view key) {
 std::string model_line(const std::string& path, const LoadedConfig& loaded) {
   const ModelConfig& model = loaded.job.model;
   const ModelFamily& family = model.family();
+  if (family.is_fixed) return "";
   // A size without a default is no size by default, unless the data give it.
   const bool all = std::ranges::all_of(family.keys, [&](const ModelKey& key) {
     return key.spec.type != Type::integer || key.name() == family.vocabulary_key() ||

@@ -24,7 +24,7 @@ constexpr const char* kPartition = "pipeline.partition";
 // Returns the model's forward pass, with any vocabulary where its size is unknown.
 Program forward_of(const ModelConfig& model) {
   Program program;
-  Builder builder(program, {});
+  Builder builder(program, {.batch = model.family().any_batch()});
   build_model(builder, model.with_any_vocabulary());
   return program;
 }

@@ -235,7 +235,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where, CacheUse cach
   settle_device(job, where);
   input.output_line = settle_output(input.loaded).line;
   if (!job.init_weights.empty())
-    job.init_weights = request.init_weights
+    job.init_weights = request.init_weights || job.model.family().is_fixed
                            ? weights_file(job.init_weights)
                            : directory_weights(job.init_weights, "--model " + job.init_weights);
   check_name_patterns(input.loaded);

@@ -348,7 +348,7 @@ RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses
   job.optimizer = {};
   Program program;
   Builder builder(program, {.dtype = job.dtype,
-                            .batch = 1,
+                            .batch = job.model.family().any_batch(),
                             .seq_len = seq_len,
                             .training = false,
                             .with_loss = with_losses,

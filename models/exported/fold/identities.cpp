@@ -9,17 +9,14 @@ namespace dstrain::exported {
 namespace {
 
 // With the sizes and the type of their operand `self` these give it back.
-constexpr std::array<std::string_view, 20> kKeepOrder = {
-    "aten._to_copy.default",   "aten._unsafe_view.default",
-    "aten.alias.default",      "aten.clone.default",
-    "aten.contiguous.default", "aten.detach.default",
-    "aten.expand.default",     "aten.expand_as.default",
-    "aten.flatten.using_ints", "aten.lift_fresh_copy.default",
-    "aten.repeat.default",     "aten.reshape.default",
-    "aten.slice.Tensor",       "aten.squeeze.dim",
-    "aten.squeeze.dims",       "aten.to.device",
-    "aten.to.dtype",           "aten.to.dtype_layout",
-    "aten.type_as.default",    "aten.view.default"};
+constexpr std::array<std::string_view, 19> kKeepOrder = {
+    "aten._to_copy.default",  "aten._unsafe_view.default", "aten.alias.default",
+    "aten.clone.default",     "aten.contiguous.default",   "aten.expand.default",
+    "aten.expand_as.default", "aten.flatten.using_ints",   "aten.lift_fresh_copy.default",
+    "aten.repeat.default",    "aten.reshape.default",      "aten.slice.Tensor",
+    "aten.squeeze.dim",       "aten.squeeze.dims",         "aten.to.device",
+    "aten.to.dtype",          "aten.to.dtype_layout",      "aten.type_as.default",
+    "aten.view.default"};
 
 bool is_cat(const Node& node) {
   return node.target == "aten.cat.default" && node.schema;

@@ -80,6 +80,7 @@ std::string_view ModelFamily::vocabulary_key() const {
 }
 
 void check_inputs(const ModelFamily& family) {
+  if (family.open) return;  // a file says which there are
   for (const ModelInput& input : family.inputs) check_input(family, input);
   if (family.reads_arrays()) {
     for (const ModelInput& input : family.inputs)
@@ -108,6 +109,7 @@ void check_inputs(const ModelFamily& family) {
 }
 
 ForeignNames foreign_names_of(const ModelConfig& model) {
+  if (model.family().names_of_weights) return model.family().names_of_weights();
   const std::optional<HuggingFace>& hub = model.family().hugging_face;
   if (!hub) return {};
   ForeignNames names{.prefix = std::string(hub->prefix)};

@@ -67,7 +67,7 @@ struct ModelFamily {
   std::vector<ModelKey> keys;      // in the order of the documentation and of resolved_config.json
   std::vector<ModelInput> inputs;  // in the order in which `build` declares them
   // The names of keys that have a meaning for the runtime: the number of numbered layers, and the width of a layer.
-  std::string_view layers_key, width_key;
+  std::string_view layers_key = {}, width_key = {};
   // The name of the key of attention heads, with which --largest lets layers, width and heads grow together; empty: it
   // does not search this family.
   std::string_view heads_key = {};
@@ -91,7 +91,20 @@ struct ModelFamily {
   // Returns the model of transformers' that computes the same as one of this family, which has no directories, or what
   // keeps these values from having one; null: no model has one. The vocabulary must be known.
   std::variant<TransformersModel, KeyProblem> (*as_transformers)(const ModelConfig&) = nullptr;
+  // Returns the family of the one model that a file holds, which the values name: with its inputs, and keys for its sizes.
+  // `arrays`: data are arrays by the names of inputs. The result lives as long as the program. Throws UserError if there is
+  // no such model. Null: values of keys make the model.
+  const ModelFamily& (*open)(const ModelConfig&, bool arrays) = nullptr;
+  std::string_view file_key = {};     // the name of the key that names the file
+  std::string_view file_suffix = {};  // of its name: ".pt2"
+  // What `open` returns says: nothing changes the sizes, and these are the weights of the file.
+  bool is_fixed = false;
+  int64_t batch = 0;  // the only samples of a micro-batch that the model takes; 0: any number
+  std::function<ForeignNames()> names_of_weights = nullptr;
+  std::function<std::vector<KeptTensor>()> kept_tensors = nullptr;
 
+  // Returns samples of a micro-batch that the model takes, where only shapes and names matter.
+  int64_t any_batch() const { return batch > 0 ? batch : 1; }
   // Returns the input with this role, of several the first one, or null.
   const ModelInput* input(InputRole role) const;
   bool reads_tokens() const { return input(InputRole::token_ids) != nullptr; }

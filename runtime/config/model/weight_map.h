@@ -31,12 +31,31 @@ struct StoredName {
   std::string tensor, stored;
 };
 
+// A tensor in a file of another format than safetensors.
+struct StoredWeight {
+  std::string name;
+  std::string dtype;  // by the name that safetensors files have: "F32"
+  std::vector<int64_t> shape;
+  int64_t begin = 0, bytes = 0;  // of the file
+};
+
+// A tensor of a model that is no weight: it goes into files as it is.
+struct KeptTensor {
+  std::string name;
+  std::string dtype;  // by the name that safetensors files have: "I64"
+  std::vector<int64_t> shape;
+  std::string bytes;  // of all elements
+};
+
 // What weight files of other programs may have otherwise.
 struct ForeignNames {
   std::string prefix = {};  // of names, which all tensors of a file may lack
   std::vector<std::string> ignored =
       {};  // patterns of names, without the prefix, that nothing reads
   std::vector<StoredName> stored_names = {};  // read where a file lacks the tensor's own name
+  // The file that has the weights in another format, and what is in it.
+  std::string archive = {};
+  std::vector<StoredWeight> tensors = {};
 };
 
 }  // namespace dstrain

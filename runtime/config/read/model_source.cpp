@@ -74,6 +74,31 @@ ModelSource read_directory(const std::string& name, std::string_view option) {
   return source;
 }
 
+Node section_at(SourcePlace place) {
+  Node section;
+  section.kind = Node::Kind::object;
+  section.place = place;
+  return section;
+}
+
+Node text_at(std::string text, SourcePlace place) {
+  Node node;
+  node.kind = Node::Kind::string;
+  node.text = std::move(text);
+  node.place = place;
+  return node;
+}
+
+// The model of a family's own kind of file, which is read where its sizes are asked for.
+ModelSource archive_source(const std::string& name, SourcePlace place, const ModelFamily& family) {
+  ModelSource source;
+  source.section = section_at(place);
+  put(source.section, "type", text_at(std::string(family.type), place));
+  put(source.section, family.file_key, text_at(name, place));
+  source.file = name;
+  return source;
+}
+
 }  // namespace
 
 ModelSource read_model(const std::string& name, std::string_view option, SourcePlace place,
@@ -81,20 +106,20 @@ ModelSource read_model(const std::string& name, std::string_view option, SourceP
   std::error_code none;
   if (models.find(name)) {
     ModelSource source;
-    source.section.kind = Node::Kind::object;
-    source.section.place = place;
-    Node type;
-    type.kind = Node::Kind::string;
-    type.text = name;
-    type.place = place;
-    put(source.section, "type", std::move(type));
+    source.section = section_at(place);
+    put(source.section, "type", text_at(name, place));
     source.has_namesake = fs::exists(fs::path(name) / kConfigJson, none);
     return source;
   }
   if (fs::is_directory(name, none)) return read_directory(name, option);
+  for (const ModelFamily* family : models.families())
+    if (family->open && name.ends_with(family->file_suffix))
+      return archive_source(name, place, *family);
   if (name.size() < 5 || !name.ends_with(".json"))
     fail_user(
-        "{}{}: expected {}, the folder of a model with config.json, or a file that ends in .json",
+        "{}{}: expected {}, the folder of a model with config.json, or a file that ends in .json "
+        "or "
+        ".pt2",
         option, printable(name), models.types(", "));
   ModelSource source;
   source.file = name;

@@ -14,7 +14,8 @@ std::string resolved_config_json(const LoadedConfig& loaded) {
   LoadedConfig settled = loaded;
   const Job& job = loaded.job;
   settled.settle("run.device", json_text(name_of(job.device)), "this machine");
-  if (const int64_t ids = job.model.vocabulary(); ids > 0)
+  const int64_t ids = job.model.family().is_fixed ? 0 : job.model.vocabulary();
+  if (ids > 0)
     settled.settle(model_path(job.model.family().vocabulary_key()), std::to_string(ids),
                    "the data");
   const Settings& settings = settled.settings;

@@ -39,9 +39,15 @@ namespace fs = std::filesystem;
 constexpr int64_t kMostRanks = 1 << 20;
 
 // Records and returns where the run's first weights are: the file or folder that --init_weights names, or the model's own
-// folder; empty: fresh weights.
-std::string solve_weights(const Job& job, Values& values, const ConfigRequest& request) {
+// folder or file; empty: fresh weights.
+std::string solve_weights(const Job& job, Values& values, const ConfigRequest& request,
+                          const ModelFamily& family) {
   constexpr std::string_view key = "run.init_weights";
+  const Member* const archive = family.open ? values.given(model_path(family.file_key)) : nullptr;
+  if (!request.init_weights && job.resume.empty() && archive) {
+    values.record(key, json_text(archive->value), "derived: the model's");
+    return archive->value.text;
+  }
   if (!request.init_weights && job.resume.empty() && !job.model_directory.empty()) {
     values.record(key, json_text(std::string_view(job.model_directory)), "derived: the model's");
     return job.model_directory;
@@ -91,7 +97,7 @@ std::string default_output(const Merged& merged, const ConfigRequest& request) {
 }
 
 void solve_command_line(Job& job, Values& values, const Merged& merged,
-                        const ConfigRequest& request) {
+                        const ConfigRequest& request, const ModelFamily& family) {
   const auto option = [&](const std::optional<std::string>& value, const std::string& name,
                           const std::string& fallback) {
     values.record("run." + name, json_text(std::string_view(value.value_or(fallback))),
@@ -104,7 +110,7 @@ void solve_command_line(Job& job, Values& values, const Merged& merged,
     return given;
   };
   job.resume = option(request.resume, "resume", "");
-  job.init_weights = solve_weights(job, values, request);
+  job.init_weights = solve_weights(job, values, request, family);
   job.base_weights = solve_base(job, values, request);
   job.overwrite = flag(request.overwrite, "overwrite");
   job.resume_with_changes = flag(request.resume_with_changes, "resume_with_changes");
@@ -177,7 +183,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
         kHuggingFaceType,
         fmt::format("the weights are fresh, as a file has none: --model {} takes those beside it",
                     shell_quoted(merged.folder_of_weights)));
-  solve_command_line(job, values, merged, request);
+  solve_command_line(job, values, merged, request, *facts.family);
   const std::optional<int64_t> data_ranks =
       solve_axes(job, values, diagnostics, request.ranks, request.ranks_origin);
   const BatchSolution batch =

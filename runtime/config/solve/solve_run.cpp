@@ -7,6 +7,7 @@
 
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/model/open_model.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
 #include "runtime/config/solve/solve_data.h"
 #include "runtime/config/solve/solve_precision.h"
@@ -228,6 +229,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   values.text("dstrain.model.type");
   job.model = ModelConfig(*facts.family);
   solve_model(job.model, values, diagnostics);
+  open_model(job, values, diagnostics, request);
   solve_fine_tuning(job, values, diagnostics);
   solve_data(job, values, diagnostics, request);
   job.recompute = solve_recompute(values, diagnostics);

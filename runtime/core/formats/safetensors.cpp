@@ -208,6 +208,12 @@ void SafetensorsHeader::index() {
             [this](size_t a, size_t b) { return tensors[a].name < tensors[b].name; });
 }
 
+SafetensorsType safetensors_type(std::string_view name) {
+  const auto* const type = std::ranges::find(kTypes, name, &SafetensorsType::name);
+  check(type != std::end(kTypes), "safetensors files have no type {}", name);
+  return *type;
+}
+
 const SafetensorsTensor* SafetensorsHeader::find(std::string_view name) const {
   const auto it =
       std::lower_bound(by_name_.begin(), by_name_.end(), name,

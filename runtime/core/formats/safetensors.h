@@ -20,6 +20,9 @@ struct SafetensorsType {
   int64_t bytes = 0;
 };
 
+// Returns the type of a name. Throws InternalError if there is none.
+SafetensorsType safetensors_type(std::string_view name);
+
 // A tensor in a safetensors file: its name, type, shape and the bytes that it takes.
 struct SafetensorsTensor {
   std::string name;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <variant>
 
+#include "runtime/config/model/family.h"
 #include "runtime/config/model/measures.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
@@ -35,7 +36,8 @@ double rounding(DType type) {
 // Returns the operations and parameters of a model, for their kinds alone.
 Program forward_of(const ModelConfig& model) {
   Program program;
-  Builder builder(program, {.training = false, .checked = false});
+  Builder builder(program,
+                  {.batch = model.family().any_batch(), .training = false, .checked = false});
   build_model(builder, model.with_any_vocabulary());
   return program;
 }

@@ -75,7 +75,8 @@ struct Sizes {
     model = model.with_any_vocabulary();
     model.set_layers(std::min<int64_t>(model.layers(), 2));
     Program program;
-    Builder builder(program, {.training = false, .checked = false});
+    Builder builder(program,
+                    {.batch = model.family().any_batch(), .training = false, .checked = false});
     build_model(builder, model);
     std::vector<double> units(program.units.size());
     for (const Parameter& p : program.parameters) {
@@ -97,6 +98,7 @@ int64_t scaled(int64_t limit, double factor) {
 
 ModelConfig small_model(const ModelConfig& model, int64_t layers, const DividingRanks& ranks) {
   const ModelFamily& family = model.family();
+  if (family.is_fixed) return model;
   const int64_t parts = ranks.sequence * ranks.tensor;
   ModelConfig small = model;
   small.set_layers(std::min(model.layers(), layers));

@@ -93,13 +93,12 @@ BufferId Builder::matrix(BufferId x, int64_t columns) {
            std::ranges::find(op.writes, x) != op.writes.end();
   };
   bool made = false;
-  const bool by_element =
-      std::ranges::all_of(program_.instructions, [&](const Instruction& op) {
-        if (!touches(op)) return true;
-        made = made || op.writes[0] == x;
-        const auto* const map = std::get_if<MapAttrs>(&op.attrs);
-        return map ? !map->views.empty() : rule_of(op.op).walks_space;
-      });
+  const bool by_element = std::ranges::all_of(program_.instructions, [&](const Instruction& op) {
+    if (!touches(op)) return true;
+    made = made || op.writes[0] == x;
+    const auto* const map = std::get_if<MapAttrs>(&op.attrs);
+    return map ? !map->views.empty() : rule_of(op.op).walks_space;
+  });
   if (!made || !by_element) return map(Formula::input(0), shape, {{x, dense_view(shape)}});
   buffer.shape = shape;
   return x;

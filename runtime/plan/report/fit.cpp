@@ -61,6 +61,7 @@ Choices gathers(const Job& job) {
 
 Choices micro_batches(const Job& job) {
   Choices choices;
+  if (job.model.family().batch > 0) return choices;
   BatchConfig batch = job.batch;
   for (int i = 0; i < kMostHalvings && batch.micro_batch % 2 == 0; ++i) {
     batch.micro_batch /= 2;

@@ -27,7 +27,7 @@ Job with_sequence(Job job, int64_t tokens) {
 LongestSequence longest_sequence(const Job& job, const PlanInputs& inputs,
                                  const std::function<std::string(const PlannedMemory&)>& exceeded) {
   LongestSequence longest;
-  if (!job.model.family().reads_tokens()) return longest;
+  if (!job.model.family().reads_tokens() || job.model.family().is_fixed) return longest;
   const Job settled = with_most_settled(job);
   const int64_t ranks = int64_t{job.sequence_ranks} * job.tensor_ranks;
   const int64_t step = std::lcm(kMultiple, ranks);

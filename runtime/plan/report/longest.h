@@ -19,7 +19,8 @@ struct LongestSequence {
 
 // Returns the longest sequence of the job's model with micro-batch 1, a multiple of 128 tokens that divides among the
 // job's ranks, for which `exceeded` returns nothing. The model's context grows with it. What the job leaves open is
-// settled as a run would settle it that has no other way to fit. Models without tokens have none.
+// settled as a run would settle it that has no other way to fit. Models without tokens, and those whose
+// sizes are fixed, have none.
 LongestSequence longest_sequence(const Job& job, const PlanInputs& inputs,
                                  const std::function<std::string(const PlannedMemory&)>& exceeded);
 

@@ -64,6 +64,20 @@ void refuse_pickle_instead(const fs::path& path) {
       path.filename().string());
 }
 
+// Returns what a file of another format has, as the header of a safetensors file.
+SafetensorsHeader header_of(const std::vector<StoredWeight>& weights) {
+  SafetensorsHeader header;
+  for (const StoredWeight& w : weights)
+    header.tensors.push_back({.name = w.name,
+                              .type = safetensors_type(w.dtype),
+                              .shape = w.shape,
+                              .begin = w.begin,
+                              .end = w.begin + w.bytes});
+  std::ranges::sort(header.tensors, {}, &SafetensorsTensor::begin);
+  header.index();
+  return header;
+}
+
 }  // namespace
 
 std::string shown_name(const std::string& name) {
@@ -137,7 +151,9 @@ WeightFiles::WeightFiles(const std::string& path, const ForeignNames& names)
   } else {
     refuse_pickle_instead(path);
     InputFile file(path, "the weights file");
-    SafetensorsHeader header = read_safetensors_header(file);
+    SafetensorsHeader header = !names.archive.empty() && path == names.archive
+                                   ? header_of(names.tensors)
+                                   : read_safetensors_header(file);
     parts_.push_back({std::move(file), std::move(header)});
   }
   if (names_.prefix.empty()) return;

@@ -84,10 +84,11 @@ void WeightsWriter::divide(const WeightsFormat& format) {
                shards.size() == 1
                    ? last
                    : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size()),
-               format.as_package);
+               format.as_package, i + 1 == shards.size() ? format.kept : std::vector<KeptTensor>{});
 }
 
-void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted) {
+void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted,
+                               const std::vector<KeptTensor>& kept) {
   // The package sorts by dtype, the largest first and bf16 before f16, and then by name.
   if (sorted)
     std::ranges::sort(tensors, [this](size_t a, size_t b) {
@@ -105,6 +106,9 @@ void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& n
     list.push_back({.name = layout_.tensors()[t].name,
                     .type = weights_type(positions_[t].dtype),
                     .shape = dims_in_file(layout_.tensors()[t].shape)});
+  for (const KeptTensor& tensor : kept)
+    list.push_back(
+        {.name = tensor.name, .type = safetensors_type(tensor.dtype), .shape = tensor.shape});
   const std::string head = make_safetensors_header(list);
   for (size_t i = 0; i < tensors.size(); ++i) {
     positions_[tensors[i]].file = files_.size();
@@ -113,6 +117,9 @@ void WeightsWriter::begin_file(std::vector<size_t> tensors, const std::string& n
   names_.push_back(name);
   files_.push_back(std::make_unique<NewFile>((fs::path(path_).parent_path() / name).string()));
   files_.back()->write_at(head.data(), static_cast<int64_t>(head.size()), 0);
+  for (size_t i = 0; i < kept.size(); ++i)
+    files_.back()->write_at(kept[i].bytes.data(), static_cast<int64_t>(kept[i].bytes.size()),
+                            list[tensors.size() + i].begin);
 }
 
 void WeightsWriter::write(std::string_view name, int64_t begin, const Tensor& values) {

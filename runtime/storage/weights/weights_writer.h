@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/model/weight_map.h"
 #include "runtime/core/formats/safetensors.h"
 #include "runtime/storage/atomic_file.h"
 #include "runtime/storage/weight_layout.h"
@@ -21,6 +22,7 @@ struct WeightsFormat {
   // they have more than `shard_bytes`.
   bool as_package = false;
   int64_t shard_bytes = 0;
+  std::vector<KeptTensor> kept{};  // written into the last file, as they are
   // Returns the dtype of a tensor by its name: f32, f16 or bf16. Empty: f32.
   std::function<DType(const std::string& tensor)> dtype{};
 };
@@ -58,7 +60,8 @@ class WeightsWriter {
     DType dtype = DType::f32;
   };
   void divide(const WeightsFormat& format);
-  void begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted);
+  void begin_file(std::vector<size_t> tensors, const std::string& name, bool sorted,
+                  const std::vector<KeptTensor>& kept);
   std::string index_text() const;
   std::string beside(std::string_view name) const;
 

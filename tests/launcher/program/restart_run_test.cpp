@@ -121,6 +121,25 @@ TEST_CASE("a run that began with --init_weights is restarted from its checkpoint
   CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
 }
 
+TEST_CASE("a run of an exported model with a killed rank goes on to the same weights") {
+  const std::string graph = DSTRAIN_SOURCE_DIR "/tests/golden/exported/tokens/";
+  const std::string options =
+      "--model " + graph + "model.pt2 --data " + graph +
+      "data.safetensors --set dstrain.data.format=arrays --set dstrain.data.val_fraction=0 "
+      "--set dstrain.eval_interval=0 --set train_micro_batch_size_per_gpu=2 --steps 30000 "
+      "--save_interval 2000 --set steps_per_print=1000 --num_gpus 2";
+  const RunFolder folder, undisturbed;
+  RunningProgram program = folder.train(options + " --max_restarts 1");
+  REQUIRE(wait_until([&] { return program.wrote("step=5000 "); }));
+  kill_a_rank(program);
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  CHECK(program.wrote("restart 1 of 1 in 1 s, from its checkpoint of step "));
+  CHECK(undisturbed.train(options).wait() == 0);
+  CHECK(folder.read("out/model.safetensors") == undisturbed.read("out/model.safetensors"));
+  CHECK(history_of(folder) == history_of(undisturbed));
+}
+
 TEST_CASE("a failure that comes again is reported once the restarts are used up") {
   const RunFolder folder;
   RunningProgram program =

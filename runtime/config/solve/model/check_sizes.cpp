@@ -57,7 +57,7 @@ bool check_rows(const Job& job, const Values& values, Diagnostics& diagnostics) 
 // Limits the size of a plan and the time of planning: a plan lists every instruction of a step, for each layer
 // and micro-batch.
 void check_plan_size(const Job& job, const Values& values, Diagnostics& diagnostics) {
-  const int64_t layers = job.model.layers(),
+  const int64_t layers = std::max<int64_t>(job.model.layers(), 1),
                 micro_batches = std::max<int64_t>(job.batch.accumulation, 1);
   if (micro_batches <= kMostLayerPasses / layers) return;
   diagnostics.error(

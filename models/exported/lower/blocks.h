@@ -1,0 +1,24 @@
+// The layers of a graph: which modules become units of ZeRO, of recompute and of pipelines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/exported/graph/graph.h"
+
+namespace dstrain::exported {
+
+// A layer. `number`: among the numbered ones, of the list of modules `stack`; -1: it is none of them, and `stack` is its name.
+struct GraphLayer {
+  std::string stack;
+  int64_t number = -1;
+  size_t first_node = 0;  // its nodes are those up to the next layer's
+};
+
+// Returns the layers of a graph, in the order of its nodes. The blocks of a list of modules are layers if all have parameters
+// of the same names and shapes, and run one after the other, each once. Those of the list with the most parameters are
+// numbered.
+std::vector<GraphLayer> layers_of(const Graph& graph);
+
+}  // namespace dstrain::exported

@@ -1,0 +1,370 @@
+#include "models/exported/lower/lowering.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "models/exported/fold/elements.h"
+
+namespace dstrain::exported {
+namespace {
+
+// What a map may read and do, so that the one that computes its gradient has enough room.
+constexpr size_t kMostOperands = 5, kMostSteps = 24;
+
+// Numbers that f32 has exactly, in which formulas compute integers.
+constexpr int64_t kMostExact = int64_t{1} << 24;
+
+constexpr float kIgnoredLabel = -100;  // PyTorch's
+
+Shape at_least_one(const Shape& shape) {
+  return shape.rank == 0 ? Shape{1} : shape;
+}
+
+}  // namespace
+
+Lowering::Lowering(Builder& builder, const FoldedGraph& folded, const GraphFacts& facts,
+                   const std::vector<TensorRef>& at_end)
+    : builder_(builder), folded_(folded), facts_(facts) {
+  for (const GraphInput& input : graph().inputs) inputs_[input.tensor.id] = &input;
+  for (size_t n = 0; n < graph().nodes.size(); ++n)
+    for_each_operand(graph().nodes[n], [&](TensorRef ref) {
+      ++uses_[ref.id];
+      last_use_[ref.id] = n;
+    });
+  for (const TensorRef ref : at_end) {
+    ++uses_[ref.id];
+    last_use_[ref.id] = graph().nodes.size();
+  }
+}
+
+void Lowering::declare_inputs() {
+  for (const GraphInput& of_graph : graph().inputs)
+    if (of_graph.kind == InputKind::user) declare(of_graph, shape_of(of_graph.tensor));
+}
+
+void Lowering::begin_layer(const GraphLayer& layer, size_t node) {
+  for (auto& [id, value] : values_)
+    if (!value.is_plain() && last_use_[id] >= node) value = computed(value);
+  if (layer.number < 0)
+    builder_.unit(layer.stack);
+  else
+    builder_.layer(layer.stack, layer.number);
+}
+
+Shape Lowering::shape_of(TensorRef ref) const {
+  Shape shape;
+  for (const Size& size : graph().tensor(ref).sizes) shape.append(size.value());
+  return shape;
+}
+
+Value Lowering::value(TensorRef ref) {
+  if (const auto known = values_.find(ref.id); known != values_.end()) return known->second;
+  if (const auto held = folded_.constants.find(ref.id); held != folded_.constants.end())
+    return constant_value(ref, held->second);
+  const auto given = inputs_.find(ref.id);
+  check(given != inputs_.end(), "tensor {} has no value", graph().tensor(ref).name);
+  return input(*given->second);
+}
+
+Value Lowering::input(const GraphInput& input) {
+  const TensorInfo& info = graph().tensor(input.tensor);
+  const Shape shape = shape_of(input.tensor);
+  switch (input.kind) {
+    case InputKind::parameter:
+      if (shape.rank == 0)
+        fail_user("parameter {} has no dimension: give it one element, torch.zeros(1)", input.name);
+      return parameter(input, shape);
+    case InputKind::user:
+      return user_input(input, shape);
+    case InputKind::buffer:
+      if (facts_.running.contains(input.name))
+        return whole(running(input.name, shape), shape, info.type);
+      break;
+    case InputKind::constant:
+      break;
+  }
+  fail_user(
+      "buffer {} changes while the model trains, or has no values in the archive: expected a "
+      "constant",
+      input.name);
+}
+
+BufferId Lowering::declare(const GraphInput& input, const Shape& shape) {
+  const auto role = facts_.roles.find(input.name);
+  check(role != facts_.roles.end(), "input {} has no role", input.name);
+  Shape sample;
+  for (int d = 1; d < shape.rank; ++d) sample.append(shape[d]);
+  const bool floating = is_floating(graph().tensor(input.tensor).type);
+  return builder_.input(input.name, role->second, floating ? DType::f32 : DType::i32, sample);
+}
+
+Value Lowering::user_input(const GraphInput& input, const Shape& shape) {
+  const ScalarType type = graph().tensor(input.tensor).type;
+  const BufferId id = declare(input, shape);
+  if (input.name != facts_.unshifted) return whole(id, shape, type);
+  // Data give each token's successor. The first token has no place among these: nothing predicts it.
+  Builder::Seen before{id, dense_view(shape)};
+  before.view.offset -= 1;
+  before.view.begin[1] = 1;
+  const Formula label = select(Formula::inside(0), Formula::input(0), kIgnoredLabel);
+  return whole(builder_.map(label, shape, {before}, DType::i32), shape, type);
+}
+
+BufferId Lowering::running(const std::string& name, const Shape& shape) {
+  const auto known = running_.find(name);
+  if (known != running_.end()) return known->second;
+  return running_[name] = builder_.registered_buffer(name, shape, Init::zeros);
+}
+
+std::optional<BufferId> Lowering::registered(const Node& node, std::string_view argument) {
+  const auto given = inputs_.find(node.tensor(argument).id);
+  if (given == inputs_.end() || !facts_.running.contains(given->second->name)) return std::nullopt;
+  return running(given->second->name, shape_of(node.tensor(argument)));
+}
+
+Value Lowering::parameter(const GraphInput& input, const Shape& shape) {
+  const auto facts = facts_.parameters.find(input.name);
+  check(facts != facts_.parameters.end(), "parameter {} is not known", input.name);
+  const TensorInfo& info = graph().tensor(input.tensor);
+  const auto& [name, init, scale] = facts->second;
+  return whole(builder_.parameter(name, shape, init, scale,
+                                  info.requires_grad ? Trainable::yes : Trainable::no),
+               shape, info.type);
+}
+
+Value Lowering::constant_value(TensorRef ref, const HostTensor& tensor) {
+  Shape shape;
+  for (const int64_t size : tensor.sizes) shape.append(size);
+  const auto read = loader_of<double>(tensor.type);
+  std::vector<float> values;
+  const bool integers = !is_floating(tensor.type) && tensor.type != ScalarType::boolean;
+  std::vector<int32_t> numbers;
+  bool uniform = true;
+  double first = 0;
+  for (Walk walk(tensor.sizes, {&tensor}); !walk.is_done(); walk.next()) {
+    const double x = read(walk.at(0));
+    if (values.empty() && numbers.empty()) first = x;
+    uniform = uniform && (x == first || (std::isnan(x) && std::isnan(first)));
+    if (!integers) {
+      values.push_back(static_cast<float>(x));
+    } else if (std::abs(x) > static_cast<double>(std::numeric_limits<int32_t>::max())) {
+      fail_user("constant {} has the integer {}: expected one of 32 bits", graph().tensor(ref).name,
+                x);
+    } else {
+      numbers.push_back(static_cast<int32_t>(x));
+    }
+  }
+  if (uniform && (!integers || std::abs(first) <= kMostExact))
+    return expand(number(first, tensor.type), shape);
+  const void* data = integers ? static_cast<const void*>(numbers.data()) : values.data();
+  const BufferId id = builder_.constant(graph().tensor(ref).name, at_least_one(shape),
+                                        integers ? DType::i32 : DType::f32, data);
+  return whole(id, shape, tensor.type);
+}
+
+Value Lowering::operand(const Node& node, std::string_view argument) {
+  if (const std::optional<Scalar> scalar = node.scalar(argument)) {
+    const ScalarType type = std::holds_alternative<double>(*scalar)    ? ScalarType::f32
+                            : std::holds_alternative<int64_t>(*scalar) ? ScalarType::i64
+                                                                       : ScalarType::boolean;
+    return number(std::visit([](auto x) { return static_cast<double>(x); }, *scalar), type);
+  }
+  return value(node.tensor(argument));
+}
+
+std::vector<Value> Lowering::operands(const Node& node, std::string_view argument) {
+  std::vector<Value> values;
+  for (const TensorRef ref : node.tensors(argument)) values.push_back(value(ref));
+  return values;
+}
+
+const HostTensor* Lowering::constant(const Node& node, std::string_view argument) const {
+  const auto held = folded_.constants.find(node.tensor(argument).id);
+  return held == folded_.constants.end() ? nullptr : &held->second;
+}
+
+std::optional<BufferId> Lowering::parameter(const Value& value) const {
+  if (!value.is_dense()) return std::nullopt;
+  const BufferId id = value.operands[0].buffer;
+  const Buffer& buffer = builder_.program().at(id);
+  if (buffer.parameter < 0 || buffer.shape != value.shape) return std::nullopt;
+  return id;
+}
+
+int Lowering::dimension(const Node& node, int64_t stated, int rank) const {
+  const int64_t most = std::max(rank, 1);
+  if (stated < -most || stated >= most)
+    fail(node, "dimension {} of a tensor with {} dimensions", stated, rank);
+  return static_cast<int>(stated < 0 ? stated + most : stated);
+}
+
+std::vector<int> Lowering::dimensions(const Node& node, std::string_view argument, int rank) const {
+  std::vector<int> all;
+  if (node.has(argument))
+    for (const int64_t d : node.wholes(argument)) all.push_back(dimension(node, d, rank));
+  if (all.empty())
+    for (int d = 0; d < rank; ++d) all.push_back(d);
+  std::ranges::sort(all);
+  return all;
+}
+
+void Lowering::set(const Node& node, Value value, size_t output) {
+  const TensorRef ref = node.outputs.at(output);
+  if (!ref) return;
+  check(value.shape == shape_of(ref), "{} gives {}, and the graph says {}", describe(node),
+        to_string(value.shape), to_string(shape_of(ref)));
+  value.type = graph().tensor(ref).type;
+  if (uses_[ref.id] > 1 && !value.is_plain() && !value.operands.empty()) value = computed(value);
+  values_[ref.id] = std::move(value);
+}
+
+BufferId Lowering::emit(const Value& value) {
+  if (value.operands.empty()) {
+    const auto n = static_cast<size_t>(value.shape.elements());
+    const float x = value.formula.constant().value();
+    const bool integers = !is_floating(value.type) && value.type != ScalarType::boolean;
+    const std::vector<int32_t> numbers(integers ? n : 0, static_cast<int32_t>(x));
+    const std::vector<float> values(integers ? 0 : n, x);
+    const void* data = integers ? static_cast<const void*>(numbers.data()) : values.data();
+    return builder_.constant(fmt::format("constant_{}_{}", x, to_string(value.shape)),
+                             at_least_one(value.shape), integers ? DType::i32 : DType::f32, data);
+  }
+  std::vector<Builder::Seen> operands = value.operands;
+  const bool exact = std::ranges::all_of(operands, [this](const Builder::Seen& seen) {
+    return builder_.program().at(seen.buffer).dtype == DType::f32;
+  });
+  std::optional<DType> dtype;
+  if (exact) dtype = DType::f32;
+  if (!is_floating(value.type) && value.type != ScalarType::boolean) dtype = DType::i32;
+  return builder_.map(value.formula, at_least_one(value.shape), operands, dtype);
+}
+
+Builder::Seen Lowering::seen(const Value& value) {
+  return value.is_plain() ? value.operands[0] : computed(value).operands[0];
+}
+
+BufferId Lowering::dense(const Value& value) {
+  return value.is_dense() && builder_.program().at(value.operands[0].buffer).shape.elements() ==
+                                 value.shape.elements()
+             ? value.operands[0].buffer
+             : emit(value);
+}
+
+BufferId Lowering::rows(const Value& value) {
+  return builder_.matrix(dense(value), value.shape.rank == 0 ? 1 : value.shape[-1]);
+}
+
+Value Lowering::computed(const Value& value) {
+  if (value.is_plain()) return value;
+  return whole(emit(value), value.shape, value.type);
+}
+
+Value Lowering::pointwise(const Node& node,
+                          const std::function<Formula(std::span<const Formula>)>& function,
+                          std::vector<Value> values, ScalarType type) {
+  Shape shape;
+  for (const Value& value : values) {
+    const std::optional<Shape> together = broadcast(shape, value.shape);
+    if (!together)
+      fail(node, "shapes {} and {} have no common one", to_string(shape), to_string(value.shape));
+    shape = *together;
+  }
+  Value result{.operands = {}, .shape = shape, .type = type};
+  std::vector<Formula> formulas;
+  const auto join = [&] {
+    result.operands.clear();
+    formulas.clear();
+    size_t steps = 0;
+    for (Value& value : values) {
+      value = expand(std::move(value), shape);
+      std::vector<int> numbers;
+      for (const Builder::Seen& seen : value.operands) {
+        auto known = std::ranges::find_if(result.operands, [&seen](const Builder::Seen& other) {
+          return other.buffer == seen.buffer && other.view == seen.view;
+        });
+        numbers.push_back(static_cast<int>(known - result.operands.begin()));
+        if (known == result.operands.end()) result.operands.push_back(seen);
+      }
+      steps += value.formula.steps().size();
+      // A formula has a limit of its own, to which these limits are not near.
+      if (result.operands.size() > kMostOperands || steps > kMostSteps) return false;
+      formulas.push_back(value.formula.renumbered(numbers));
+    }
+    return true;
+  };
+  while (!join()) {
+    const auto longest = std::ranges::max_element(values, {}, [](const Value& value) {
+      return value.is_plain() ? 0
+                              : value.operands.size() * kMostSteps + value.formula.steps().size();
+    });
+    if (longest->is_plain() || longest->operands.empty())
+      fail(node, "takes more than {} tensors", kMostOperands);
+    *longest = computed(*longest);
+  }
+  result.formula = function(formulas);
+  if (result.operands.empty()) return result;
+  // What does not depend on an operand any more: x * 0.
+  if (result.formula.constant()) result.operands.clear();
+  return result;
+}
+
+Value Lowering::reshaped(const Value& value, const Shape& shape) {
+  if (std::optional<Value> seen = reshape(value, shape)) return *std::move(seen);
+  return whole(dense(value), shape, value.type);
+}
+
+Value Lowering::reduced(Reduction kind, const Value& value, const std::vector<int>& dimensions,
+                        bool keep, Gradient gradient) {
+  std::vector<int> order;
+  const auto goes = [&](int d) { return std::ranges::find(dimensions, d) != dimensions.end(); };
+  for (int d = 0; d < value.shape.rank; ++d)
+    if (!goes(d)) order.push_back(d);
+  const auto kept = static_cast<int>(order.size());
+  for (int d = 0; d < value.shape.rank; ++d)
+    if (goes(d)) order.push_back(d);
+  const Value ordered = permute(value, order);
+  Shape result;
+  for (int d = 0; d < kept; ++d) result.append(ordered.shape[d]);
+  Value reduced{.formula = value.formula, .operands = {}, .shape = result, .type = value.type};
+  if (value.operands.empty()) {
+    const int64_t n = value.shape.elements() / result.elements();
+    if (kind == Reduction::sum) reduced.formula = value.formula * static_cast<float>(n);
+  } else {
+    const Shape space = at_least_one(ordered.shape);
+    const BufferId id =
+        gradient == Gradient::none
+            ? builder_.detached_reduce(kind, ordered.formula, space, kept, ordered.operands,
+                                       DType::f32)
+            : builder_.reduce(kind, ordered.formula, space, kept, ordered.operands, DType::f32);
+    reduced = whole(id, result, value.type);
+  }
+  if (keep)
+    for (const int d : dimensions) reduced = unsqueeze(std::move(reduced), d);
+  return reduced;
+}
+
+Value Lowering::contracted(const Value& a, const Value& b) {
+  const auto operand = [this](const Value& value) {
+    const Value plain = computed(value);
+    const DType dtype = builder_.program().at(plain.operands[0].buffer).dtype;
+    if (dtype == builder_.options().dtype) return plain;
+    return whole(builder_.map(Formula::input(0), plain.shape, plain.operands), plain.shape,
+                 plain.type);
+  };
+  const Value left = operand(a), right = operand(b);
+  const int rank = left.shape.rank;
+  Shape batch;
+  for (int d = 0; d + 2 < rank; ++d) batch.append(left.shape[d]);
+  const int64_t m = left.shape[-2], n = right.shape[-2], k = left.shape[-1];
+  const BufferId id = builder_.contract(left.operands[0], right.operands[0], batch, m, n, k);
+  Shape shape = batch;
+  shape.append(m);
+  shape.append(n);
+  return whole(id, shape, a.type);
+}
+
+}  // namespace dstrain::exported

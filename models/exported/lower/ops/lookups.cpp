@@ -1,0 +1,157 @@
+// Operators that read or write what integers name.
+#include <algorithm>
+#include <utility>
+
+#include "models/exported/lower/formulas.h"
+#include "models/exported/lower/operators.h"
+
+namespace dstrain::exported {
+namespace {
+
+using Formulas = std::span<const Formula>;
+
+// Returns a table that is read where it is, with the strides of its dimensions.
+Builder::Seen table_of(Lowering& l, const Value& table, const std::vector<int>& named) {
+  Builder::Seen seen = l.seen(table);
+  for (const int d : named)
+    if (seen.view.strides[static_cast<size_t>(d)] <= 0)
+      return {l.dense(table), dense_view(table.shape)};
+  return seen;
+}
+
+// An operand of indices and the dimension of the table that it names.
+struct Named {
+  Value index;  // expanded to the space
+  int dimension = 0;
+};
+
+// Returns the elements of a table that indices name, over a space; `of_table` is the view of the table by the space, of the
+// dimensions that no index names.
+Value taken(Lowering& l, const Value& table, const Shape& space, const std::vector<Named>& names,
+            const std::vector<int>& places) {
+  std::vector<int> dimensions;
+  for (const Named& named : names) dimensions.push_back(named.dimension);
+  const Builder::Seen seen = table_of(l, table, dimensions);
+  TakeAttrs attrs{.space = space, .table = {.offset = seen.view.offset}, .indices = {}};
+  // places[d]: the dimension of the space that dimension d of the table is, or -1.
+  for (int d = 0; d < table.shape.rank; ++d)
+    if (const int place = places[static_cast<size_t>(d)]; place >= 0)
+      attrs.table.strides[static_cast<size_t>(place)] = seen.view.strides[static_cast<size_t>(d)];
+  std::vector<BufferId> indices;
+  for (const Named& named : names) {
+    const Builder::Seen index = l.seen(named.index);
+    indices.push_back(index.buffer);
+    attrs.indices.push_back({index.view, seen.view.strides[static_cast<size_t>(named.dimension)],
+                             table.shape[named.dimension]});
+  }
+  return whole(l.builder().take(seen.buffer, attrs, indices), space, table.type);
+}
+
+Value rows_named(Lowering& l, const Value& table, const Value& ids) {
+  Shape space = ids.shape;
+  space.append(table.shape[1]);
+  const Value index = expand(unsqueeze(ids, ids.shape.rank), space);
+  return taken(l, table, space, {{index, 0}}, {-1, space.rank - 1});
+}
+
+void lower_embedding(Lowering& l, const Node& node) {
+  const Value table = l.operand(node, "weight"), ids = l.operand(node, "indices");
+  if (node.flag("scale_grad_by_freq"))
+    Lowering::fail(node, "scales gradients by how often a row is used, which is not supported");
+  const int64_t padding = node.whole("padding_idx");
+  const std::optional<BufferId> parameter = l.parameter(table);
+  const bool by_sample = ids.shape.rank >= 1 && ids.shape[0] == l.batch();
+  if (parameter && padding < 0 && by_sample && !l.constant(node, "indices")) {
+    Shape shape = ids.shape;
+    shape.append(table.shape[1]);
+    const int64_t rows = ids.shape.elements() / l.batch();
+    return l.set(
+        node, whole(l.builder().embed(l.dense(ids), *parameter, kNone, rows), shape, table.type));
+  }
+  const Value rows = rows_named(l, table, ids);
+  if (padding < 0) return l.set(node, rows);
+  // The row of the padding gets no gradient.
+  Builder& b = l.builder();
+  const Value held = whole(b.detached(l.dense(rows)), rows.shape, rows.type);
+  l.set(node, l.pointwise(
+                  node,
+                  [padding](Formulas f) {
+                    return select(equal(f[0], static_cast<float>(padding)), f[1], f[2]);
+                  },
+                  {unsqueeze(ids, ids.shape.rank), held, rows}, rows.type));
+}
+
+// x[i, :, j]: dimensions that indices name become those of the indices, in the place of the first one.
+void lower_index(Lowering& l, const Node& node) {
+  const Value x = l.operand(node, "self");
+  const std::vector<TensorRef>& list = node.tensors("indices");
+  std::vector<int> named;
+  Shape common;
+  for (size_t d = 0; d < list.size(); ++d) {
+    if (!list[d]) continue;
+    const Value index = l.value(list[d]);
+    if (index.type == ScalarType::boolean || is_floating(index.type))
+      Lowering::fail(node, "has an index of {}: expected integers", name_of(index.type));
+    const std::optional<Shape> together = broadcast(common, index.shape);
+    if (!together) Lowering::fail(node, "has indices without a common shape");
+    common = *together;
+    named.push_back(static_cast<int>(d));
+  }
+  if (named.empty()) return l.set(node, x);
+  // Where others are between them, the dimensions of indices come first.
+  const bool apart = named.back() - named.front() + 1 != static_cast<int>(named.size());
+  const int first = apart ? 0 : named.front();
+  std::vector<int> places(static_cast<size_t>(x.shape.rank), -1);
+  Shape space;
+  for (int d = 0; d <= x.shape.rank; ++d) {
+    if (space.rank == first)
+      for (int i = 0; i < common.rank; ++i) space.append(common[i]);
+    if (d == x.shape.rank || std::ranges::find(named, d) != named.end()) continue;
+    places[static_cast<size_t>(d)] = space.rank;
+    space.append(x.shape[d]);
+  }
+  std::vector<Named> names;
+  for (const int d : named) {
+    Value index = l.value(list[static_cast<size_t>(d)]);
+    const int behind = space.rank - first - common.rank;
+    index = expand(std::move(index), common);
+    for (int i = 0; i < behind; ++i) index = unsqueeze(index, index.shape.rank);
+    names.push_back({expand(std::move(index), space), d});
+  }
+  l.set(node, taken(l, x, space, names, places));
+}
+
+// result[i][j] = x[index[i][j]][j], for dimension 0.
+void lower_gather(Lowering& l, const Node& node) {
+  const Value x = l.operand(node, "self"), index = l.operand(node, "index");
+  const int d = l.dimension(node, "dim", x.shape.rank);
+  std::vector<int> places;
+  for (int i = 0; i < x.shape.rank; ++i) places.push_back(i == d ? -1 : i);
+  l.set(node, taken(l, x, index.shape, {{index, d}}, places));
+}
+
+void lower_index_select(Lowering& l, const Node& node) {
+  const Value x = l.operand(node, "self");
+  const int d = l.dimension(node, "dim", x.shape.rank);
+  const Shape space = l.shape_of(node.outputs[0]);
+  Value index = l.reshaped(l.operand(node, "index"), {space[d]});
+  for (int i = d + 1; i < space.rank; ++i) index = unsqueeze(index, index.shape.rank);
+  std::vector<int> places;
+  for (int i = 0; i < x.shape.rank; ++i) places.push_back(i == d ? -1 : i);
+  l.set(node, taken(l, x, space, {{expand(std::move(index), space), d}}, places));
+}
+
+constexpr LoweredOp kLookups[] = {
+    {"aten.embedding.default", lower_embedding},
+    {"aten.gather.default", lower_gather},
+    {"aten.index.Tensor", lower_index},
+    {"aten.index_select.default", lower_index_select},
+};
+
+}  // namespace
+
+std::span<const LoweredOp> lookup_operators() {
+  return kLookups;
+}
+
+}  // namespace dstrain::exported

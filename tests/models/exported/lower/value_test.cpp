@@ -1,0 +1,79 @@
+#include "models/exported/lower/value.h"
+
+#include <catch2/catch.hpp>
+
+namespace dstrain::exported {
+namespace {
+
+// Returns the elements of a plain value's buffer, in the order of its indices.
+std::vector<int64_t> elements_of(const Value& value) {
+  REQUIRE(value.operands.size() == 1);
+  const View& view = value.operands[0].view;
+  std::vector<int64_t> elements;
+  for (int64_t i = 0; i < value.shape.elements(); ++i) {
+    int64_t rest = i, element = view.offset;
+    for (int d = value.shape.rank - 1; d >= 0; --d) {
+      element += rest % value.shape[d] * view.strides[static_cast<size_t>(d)];
+      rest /= value.shape[d];
+    }
+    elements.push_back(element);
+  }
+  return elements;
+}
+
+using Elements = std::vector<int64_t>;
+
+// A buffer of shape (2, 3).
+Value two_by_three() {
+  return whole(0, {2, 3}, ScalarType::f32);
+}
+
+TEST_CASE("dimensions of values change their views") {
+  CHECK(elements_of(transpose(two_by_three(), 0, 1)) == Elements{0, 3, 1, 4, 2, 5});
+  CHECK(elements_of(slice(two_by_three(), 1, 1, 2)) == Elements{1, 2, 4, 5});
+  CHECK(elements_of(slice(two_by_three(), 1, 0, 2, 2)) == Elements{0, 2, 3, 5});
+  CHECK(elements_of(select(two_by_three(), 0, 1)) == Elements{3, 4, 5});
+  CHECK(elements_of(expand(select(two_by_three(), 0, 1), {2, 3})) == Elements{3, 4, 5, 3, 4, 5});
+  const Value with_one = unsqueeze(two_by_three(), 1);
+  CHECK(with_one.shape == Shape{2, 1, 3});
+  CHECK(elements_of(expand(with_one, {2, 2, 3})) == Elements{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5});
+  CHECK(squeeze(with_one, 1).shape == Shape{2, 3});
+}
+
+TEST_CASE("values are reshaped where they are, if they walk evenly") {
+  const Value x = whole(0, {2, 3, 4}, ScalarType::f32);
+  const auto flat = reshape(x, {6, 4});
+  REQUIRE(flat);
+  CHECK(flat->is_dense());
+  const auto apart = reshape(slice(x, 2, 0, 2), {6, 2});
+  REQUIRE(apart);
+  CHECK(elements_of(*apart) == Elements{0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21});
+  CHECK_FALSE(reshape(transpose(x, 0, 1), {6, 4}));
+  const auto heads = reshape(transpose(whole(0, {2, 8}, ScalarType::f32), 0, 1), {4, 2, 2});
+  REQUIRE(heads);
+  CHECK(elements_of(*heads) == Elements{0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15});
+  const auto ones = reshape(x, {1, 2, 1, 12, 1});
+  REQUIRE(ones);
+  CHECK(ones->shape == Shape{1, 2, 1, 12, 1});
+  CHECK(ones->is_dense());
+}
+
+TEST_CASE("a value is dense if it has the elements of its buffer in order") {
+  CHECK(two_by_three().is_dense());
+  CHECK_FALSE(transpose(two_by_three(), 0, 1).is_dense());
+  CHECK_FALSE(select(two_by_three(), 0, 1).is_dense());
+  CHECK(select(two_by_three(), 0, 0).is_dense());
+  CHECK_FALSE(number(2).is_dense());
+  Value squared = two_by_three();
+  squared.formula = squared.formula * squared.formula;
+  CHECK_FALSE(squared.is_dense());
+}
+
+TEST_CASE("shapes have a common one by PyTorch's rules") {
+  CHECK(broadcast({4, 1, 3}, {2, 1}) == Shape{4, 2, 3});
+  CHECK(broadcast({}, {2, 3}) == Shape{2, 3});
+  CHECK_FALSE(broadcast({2, 3}, {2, 2}));
+}
+
+}  // namespace
+}  // namespace dstrain::exported
