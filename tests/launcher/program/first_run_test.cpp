@@ -52,7 +52,7 @@ TEST_CASE("a model's name that is a type's and a folder's is the type's, with a 
 TEST_CASE("models lists the models with their keys and inputs") {
   const RunFolder folder;
   const json models = json::parse(said(folder, "models --json"));
-  REQUIRE(models.size() == 11);
+  REQUIRE(models.size() == 12);
   CHECK(models[0]["type"] == "gptlite");
   CHECK(models[0]["keys"] == json{"n_layer", "n_embd", "n_head", "block_size", "dropout",
                                   "activation", "qkv_bias", "tied_head", "vocab_size"});
@@ -76,6 +76,9 @@ TEST_CASE("models lists the models with their keys and inputs") {
     CHECK(models[index]["type"] == type);
     CHECK(models[index]["inputs"][0]["shape"] == json{"max_position_embeddings"});
   }
+  CHECK(models[11]["type"] == "exported");
+  CHECK(models[11]["keys"] == json{"file"});
+  CHECK(models[11]["inputs"].empty());
   const std::string text = said(folder, "models");
   CHECK(has(text, "gptlite: GPT-lite, the default\n  n_layer      12 "));
   CHECK(has(text, "  input samples: features, f32 (in_size)\n"));
