@@ -38,9 +38,9 @@ inline View transposed(View view, const Shape& batch) {
 inline std::vector<size_t> same_dimensions_first(const Shape& batch, const View& view, int& same) {
   std::vector<size_t> order(static_cast<size_t>(batch.rank));
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto others =
-      std::ranges::stable_partition(order, [&view](size_t d) { return view.strides[d] == 0; });
-  same = static_cast<int>(others.begin() - order.begin());
+  const auto others = std::stable_partition(order.begin(), order.end(),
+                                            [&view](size_t d) { return view.strides[d] == 0; });
+  same = static_cast<int>(others - order.begin());
   return order;
 }
 
