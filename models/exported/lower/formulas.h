@@ -20,6 +20,21 @@ inline Formula less_or_equal(const Formula& a, const Formula& b) {
   return maximum(less(a, b), equal(a, b));
 }
 
+// The larger and the smaller of two tensors' elements. Where both are the same each has half of the gradient, as in PyTorch.
+inline Formula larger(const Formula& a, const Formula& b) {
+  return select(equal(a, b), 0.5f * a + 0.5f * b, maximum(a, b));
+}
+inline Formula smaller(const Formula& a, const Formula& b) {
+  return select(equal(a, b), 0.5f * a + 0.5f * b, minimum(a, b));
+}
+
+// Returns x between two numbers. At these numbers x has the gradient, as in PyTorch.
+inline Formula clamped(const Formula& x, float low, float high) {
+  Formula y = x;
+  if (low > -HUGE_VALF) y = select(less(y, low), low, y);
+  return high < HUGE_VALF ? select(less(high, y), high, y) : y;
+}
+
 // Returns x to a power. Where the power is no whole number x must not be negative, as in PyTorch.
 inline Formula power(const Formula& x, double exponent) {
   if (exponent == 0) return 1;

@@ -20,10 +20,6 @@ constexpr int64_t kMostExact = int64_t{1} << 24;
 
 constexpr float kIgnoredLabel = -100;  // PyTorch's
 
-Shape at_least_one(const Shape& shape) {
-  return shape.rank == 0 ? Shape{1} : shape;
-}
-
 }  // namespace
 
 Lowering::Lowering(Builder& builder, const FoldedGraph& folded, const GraphFacts& facts,
@@ -141,7 +137,7 @@ Value Lowering::constant_value(TensorRef ref, const HostTensor& tensor) {
   for (const int64_t size : tensor.sizes) shape.append(size);
   const auto read = loader_of<double>(tensor.type);
   std::vector<float> values;
-  const bool integers = !is_floating(tensor.type) && tensor.type != ScalarType::boolean;
+  const bool integers = is_integer(tensor.type);
   std::vector<int32_t> numbers;
   bool uniform = true;
   double first = 0;
@@ -161,7 +157,7 @@ Value Lowering::constant_value(TensorRef ref, const HostTensor& tensor) {
   if (uniform && (!integers || std::abs(first) <= kMostExact))
     return expand(number(first, tensor.type), shape);
   const void* data = integers ? static_cast<const void*>(numbers.data()) : values.data();
-  const BufferId id = builder_.constant(graph().tensor(ref).name, at_least_one(shape),
+  const BufferId id = builder_.constant(graph().tensor(ref).name, space_of(shape),
                                         integers ? DType::i32 : DType::f32, data);
   return whole(id, shape, tensor.type);
 }
@@ -226,12 +222,12 @@ BufferId Lowering::emit(const Value& value) {
   if (value.operands.empty()) {
     const auto n = static_cast<size_t>(value.shape.elements());
     const float x = value.formula.constant().value();
-    const bool integers = !is_floating(value.type) && value.type != ScalarType::boolean;
+    const bool integers = is_integer(value.type);
     const std::vector<int32_t> numbers(integers ? n : 0, static_cast<int32_t>(x));
     const std::vector<float> values(integers ? 0 : n, x);
     const void* data = integers ? static_cast<const void*>(numbers.data()) : values.data();
     return builder_.constant(fmt::format("constant_{}_{}", x, to_string(value.shape)),
-                             at_least_one(value.shape), integers ? DType::i32 : DType::f32, data);
+                             space_of(value.shape), integers ? DType::i32 : DType::f32, data);
   }
   std::vector<Builder::Seen> operands = value.operands;
   const bool exact = std::ranges::all_of(operands, [this](const Builder::Seen& seen) {
@@ -239,8 +235,8 @@ BufferId Lowering::emit(const Value& value) {
   });
   std::optional<DType> dtype;
   if (exact) dtype = DType::f32;
-  if (!is_floating(value.type) && value.type != ScalarType::boolean) dtype = DType::i32;
-  return builder_.map(value.formula, at_least_one(value.shape), operands, dtype);
+  if (is_integer(value.type)) dtype = DType::i32;
+  return builder_.map(value.formula, space_of(value.shape), operands, dtype);
 }
 
 Builder::Seen Lowering::seen(const Value& value) {
@@ -334,7 +330,7 @@ Value Lowering::reduced(Reduction kind, const Value& value, const std::vector<in
     const int64_t n = value.shape.elements() / result.elements();
     if (kind == Reduction::sum) reduced.formula = value.formula * static_cast<float>(n);
   } else {
-    const Shape space = at_least_one(ordered.shape);
+    const Shape space = space_of(ordered.shape);
     const BufferId id =
         gradient == Gradient::none
             ? builder_.detached_reduce(kind, ordered.formula, space, kept, ordered.operands,

@@ -153,6 +153,10 @@ std::optional<Value> reshape(Value value, const Shape& shape) {
   return value;
 }
 
+Shape space_of(const Shape& shape) {
+  return shape.rank == 0 ? Shape{1} : shape;
+}
+
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   const Shape &longer = a.rank >= b.rank ? a : b, &shorter = a.rank >= b.rank ? b : a;
   Shape result = longer;

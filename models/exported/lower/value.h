@@ -26,6 +26,11 @@ struct Value {
   bool is_dense() const;
 };
 
+// Returns whether elements of a type are integers in the program: truth values are numbers.
+inline bool is_integer(ScalarType type) {
+  return !is_floating(type) && type != ScalarType::boolean;
+}
+
 // Returns a number, without dimensions.
 Value number(double value, ScalarType type = ScalarType::f32);
 // Returns all elements of a buffer, in order.
@@ -42,6 +47,9 @@ Value squeeze(Value value, int dimension);  // of size 1
 Value expand(Value value, const Shape& shape);
 // Returns the value with as many elements in other dimensions; nothing where an operand must be copied for that.
 std::optional<Value> reshape(Value value, const Shape& shape);
+
+// Returns the index space of a shape: the shape itself, of one element where it has no dimension.
+Shape space_of(const Shape& shape);
 
 // Returns the shape that values of these shapes have together, by PyTorch's rules; nothing if they have none.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b);

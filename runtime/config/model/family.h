@@ -49,7 +49,7 @@ struct ModelInput {
   std::string_view classes = {};  // the key whose value all ids or labels are below; empty: none
   // The dimensions themselves, in place of `shape`: of a family that reads them from a file.
   std::vector<int64_t> sizes = {};
-  // Of an array: the dimensions that it has where dstrain.data.whole names it, because every sample then has all of it, and
+  // The dimensions that an array has where dstrain.data.whole names it, because every sample then has all of it, and
   // the array no axis of samples. Empty: it cannot be named there.
   std::vector<int64_t> whole = {};
 };

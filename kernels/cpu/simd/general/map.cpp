@@ -17,7 +17,7 @@ namespace {
 // A block of the result: its columns are long enough to be fetched ahead in an operand that has them side by side, and its
 // rows are whole cache lines.
 constexpr int64_t kBlockRows = 512, kBlockColumns = 256;
-// Of a block, so many elements are computed at a time. They are few, so that reads and writes alternate.
+// So many elements of a block are computed at a time. They are few, so that reads and writes alternate.
 constexpr int64_t kPartRows = 32, kPartColumns = 16;
 constexpr int64_t kWriteAhead =
     16;  // rows of f32 results that are fetched: each is a cache line of a part

@@ -56,7 +56,7 @@ struct WindowRun {
   const void* in = nullptr;
   void* out = nullptr;
 
-  // Of the gradient: rows of the second dimension of a band, columns of the third, and how many bands a plane has.
+  // The bands of the gradient: rows of the second dimension of a band, columns of the third, and how many bands a plane has.
   int64_t band_columns() const { return std::min(attrs.dimensions[2].size, kBand); }
   int64_t band_rows() const { return std::max<int64_t>(1, kBand / band_columns()); }
   static int64_t pieces(int64_t size, int64_t of) { return (size + of - 1) / of; }

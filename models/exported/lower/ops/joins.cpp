@@ -10,10 +10,6 @@ namespace {
 // What a join reads at a time, so that the map that computes a gradient has enough room.
 constexpr size_t kMostParts = 6;
 
-Shape at_least_one(const Shape& shape) {
-  return shape.rank == 0 ? Shape{1} : shape;
-}
-
 // A part of a result and where it begins along a dimension.
 struct Part {
   Value value;
@@ -71,7 +67,7 @@ void lower_pad(Lowering& l, const Node& node) {
   }
   const Formula element = Formula::input(0);
   const Formula formula = value == 0 ? element : select(Formula::inside(0), element, value);
-  const BufferId id = l.builder().map(formula, at_least_one(shape), {seen}, dtype_of(l, {seen}));
+  const BufferId id = l.builder().map(formula, space_of(shape), {seen}, dtype_of(l, {seen}));
   l.set(node, whole(id, shape, x.type));
 }
 

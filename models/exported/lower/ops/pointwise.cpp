@@ -85,11 +85,7 @@ void lower_relu(Lowering& l, const Node& node) {
 void lower_clamp(Lowering& l, const Node& node) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float low = real_or(node, "min", -kInfinity), high = real_or(node, "max", kInfinity);
-  unary(l, node, [=](const Formula& x) {
-    Formula y = x;
-    if (low > -kInfinity) y = maximum(y, low);
-    return high < kInfinity ? minimum(y, high) : y;
-  });
+  unary(l, node, [=](const Formula& x) { return clamped(x, low, high); });
 }
 
 void lower_leaky_relu(Lowering& l, const Node& node) {
@@ -262,8 +258,8 @@ constexpr LoweredOp kPointwise[] = {
     {"aten.lt.Tensor", lower_binary<less>},
     {"aten.masked_fill.Scalar", lower_masked_fill},
     {"aten.masked_fill.Tensor", lower_masked_fill},
-    {"aten.maximum.default", lower_binary<maximum>},
-    {"aten.minimum.default", lower_binary<minimum>},
+    {"aten.maximum.default", lower_binary<larger>},
+    {"aten.minimum.default", lower_binary<smaller>},
     {"aten.mish.default", lower_unary<mish>},
     {"aten.mul.Scalar", lower_binary<product_of>},
     {"aten.mul.Tensor", lower_binary<product_of>},

@@ -11,7 +11,7 @@ Judgement makes_samples(const Facts& facts) {
   return {State::no_effect, fmt::format("the {} makes its own samples", facts.family->title)};
 }
 
-// Of data files of every kind.
+// These keys are of data files of every kind.
 constexpr Rule kFileData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
                            if (!facts.family->reads_files()) return makes_samples(facts);
                            return {};

@@ -108,7 +108,7 @@ TEST_CASE("a validation of arrays takes whole micro-batches, on any number of ra
     return job;
   };
   SelfComm self;
-  // Of the ten samples for validation a micro-batch of four leaves out two.
+  // Micro-batches of four leave out two of the ten samples for validation.
   const double alone = validation_of(job_of(1, 4), self, dir / "alone");
   const double ranks = validation_of(job_of(comm->size(), 4), *comm, dir / "ranks");
   if (comm->rank() == 0) CHECK(ranks == alone);
