@@ -28,6 +28,17 @@ bool is_by_class(const Graph& graph, const Node& node) {
          (reduction == kMean || reduction == kSum);
 }
 
+// Returns whether an operator takes a term of the loss, beside those that add terms: it needs its value.
+bool is_taken(const Graph& graph, const LossTerms& losses, TensorRef term) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (std::ranges::find(losses.sums, n) != losses.sums.end()) continue;
+    bool taken = false;
+    for_each_operand(graph.nodes[n], [&](TensorRef ref) { taken = taken || ref == term; });
+    if (taken) return true;
+  }
+  return false;
+}
+
 // A cross-entropy whose operands have been computed.
 struct Prepared {
   BufferId logits = kNone, targets = kNone;  // in rows of classes; a class for each row
@@ -110,7 +121,8 @@ Prepared prepare(Lowering& lowering, const Node& node, const std::string& name, 
 std::vector<const Node*> cross_entropies(const Graph& graph, const LossTerms& losses) {
   std::vector<const Node*> nodes;
   for (const LossTerm& term : losses.terms)
-    if (const Node* node = maker_of(graph, term.tensor); node && is_by_class(graph, *node))
+    if (const Node* node = maker_of(graph, term.tensor);
+        node && is_by_class(graph, *node) && !is_taken(graph, losses, term.tensor))
       if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
   return nodes;
 }

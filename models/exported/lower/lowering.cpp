@@ -54,6 +54,9 @@ void Lowering::begin_layer(const GraphLayer& layer, size_t node) {
 Shape Lowering::shape_of(TensorRef ref) const {
   Shape shape;
   for (const Size& size : graph().tensor(ref).sizes) shape.append(size.value());
+  if (shape.elements() == 0)
+    fail_user("tensor {} has the shape {}, without elements, which is not supported",
+              graph().tensor(ref).name, to_string(shape));
   return shape;
 }
 

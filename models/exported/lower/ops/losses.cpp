@@ -89,10 +89,11 @@ void lower_dropout(Lowering& l, const Node& node) {
 }
 
 void refuse_cross_entropy(Lowering&, const Node& node) {
-  Lowering::fail(node,
-                 "is not the loss itself, or has weights of classes or probabilities as "
-                 "targets, which is not supported: expected a mean or a sum over classes, "
-                 "which the loss is a sum of");
+  Lowering::fail(
+      node,
+      "is not the loss itself or is used beside, or has weights of classes or probabilities as "
+      "targets, which is not supported: expected a mean or a sum over classes, "
+      "which the loss is a sum of");
 }
 
 constexpr LoweredOp kLosses[] = {
