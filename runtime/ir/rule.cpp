@@ -135,6 +135,18 @@ void check_op(const Program& program, const Instruction& op) {
   if (rule.check) rule.check(program, op);
 }
 
+bool is_without_rows(const Program& program, BufferId id) {
+  const auto is_operand = [id](const Instruction& op) {
+    return std::ranges::find(op.reads, id) != op.reads.end() ||
+           std::ranges::find(op.writes, id) != op.writes.end();
+  };
+  return std::ranges::all_of(program.instructions, [&](const Instruction& op) {
+    if (!is_operand(op)) return true;
+    const auto* const map = std::get_if<MapAttrs>(&op.attrs);
+    return map ? !map->views.empty() : rule_of(op.op).walks_space;
+  });
+}
+
 Cost cost_of(const Program& program, const Instruction& op) {
   Cost cost;
   const OpRule& rule = rule_of(op.op);

@@ -72,6 +72,9 @@ inline OpAxes axes_of(const Program& program, const Instruction& op) {
   const OpRule& rule = rule_of(op.op);
   return rule.axes ? rule.axes(program, op) : OpAxes{};
 }
+// Returns whether all instructions that a buffer is an operand of take its elements without rows and columns, so that it may have
+// other ones.
+bool is_without_rows(const Program& program, BufferId id);
 Cost cost_of(const Program& program, const Instruction& op);
 // Returns the FLOPs of the instruction that the model needs: not those of an operation of the model that is repeated
 // after the forward phase.

@@ -22,6 +22,7 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/proof/verify.h"
 #include "runtime/plan/proof/verify_ranks.h"
+#include "runtime/plan/recognise/recognise.h"
 #include "runtime/plan/waits.h"
 
 namespace dstrain {

@@ -13,10 +13,10 @@ namespace {
 // (runtime/ir/op_rule.h), so that a new op needs no change of passes. The aim is 20 at most.
 constexpr size_t kMostComparisons = 15;
 
-// Rules, optimizers and the pass that fuses certain ops know these ops by their names.
+// Rules, optimizers and the passes that fuse and that recognise certain ops know these ops by their names.
 bool may_compare(const std::string& path) {
   return path.starts_with("runtime/ir/ops/") || path.starts_with("runtime/optim/") ||
-         path == "runtime/plan/passes/fuse.cpp";
+         path.starts_with("runtime/plan/recognise/") || path == "runtime/plan/passes/fuse.cpp";
 }
 
 // Returns what a comparison with a name of an enumeration looks like.

@@ -61,6 +61,11 @@ Shape Lowering::shape_of(TensorRef ref) const {
 }
 
 Value Lowering::value(TensorRef ref) {
+  const Value value = held(ref);
+  return value.is_bounded() ? computed(value) : value;
+}
+
+Value Lowering::held(TensorRef ref) {
   if (const auto known = values_.find(ref.id); known != values_.end()) return known->second;
   if (const auto held = folded_.constants.find(ref.id); held != folded_.constants.end())
     return constant_value(ref, held->second);
@@ -165,14 +170,19 @@ Value Lowering::constant_value(TensorRef ref, const HostTensor& tensor) {
   return whole(id, shape, tensor.type);
 }
 
-Value Lowering::operand(const Node& node, std::string_view argument) {
+Value Lowering::bounded_operand(const Node& node, std::string_view argument) {
   if (const std::optional<Scalar> scalar = node.scalar(argument)) {
     const ScalarType type = std::holds_alternative<double>(*scalar)    ? ScalarType::f32
                             : std::holds_alternative<int64_t>(*scalar) ? ScalarType::i64
                                                                        : ScalarType::boolean;
     return number(std::visit([](auto x) { return static_cast<double>(x); }, *scalar), type);
   }
-  return value(node.tensor(argument));
+  return held(node.tensor(argument));
+}
+
+Value Lowering::operand(const Node& node, std::string_view argument) {
+  const Value value = bounded_operand(node, argument);
+  return value.is_bounded() ? computed(value) : value;
 }
 
 std::vector<Value> Lowering::operands(const Node& node, std::string_view argument) {

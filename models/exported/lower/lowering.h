@@ -56,6 +56,8 @@ class Lowering {
   // Return the value of a tensor, and of an argument, which may be a number instead. The argument must not be None.
   Value value(TensorRef ref);
   Value operand(const Node& node, std::string_view argument);
+  // The same, which may be bounded: for what computes each element by itself, and for views that cut no dimension.
+  Value bounded_operand(const Node& node, std::string_view argument);
   std::vector<Value> operands(const Node& node, std::string_view argument);
   // Returns the values of a constant, if the argument is one.
   const HostTensor* constant(const Node& node, std::string_view argument) const;
@@ -113,6 +115,7 @@ class Lowering {
   }
 
  private:
+  Value held(TensorRef ref);
   Value input(const GraphInput& input);
   BufferId declare(const GraphInput& input, const Shape& shape);
   Value user_input(const GraphInput& input, const Shape& shape);

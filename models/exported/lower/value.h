@@ -16,7 +16,7 @@ namespace dstrain::exported {
 // are 1 and 0.
 struct Value {
   Formula formula = Formula::input(0);
-  std::vector<Builder::Seen> operands;  // without bounds
+  std::vector<Builder::Seen> operands;
   Shape shape{};
   ScalarType type = ScalarType::f32;
 
@@ -24,6 +24,9 @@ struct Value {
   bool is_plain() const { return operands.size() == 1 && formula == Formula::input(0); }
   // Returns whether the value is a buffer's elements, in order.
   bool is_dense() const;
+  // Returns whether an operand has elements at some indices alone. Such dimensions have two indices or more, and must not be
+  // cut.
+  bool is_bounded() const;
 };
 
 // Returns whether elements of a type are integers in the program: truth values are numbers.

@@ -88,18 +88,10 @@ BufferId Builder::matrix(BufferId x, int64_t columns) {
   Buffer& buffer = program_.at(x);
   if (buffer.shape[-1] == columns) return x;
   const Shape shape{buffer.shape.elements() / columns, columns};
-  const auto touches = [x](const Instruction& op) {
-    return std::ranges::find(op.reads, x) != op.reads.end() ||
-           std::ranges::find(op.writes, x) != op.writes.end();
-  };
-  bool made = false;
-  const bool by_element = std::ranges::all_of(program_.instructions, [&](const Instruction& op) {
-    if (!touches(op)) return true;
-    made = made || op.writes[0] == x;
-    const auto* const map = std::get_if<MapAttrs>(&op.attrs);
-    return map ? !map->views.empty() : rule_of(op.op).walks_space;
-  });
-  if (!made || !by_element) return map(Formula::input(0), shape, {{x, dense_view(shape)}});
+  const bool made = std::ranges::any_of(program_.instructions,
+                                        [x](const Instruction& op) { return op.writes[0] == x; });
+  if (!made || !is_without_rows(program_, x))
+    return map(Formula::input(0), shape, {{x, dense_view(shape)}});
   buffer.shape = shape;
   return x;
 }

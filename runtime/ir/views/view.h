@@ -52,6 +52,19 @@ struct ElementRange {
 };
 std::optional<ElementRange> elements_read(const View& view, const Shape& space);
 
+// Returns the view that reads the same elements as `view` does of the space `from`, in the same order, in the space `to`, which has
+// as many indices. Bounded dimensions stay as they are. Nothing if there is none: the elements must be copied.
+std::optional<View> reshaped(const View& view, const Shape& from, const Shape& to);
+
+// Elements of an operand: those that the view reads, in the order of the space.
+struct SeenElements {
+  Shape space{};
+  View view{};
+};
+// Returns where the elements that `outer` reads of an operand are in the operand that has these as `inner` says. Neither has
+// bounds. Nothing if no view does it.
+std::optional<SeenElements> composed(const SeenElements& outer, const SeenElements& inner);
+
 // Makes the dimensions of an index space as few as possible, so that the views walk through the same elements in the same
 // order: those of size 1 go, and neighbours that all views walk through evenly are joined. The first `kept` dimensions are
 // not joined with the others. Returns how many of them are left. The space has at least one dimension then.

@@ -4,7 +4,7 @@
 //   -> layout -> reduce -> update -> send_in_groups -> bring_operands -> update_buffers -> gather -> halve_sums
 //   -> join_norms -> pack -> begin_step -> place -> order -> verify;
 // one of validation has neither a backward pass nor an update, and use_synchronised_weights behind gather. chunk_loss and
-// chunk_mlp are those of chunks/; split_layers, issue_early, separate_replicated and halve_sums those of parallel/;
+// chunk_mlp are those of chunks/; recognise is that of recognise/; split_layers, issue_early, separate_replicated and halve_sums those of parallel/;
 // send_in_groups is that of codecs/. make_plan.cpp calls them.
 #pragma once
 
@@ -20,9 +20,6 @@
 #include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
-
-// Makes the op that computes it of a map whose formula is that of an activation, a gate, a sum or a factor.
-void recognise(Program& program);
 
 // Appends the backward pass: the backward rules of the forward ops in reverse order.
 void backward(Program& program);

@@ -97,4 +97,84 @@ TEST_CASE("there is no way back through a view that overlaps itself or walks bac
   CHECK_FALSE(Adjoint::of(backwards, {4}, 4));
 }
 
+TEST_CASE("a view of another space reads the same elements in the same order") {
+  struct Case {
+    Shape from{}, to{};
+    View view{};
+    bool is = true;
+  };
+  View transposed, sliced, repeated, bounded;
+  transposed.strides = {1, 6, 0};
+  sliced.strides = {24, 8, 2};
+  sliced.offset = 3;
+  repeated.strides = {0, 4, 1};
+  bounded.strides = {12, 4, 1};
+  bounded.offset = -2;
+  bounded.begin[2] = 2;
+  for (const Case& c : std::vector<Case>{
+           {{6, 4}, {2, 3, 2, 2}, dense_view({6, 4})},
+           {{2, 3, 4}, {24}, dense_view({2, 3, 4})},
+           {{6, 4}, {3, 2, 4}, transposed},
+           {{6, 4}, {24}, transposed, false},
+           {{2, 3, 4}, {6, 4}, sliced},
+           {{2, 3, 4}, {1, 6, 2, 2, 1}, sliced},
+           {{2, 3, 4}, {24}, sliced},
+           {{2, 3, 4}, {2, 12}, repeated},
+           {{2, 3, 4}, {6, 4}, repeated, false},
+           {{2, 3, 4}, {6, 4}, bounded},
+           {{2, 3, 4}, {6, 2, 2}, bounded, false},
+           {{2, 3, 4}, {2, 12}, bounded, false},
+       }) {
+    CAPTURE(to_string(c.from), to_string(c.to));
+    const std::optional<View> view = reshaped(c.view, c.from, c.to);
+    REQUIRE(view.has_value() == c.is);
+    if (view) CHECK(elements_of(*view, c.to) == elements_of(c.view, c.from));
+  }
+}
+
+TEST_CASE("what is read of elements that were read themselves is found where these are") {
+  // Heads by tokens of rows of tokens, and again rows of tokens.
+  View heads, tokens;
+  heads.strides = {3, 12, 1};
+  tokens.strides = {3, 15, 1};
+  const Shape by_head{4, 5, 3}, by_token{5, 4, 3};
+  const auto back = composed({by_token, tokens}, {by_head, heads});
+  REQUIRE(back);
+  CHECK(elements_of(back->view, back->space) == elements_of(dense_view({60}), {60}));
+}
+
+TEST_CASE("composed views read the elements that one reads of the other's") {
+  uint32_t state = 1;
+  const auto random = [&state](int64_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<int64_t>((state >> 8) % static_cast<uint32_t>(below));
+  };
+  int found = 0;
+  for (int round = 0; round < 3000; ++round) {
+    SeenElements inner{.view = {.offset = 200 + random(5)}};
+    for (size_t d = 0; d < 3; ++d) {
+      inner.space.append(1 + random(4));
+      inner.view.strides[d] = random(30) - 4;
+    }
+    const std::vector<int64_t> read = elements_of(inner.view, inner.space);
+    const auto n = static_cast<int64_t>(read.size());
+    SeenElements outer{.view = {.offset = random(2) * random(n)}};
+    const int64_t strides[] = {0, 1, inner.space[2], inner.space[1] * inner.space[2], 2};
+    for (size_t d = 0; d < 2; ++d) {
+      outer.space.append(1 + random(4));
+      outer.view.strides[d] = strides[random(5)];
+    }
+    const auto range = elements_read(outer.view, outer.space);
+    if (!range || range->last >= n) continue;
+    const auto both = composed(outer, inner);
+    if (!both) continue;
+    ++found;
+    std::vector<int64_t> expected;
+    for (const int64_t element : elements_of(outer.view, outer.space))
+      expected.push_back(read[static_cast<size_t>(element)]);
+    CHECK(elements_of(both->view, both->space) == expected);
+  }
+  CHECK(found > 500);
+}
+
 }  // namespace dstrain

@@ -48,12 +48,13 @@ BufferId rows_of(Lowering& l, const Value& heads) {
 // The program's operation, where each query sees the keys up to its own.
 Value causal(Lowering& l, const Attention& a) {
   const Shape& s = a.q.shape;
+  const bool usual = a.scale == 1 / std::sqrt(static_cast<double>(s[3]));
   const BufferId id = l.builder().attention(rows_of(l, a.q), rows_of(l, a.k), rows_of(l, a.v),
                                             {.heads = a.heads(),
                                              .kv_heads = a.kv_heads(),
                                              .seq_len = s[2],
                                              .dropout = a.dropout,
-                                             .scale = a.scale});
+                                             .scale = usual ? 0 : a.scale});
   return transpose(whole(id, {s[0], s[2], s[1], s[3]}, a.q.type), 1, 2);
 }
 
@@ -124,8 +125,9 @@ void lower_attention(Lowering& l, const Node& node) {
       *x = l.reshaped(*x, {s.elements() / (s[-1] * s[-2] * s[-3]), s[-3], s[-2], s[-1]});
   }
   a.dropout = node.real("dropout_p");
-  a.scale =
-      node.has("scale") ? node.real("scale") : 1 / std::sqrt(static_cast<double>(a.q.shape[3]));
+  const double usual = 1 / std::sqrt(static_cast<double>(a.q.shape[3]));
+  a.scale = node.has("scale") ? node.real("scale") : usual;
+  if (static_cast<float>(a.scale) == static_cast<float>(usual)) a.scale = usual;
   if (a.heads() % a.kv_heads() != 0)
     Lowering::fail(node, "has {} heads of queries and {} of keys", a.heads(), a.kv_heads());
   const HostTensor* mask = node.has("attn_mask") ? l.constant(node, "attn_mask") : nullptr;

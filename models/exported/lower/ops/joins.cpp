@@ -1,5 +1,6 @@
 // Operators that put tensors side by side, and that add elements around one.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "models/exported/lower/operators.h"
@@ -9,6 +10,8 @@ namespace {
 
 // What a join reads at a time, so that the map that computes a gradient has enough room.
 constexpr size_t kMostParts = 6;
+// The parts of a join that is computed where it is read, beside other operands.
+constexpr size_t kMostUncomputed = 2;
 
 // A part of a result and where it begins along a dimension.
 struct Part {
@@ -35,9 +38,37 @@ DType dtype_of(Lowering& l, const std::vector<Builder::Seen>& operands) {
   return dtype;
 }
 
+// Returns whether a value is the elements of one buffer, or their negatives: 0 where it is outside.
+bool is_element(const Value& value) {
+  return value.operands.size() == 1 && is_floating(value.type) &&
+         (value.is_plain() || value.formula == -Formula::input(0));
+}
+
+// Returns the join as a value that is not computed yet: halves of a head that change places.
+std::optional<Value> uncomputed(Lowering& l, const std::vector<Value>& values, int dimension) {
+  if (values.size() > kMostUncomputed || !std::ranges::all_of(values, is_element))
+    return std::nullopt;
+  Value result{.operands = {}, .shape = values[0].shape, .type = values[0].type};
+  int64_t start = 0;
+  for (const Value& value : values) {
+    const auto number = static_cast<int>(result.operands.size());
+    if (value.shape[dimension] == 0) return std::nullopt;
+    const Value elements{.operands = value.operands, .shape = value.shape, .type = value.type};
+    result.operands.push_back(placed(l, {elements, start}, dimension));
+    const Formula part = value.formula.renumbered(std::array{number});
+    result.formula = number == 0 ? part : result.formula + part;
+    start += value.shape[dimension];
+  }
+  result.shape.dims[static_cast<size_t>(dimension)] = start;
+  return result;
+}
+
 void lower_cat(Lowering& l, const Node& node) {
   const std::vector<Value> values = l.operands(node, "tensors");
-  l.set(node, joined(l, values, l.dimension(node, "dim", values[0].shape.rank)));
+  const int dimension = l.dimension(node, "dim", values[0].shape.rank);
+  if (std::optional<Value> value = uncomputed(l, values, dimension))
+    return l.set(node, *std::move(value));
+  l.set(node, joined(l, values, dimension));
 }
 
 void lower_stack(Lowering& l, const Node& node) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/exported/fold/elements.h"
 #include "models/exported/lower/formulas.h"
 #include "models/exported/lower/operators.h"
 
@@ -54,11 +55,31 @@ Value rows_named(Lowering& l, const Value& table, const Value& ids) {
   return taken(l, table, space, {{index, 0}}, {-1, space.rank - 1});
 }
 
+// Returns the first of integers that follow one another: positions. Nothing if they do not.
+std::optional<int64_t> first_of_run(const HostTensor& ids) {
+  const auto read = loader_of<double>(ids.type);
+  std::optional<int64_t> first;
+  int64_t count = 0;
+  for (Walk walk(ids.sizes, {&ids}); !walk.is_done(); walk.next(), ++count) {
+    const auto id = static_cast<int64_t>(read(walk.at(0)));
+    if (!first) first = id;
+    if (id != *first + count) return std::nullopt;
+  }
+  return first;
+}
+
 void lower_embedding(Lowering& l, const Node& node) {
   const Value table = l.operand(node, "weight"), ids = l.operand(node, "indices");
   if (node.flag("scale_grad_by_freq"))
     Lowering::fail(node, "scales gradients by how often a row is used, which is not supported");
   const int64_t padding = node.whole("padding_idx");
+  if (const HostTensor* const named = l.constant(node, "indices"); named && padding < 0) {
+    const std::optional<int64_t> first = first_of_run(*named);
+    if (first && *first >= 0 && *first + ids.shape.elements() <= table.shape[0]) {
+      const Value rows = slice(table, 0, *first, ids.shape.elements());
+      return l.set(node, l.reshaped(rows, l.shape_of(node.outputs[0])));
+    }
+  }
   const std::optional<BufferId> parameter = l.parameter(table);
   const bool by_sample = ids.shape.rank >= 1 && ids.shape[0] == l.batch();
   if (parameter && padding < 0 && by_sample && !l.constant(node, "indices")) {

@@ -19,16 +19,17 @@ ScalarType type_of(Lowering& l, const Node& node) {
 template <class F>
 void unary(Lowering& l, const Node& node, const F& f) {
   l.set(node, l.pointwise(
-                  node, [&f](Formulas x) { return f(x[0]); }, {l.operand(node, "self")},
+                  node, [&f](Formulas x) { return f(x[0]); }, {l.bounded_operand(node, "self")},
                   type_of(l, node)));
 }
 
 // Lowers an operator of two tensors, or of a tensor and a number.
 template <class F>
 void binary(Lowering& l, const Node& node, const F& f, std::string_view second = "other") {
-  l.set(node, l.pointwise(
-                  node, [&f](Formulas x) { return f(x[0], x[1]); },
-                  {l.operand(node, "self"), l.operand(node, second)}, type_of(l, node)));
+  l.set(node,
+        l.pointwise(
+            node, [&f](Formulas x) { return f(x[0], x[1]); },
+            {l.bounded_operand(node, "self"), l.bounded_operand(node, second)}, type_of(l, node)));
 }
 
 // Returns the number that an argument is, or `otherwise` where it is None.
@@ -115,14 +116,16 @@ void lower_softplus(Lowering& l, const Node& node) {
 void lower_where(Lowering& l, const Node& node) {
   l.set(node, l.pointwise(
                   node, [](Formulas x) { return select(x[0], x[1], x[2]); },
-                  {l.operand(node, "condition"), l.operand(node, "self"), l.operand(node, "other")},
+                  {l.bounded_operand(node, "condition"), l.bounded_operand(node, "self"),
+                   l.bounded_operand(node, "other")},
                   type_of(l, node)));
 }
 
 void lower_masked_fill(Lowering& l, const Node& node) {
   l.set(node, l.pointwise(
                   node, [](Formulas x) { return select(x[1], x[2], x[0]); },
-                  {l.operand(node, "self"), l.operand(node, "mask"), l.operand(node, "value")},
+                  {l.bounded_operand(node, "self"), l.bounded_operand(node, "mask"),
+                   l.bounded_operand(node, "value")},
                   type_of(l, node)));
 }
 
@@ -131,7 +134,8 @@ void lower_addcmul(Lowering& l, const Node& node) {
       node,
       l.pointwise(
           node, [v = Lowering::real(node, "value")](Formulas x) { return x[0] + v * x[1] * x[2]; },
-          {l.operand(node, "self"), l.operand(node, "tensor1"), l.operand(node, "tensor2")},
+          {l.bounded_operand(node, "self"), l.bounded_operand(node, "tensor1"),
+           l.bounded_operand(node, "tensor2")},
           type_of(l, node)));
 }
 
@@ -140,7 +144,8 @@ void lower_addcdiv(Lowering& l, const Node& node) {
       node,
       l.pointwise(
           node, [v = Lowering::real(node, "value")](Formulas x) { return x[0] + v * x[1] / x[2]; },
-          {l.operand(node, "self"), l.operand(node, "tensor1"), l.operand(node, "tensor2")},
+          {l.bounded_operand(node, "self"), l.bounded_operand(node, "tensor1"),
+           l.bounded_operand(node, "tensor2")},
           type_of(l, node)));
 }
 

@@ -8,37 +8,37 @@ namespace dstrain::exported {
 namespace {
 
 void lower_same(Lowering& l, const Node& node) {
-  l.set(node, l.operand(node, "self"));
+  l.set(node, l.bounded_operand(node, "self"));
 }
 
 void lower_view(Lowering& l, const Node& node) {
-  l.set(node, l.reshaped(l.operand(node, "self"), l.shape_of(node.outputs[0])));
+  l.set(node, l.reshaped(l.bounded_operand(node, "self"), l.shape_of(node.outputs[0])));
 }
 
 void lower_expand(Lowering& l, const Node& node) {
-  l.set(node, expand(l.operand(node, "self"), l.shape_of(node.outputs[0])));
+  l.set(node, expand(l.bounded_operand(node, "self"), l.shape_of(node.outputs[0])));
 }
 
 void lower_transpose(Lowering& l, const Node& node) {
-  const Value x = l.operand(node, "self");
+  const Value x = l.bounded_operand(node, "self");
   l.set(node, transpose(x, l.dimension(node, "dim0", x.shape.rank),
                         l.dimension(node, "dim1", x.shape.rank)));
 }
 
 void lower_t(Lowering& l, const Node& node) {
-  const Value x = l.operand(node, "self");
+  const Value x = l.bounded_operand(node, "self");
   l.set(node, x.shape.rank < 2 ? x : transpose(x, 0, 1));
 }
 
 void lower_permute(Lowering& l, const Node& node) {
-  const Value x = l.operand(node, "self");
+  const Value x = l.bounded_operand(node, "self");
   std::vector<int> order;
   for (const int64_t d : node.wholes("dims")) order.push_back(l.dimension(node, d, x.shape.rank));
   l.set(node, permute(x, order));
 }
 
 void lower_unsqueeze(Lowering& l, const Node& node) {
-  const Value x = l.operand(node, "self");
+  const Value x = l.bounded_operand(node, "self");
   l.set(node, unsqueeze(x, l.dimension(node, "dim", x.shape.rank + 1)));
 }
 

@@ -75,5 +75,25 @@ TEST_CASE("shapes have a common one by PyTorch's rules") {
   CHECK_FALSE(broadcast({2, 3}, {2, 2}));
 }
 
+TEST_CASE("bounds of an operand stay with their dimension") {
+  Value joined = two_by_three();  // behind one column of zeros
+  joined.shape = {2, 4};
+  joined.operands[0].view = {.offset = -1, .strides = {3, 1}, .begin = {0, 1}};
+  CHECK(joined.is_bounded());
+  const auto begins = [](const Value& value) {
+    return std::vector(value.operands[0].view.begin.begin(),
+                       value.operands[0].view.begin.begin() + value.shape.rank);
+  };
+  CHECK(begins(transpose(joined, 0, 1)) == Elements{1, 0});
+  CHECK(begins(unsqueeze(joined, 0)) == Elements{0, 0, 1});
+  CHECK(begins(expand(unsqueeze(joined, 1), {2, 5, 4})) == Elements{0, 0, 1});
+  CHECK(begins(squeeze(unsqueeze(joined, 2), 2)) == Elements{0, 1});
+  CHECK(begins(*reshape(joined, {2, 1, 4})) == Elements{0, 0, 1});
+  CHECK_FALSE(reshape(joined, {2, 2, 2}));
+  CHECK_FALSE(reshape(joined, {8}));
+  CHECK_THROWS(slice(joined, 1, 0, 2));
+  CHECK_FALSE(slice(joined, 0, 0, 1).operands[0].view.bounds(0, 1));
+}
+
 }  // namespace
 }  // namespace dstrain::exported

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/ir/builder.h"
-#include "runtime/plan/passes/passes.h"
+#include "runtime/plan/recognise/recognise.h"
 
 namespace dstrain {
 namespace {
@@ -36,8 +36,18 @@ TEST_CASE("activations, gates, sums and factors are recognised, and nothing else
   CHECK(recognised(kFirst + kSecond, all).op == OpKind::add_dropout);
   CHECK(attrs_as<ScaleAttrs>(recognised(kFirst * 0.3f, all).attrs).factor == 0.3f);
   CHECK(attrs_as<ScaleAttrs>(recognised(0.3f * kFirst, all).attrs).factor == 0.3f);
-  for (const Formula& other : {tangent(kFirst), kFirst * kSecond, silu(kFirst), kFirst + 1,
-                               0.3f * kFirst + kSecond, maximum(kFirst, 1)})
+  const Instruction by_cap = recognised(30.0f * tangent(kFirst / 30.0f), all);
+  CHECK(by_cap.op == OpKind::softcap);
+  CHECK(attrs_as<SoftcapAttrs>(by_cap.attrs).cap == 30);
+  CHECK(recognised(tangent(kFirst * 0.5f) * 2.0f, all).op == OpKind::softcap);
+  CHECK(recognised(gelu(kFirst) * kSecond, all).op == OpKind::gated);
+  // The gate is the operand that the activation is of.
+  const Instruction other_way = recognised(kFirst * silu(kSecond), all);
+  CHECK(other_way.op == OpKind::gated);
+  CHECK(other_way.reads[0] > other_way.reads[1]);
+  for (const Formula& other :
+       {30.0f * tangent(kFirst / 20.0f), -2.0f * tangent(kFirst / -2.0f), tangent(kFirst),
+        kFirst * kSecond, silu(kFirst), kFirst + 1, 0.3f * kFirst + kSecond, maximum(kFirst, 1)})
     CHECK(recognised(other, all).op == OpKind::map);
 }
 

@@ -1,0 +1,120 @@
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/ir/formula/match.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/recognise/recognise.h"
+#include "runtime/plan/recognise/sources.h"
+
+namespace dstrain {
+namespace {
+
+// The operands of the patterns: rows, weights, sums of squares; the number of columns or what is 1 by it, and eps.
+enum NormRole : int { kRows, kWeights, kSums, kCount, kEps };
+
+struct NormPattern {
+  Formula formula{};
+  bool centred = false;  // weights are held minus 1
+  bool divides = false;  // by the number of columns
+};
+
+// Returns weight * x / sqrt(sum / n + eps) in the ways in which it is written.
+std::vector<NormPattern> norm_patterns() {
+  const Formula x = Formula::input(kRows), w = Formula::input(kWeights), s = Formula::input(kSums),
+                n = Formula::input(kCount), eps = Formula::input(kEps);
+  std::vector<NormPattern> patterns;
+  for (const bool divides : {false, true})
+    for (const bool centred : {false, true}) {
+      const Formula root = square_root((divides ? s / n : s * n) + eps);
+      const Formula weight = centred ? 1 + w : w;
+      for (const Formula& formula :
+           {weight * (x * (1 / root)), weight * (x / root), (weight * x) * (1 / root)})
+        patterns.push_back({formula, centred, divides});
+    }
+  return patterns;
+}
+
+struct NormForm {
+  size_t rows = 0, weights = 0, sums = 0;  // which operands
+  RmsNormAttrs attrs{};
+};
+
+std::optional<NormForm> norm_of(const Formula& formula, int64_t columns,
+                                const std::vector<NormPattern>& patterns) {
+  for (const NormPattern& pattern : patterns) {
+    const std::optional<Matched> found = match(pattern.formula, formula);
+    if (!found) continue;
+    const std::optional<float> count = found->constant(kCount), eps = found->constant(kEps);
+    const auto n = static_cast<float>(columns);
+    if (!count || !eps || !(*eps >= 0) || *count != (pattern.divides ? n : 1 / n)) continue;
+    NormForm form{.attrs = {*eps, pattern.centred}};
+    const int x = found->operand(kRows), w = found->operand(kWeights), s = found->operand(kSums);
+    if (x < 0 || w < 0 || s < 0) continue;
+    form.rows = static_cast<size_t>(x);
+    form.weights = static_cast<size_t>(w);
+    form.sums = static_cast<size_t>(s);
+    return form;
+  }
+  return std::nullopt;
+}
+
+// Returns whether an instruction gives the sums of squares of all runs of `columns` elements of x.
+bool sums_squares(const Instruction* op, BufferId x, int64_t elements, int64_t columns) {
+  const auto* const reduce = op ? std::get_if<ReduceAttrs>(&op->attrs) : nullptr;
+  if (!reduce || reduce->detached || reduce->kind != Reduction::sum) return false;
+  const Formula square = Formula::input(0) * Formula::input(0);
+  int64_t last = 1;
+  for (int d = reduce->kept; d < reduce->space.rank; ++d) last *= reduce->space[d];
+  return op->reads == std::vector{x} && reduce->formula == square && last == columns &&
+         reduce->space.elements() == elements && is_dense(reduce->views[0], reduce->space);
+}
+
+// Makes an instruction the norm that it computes, if it is one.
+void make_norm(Program& program, const Sources& sources, Instruction& op,
+               const std::vector<NormPattern>& patterns) {
+  const MapAttrs* const map = walking_map(op);
+  constexpr size_t kOperands = 3;
+  if (!map || op.reads.size() != kOperands) return;
+  const Shape space = map->space;
+  std::optional<NormForm> form = norm_of(map->formula, space[-1], patterns);
+  if (!form) return;
+  // Rows and weights that are factors alike are told apart by their views.
+  if (!form->attrs.centred && !is_dense(map->views[form->rows], space))
+    std::swap(form->rows, form->weights);
+  const BufferId x = op.reads[form->rows], weight = op.reads[form->weights], y = op.writes[0];
+  const Shape shape = program.at(x).shape;
+  const DType dtype = program.at(x).dtype;
+  const bool same = program.at(weight).dtype == dtype && program.at(y).dtype == dtype &&
+                    shape.elements() == space.elements() &&
+                    program.at(weight).shape.elements() == space[-1] && shape[-1] % space[-1] == 0;
+  if (!same || !is_dense(map->views[form->rows], space) ||
+      !is_by_column(map->views[form->weights], space) ||
+      !is_by_row(map->views[form->sums], space) ||
+      !sums_squares(sources.of(op.reads[form->sums], op.sublayer), x, space.elements(), space[-1]))
+    return;
+  // The result has the rows of x.
+  if (program.at(y).shape[-1] != shape[-1] && !is_without_rows(program, y)) return;
+  const int64_t columns = shape[-1];
+  program.at(y).shape = shape;
+  const BufferId rstd =
+      program.add_buffer({.name = program.at(y).name + ".rstd",
+                          .shape = {shape.elements() / columns, columns / space[-1]}});
+  op = Instruction{.op = OpKind::rms_norm,
+                   .attrs = form->attrs,
+                   .reads = {x, weight},
+                   .writes = {y, rstd},
+                   .group = op.group,
+                   .sublayer = op.sublayer};
+}
+
+}  // namespace
+
+void recognise_norms(Program& program) {
+  const std::vector<NormPattern> patterns = norm_patterns();
+  const Sources sources(program);
+  for (Instruction& op : program.instructions) make_norm(program, sources, op, patterns);
+}
+
+}  // namespace dstrain

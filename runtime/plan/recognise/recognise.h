@@ -1,0 +1,26 @@
+// Recognition: general operations that compute what a named one is made for become that one, which has faster kernels and less
+// to keep for the backward pass. Values differ by roundings alone. It comes first of all passes, behind the model.
+#pragma once
+
+#include "runtime/ir/program.h"
+
+namespace dstrain {
+
+// Calls the rules below in their order. Instructions whose results nothing reads any more go.
+void recognise(Program& program);
+
+// Each rule looks at all instructions of the forward pass.
+
+// Makes activations, gates, sums, caps and factors of maps whose formula is theirs.
+void recognise_formulas(Program& program);
+// Makes rms_norm of a sum of squares and the map that divides by its root.
+void recognise_norms(Program& program);
+// Makes rotary of a map that turns halves of heads by angles which its tables of constants have.
+void recognise_rotary(Program& program);
+// Lets attention read queries, keys and values where they are, where it would read copies of them: also keys that were repeated
+// for the heads that they serve.
+void recognise_heads(Program& program);
+// Lets embed add the positions that a map adds.
+void recognise_positions(Program& program);
+
+}  // namespace dstrain

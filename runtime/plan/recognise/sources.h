@@ -1,0 +1,46 @@
+// Sources: which instruction of a forward pass a value comes from, and of which values it is a copy.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runtime/ir/program.h"
+#include "runtime/ir/views/view.h"
+
+namespace dstrain {
+
+// Knows the instructions that a program has when the object is made.
+class Sources {
+ public:
+  explicit Sources(const Program& program);
+
+  // Returns the instruction that alone writes a buffer, if it belongs to the sublayer. Nothing if it does not: what comes from
+  // another sublayer is read as it is, since a pipeline may be cut there.
+  const Instruction* of(BufferId id, int32_t sublayer) const;
+  // Returns how many operands of instructions the buffer is.
+  int readers(BufferId id) const { return readers_[static_cast<size_t>(id)]; }
+
+  // Elements of a buffer.
+  struct Copied {
+    BufferId buffer = kNone;
+    SeenElements elements{};
+  };
+  // Returns what the elements of a buffer are copies of, in their order: its own elements, if it is no copy.
+  Copied copied(BufferId id, int32_t sublayer) const;
+
+ private:
+  const Program& program_;
+  std::vector<int32_t>
+      writers_;  // of each buffer: the instruction's index, -1 for none, -2 for several
+  std::vector<int32_t> readers_;
+};
+
+// Returns the attributes of a map that walks through a space, and through which gradients go; null for others.
+const MapAttrs* walking_map(const Instruction& op);
+// Returns whether a view of a space reads one value for each index of its first dimensions, in order, and the same one for
+// all of the last dimension.
+bool is_by_row(const View& view, const Shape& space);
+// Returns whether a view of a space reads one value for each index of the last dimension, in order.
+bool is_by_column(const View& view, const Shape& space);
+
+}  // namespace dstrain
