@@ -142,9 +142,9 @@ class List {
     cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(named);
     add("put" + at, OpKind::put, take, {x, named}, {f32({rows_of_table, c})});
     // A convolution's windows of 3 x 3 elements.
-    WindowAttrs w{.planes = r * c / 1024};
+    WindowAttrs w{.planes = r * c / 1024 / 64, .channels = 64};
     w.dimensions[1] = w.dimensions[2] = {.size = 32, .kernel = 3, .padding = 1, .out = 32};
-    const Operand image = run({w.planes, 1024}), windows = run({w.planes, 9, 1024});
+    const Operand image = run({w.planes, 1024, 64}), windows = run({w.planes, 1024, 9 * 64});
     add("window" + at, OpKind::window, w, {image}, {windows});
     add("window_grad" + at, OpKind::window_grad, w, {windows}, {image});
     const Operand loss{.spec = {Shape{1}, DType::f64}};

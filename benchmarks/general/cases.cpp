@@ -190,21 +190,25 @@ class Cases {
   }
 
   void windows() {
-    const auto add = [&](const std::string& name, OpKind op, int64_t planes,
+    const auto add = [&](const std::string& name, OpKind op, int64_t planes, int64_t channels,
                          WindowAttrs::Dimension d) {
       d.out = (d.size + 2 * d.padding - d.dilation * (d.kernel - 1) - 1) / d.stride + 1;
-      const WindowAttrs attrs{.planes = planes, .dimensions = {WindowAttrs::Dimension{}, d, d}};
-      const TensorSpec x = values({planes, d.size, d.size}),
-                       y = values({planes, attrs.kernel(), attrs.windows()});
+      const WindowAttrs attrs{.planes = planes,
+                              .channels = channels,
+                              .dimensions = {WindowAttrs::Dimension{}, d, d}};
+      const TensorSpec x = values({planes, d.size, d.size, channels}),
+                       y = values({planes, attrs.windows(), attrs.kernel(), channels});
       const bool back = op == OpKind::window_grad;
       cases_.push_back(
           {.name = name, .op = op, .attrs = attrs, .in = {back ? y : x}, .out = {back ? x : y}});
     };
     for (const OpKind op : {OpKind::window, OpKind::window_grad}) {
-      add("3 x 3 of 32 x 32, padded", op, 1024, {.size = 32, .kernel = 3, .padding = 1});
-      add("3 x 3 of 32 x 32, stride 2", op, 2048,
+      add("3 x 3 of 32 x 32, padded", op, 16, 64, {.size = 32, .kernel = 3, .padding = 1});
+      add("3 x 3 of 32 x 32, stride 2", op, 32, 64,
           {.size = 32, .kernel = 3, .stride = 2, .padding = 1});
-      add("2 x 2 of 32 x 32, stride 2", op, 4096, {.size = 32, .kernel = 2, .stride = 2});
+      add("2 x 2 of 32 x 32, stride 2", op, 64, 64, {.size = 32, .kernel = 2, .stride = 2});
+      add("7 x 7 of 64 x 64, stride 2, 3 channels", op, 64, 3,
+          {.size = 64, .kernel = 7, .stride = 2, .padding = 3});
     }
   }
 

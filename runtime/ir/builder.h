@@ -166,7 +166,7 @@ class Builder {
   // Returns a table of this shape with the sums of what `indices` name.
   BufferId put(BufferId values, const TakeAttrs& attrs, const std::vector<BufferId>& indices,
                const Shape& table);
-  // Returns the elements of all windows of x (planes, size...): (planes, kernel..., out...).
+  // Returns the elements of all windows of x (planes, size..., channels): (planes, out..., kernel... * channels).
   BufferId window(BufferId x, const WindowAttrs& attrs);
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
   // all losses take the same. Its name and weight: as those of cross_entropy().

@@ -108,16 +108,18 @@ class GeneralInterpreter {
 
   void window(const Instruction& op, const WindowAttrs& w, std::vector<double>& result) {
     const auto& [d0, d1, d2] = w.dimensions;
-    const Shape space{w.planes, d0.kernel, d1.kernel, d2.kernel, d0.out, d1.out, d2.out};
+    const Shape space{w.planes, d0.out, d1.out, d2.out, d0.kernel, d1.kernel, d2.kernel, w.channels};
     const std::vector<double>& from = values_[op.reads[0]];
     size_t i = 0;
     for_indices(space, [&](const View::Numbers& n) {
-      const int64_t at0 = d0.element(n[4], n[1]), at1 = d1.element(n[5], n[2]),
-                    at2 = d2.element(n[6], n[3]);
+      const int64_t at0 = d0.element(n[1], n[4]), at1 = d1.element(n[2], n[5]),
+                    at2 = d2.element(n[3], n[6]);
       const bool inside = at0 >= 0 && at1 >= 0 && at2 >= 0;
       const auto element =
-          inside ? static_cast<size_t>(((n[0] * d0.size + at0) * d1.size + at1) * d2.size + at2)
-                 : 0;
+          inside
+              ? static_cast<size_t>(
+                    (((n[0] * d0.size + at0) * d1.size + at1) * d2.size + at2) * w.channels + n[7])
+              : 0;
       if (op.op == OpKind::window)
         result[i] = inside ? from[element] : static_cast<double>(w.outside);
       else if (inside)

@@ -91,7 +91,7 @@ class Lowering {
   BufferId dense(const Value& value);
   // The same, in rows of the last dimension.
   BufferId rows(const Value& value);
-  // Returns the value, plain.
+  // Returns the value, plain: in memory as its first operand that has all elements.
   Value computed(const Value& value);
   // Returns a function of values, which have one shape together.
   Value pointwise(const Node& node,

@@ -1,6 +1,8 @@
 #include "models/exported/lower/value.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include "runtime/core/error.h"
@@ -123,6 +125,28 @@ std::optional<Value> reshape(Value value, const Shape& shape) {
   }
   value.shape = shape;
   return value;
+}
+
+std::vector<int> order_in_memory(const Value& value) {
+  std::vector<int> order;
+  for (int d = 0; d < value.shape.rank; ++d) order.push_back(d);
+  for (const Builder::Seen& seen : value.operands) {
+    const auto stride = [&](int d) { return seen.view.strides[static_cast<size_t>(d)]; };
+    const bool is_whole =
+        std::ranges::all_of(order, [&](int d) { return value.shape[d] == 1 || stride(d) > 0; });
+    if (!is_whole) continue;
+    // Dimensions of size 1 stay with the one before.
+    std::vector<int64_t> outer(order.size(), 0);
+    int64_t before = std::numeric_limits<int64_t>::max();
+    for (const int d : order) {
+      if (value.shape[d] != 1) before = stride(d);
+      outer[static_cast<size_t>(d)] = before;
+    }
+    std::ranges::stable_sort(order, std::greater(),
+                             [&](int d) { return outer[static_cast<size_t>(d)]; });
+    break;
+  }
+  return order;
 }
 
 Shape space_of(const Shape& shape) {

@@ -51,6 +51,10 @@ Value expand(Value value, const Shape& shape);
 // Returns the value with as many elements in other dimensions; nothing where an operand must be copied for that.
 std::optional<Value> reshape(Value value, const Shape& shape);
 
+// Returns the dimensions in the order in which the first operand that has an element for each index has them in memory, the outer
+// ones first.
+std::vector<int> order_in_memory(const Value& value);
+
 // Returns the index space of a shape: the shape itself, of one element where it has no dimension.
 Shape space_of(const Shape& shape);
 

@@ -113,7 +113,8 @@ BufferId Builder::put(BufferId values, const TakeAttrs& attrs, const std::vector
 
 BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {
   return emit(OpKind::window, attrs, {x},
-              activation_buffer("windows", {attrs.planes, attrs.kernel(), attrs.windows()}, x));
+              activation_buffer(
+                  "windows", {attrs.planes, attrs.windows(), attrs.kernel() * attrs.channels}, x));
 }
 
 }  // namespace dstrain

@@ -72,19 +72,20 @@ struct TakeAttrs {
   bool operator==(const TakeAttrs&) const = default;
 };
 
-// The attributes of window and window_grad: windows of `kernel` elements, `dilation` apart, begin `stride` elements apart,
-// the first one `padding` elements before the first of `size`. There are `out` of them. What is outside reads as `outside`.
+// The attributes of window and window_grad: windows of `kernel` positions, `dilation` apart, begin `stride` positions apart,
+// the first one `padding` positions before the first of `size`. There are `out` of them. A position has `channels` elements, and
+// what is outside reads as `outside`.
 struct WindowAttrs {
   struct Dimension {
     int64_t size = 1, kernel = 1, stride = 1, padding = 0, dilation = 1, out = 1;
     bool operator==(const Dimension&) const = default;
 
-    // Returns the element that window `o` has at `k`; -1: it is outside.
+    // Returns the position that window `o` has at `k`; -1: it is outside.
     constexpr int64_t element(int64_t o, int64_t k) const {
       const int64_t i = o * stride + k * dilation - padding;
       return i < size ? i < 0 ? -1 : i : -1;
     }
-    // Returns the window that has element i at `k`; -1: none has.
+    // Returns the window that has position i at `k`; -1: none has.
     constexpr int64_t window(int64_t i, int64_t k) const {
       const int64_t from = i + padding - k * dilation;
       return from >= 0 && from % stride == 0 && from / stride < out ? from / stride : -1;
@@ -92,12 +93,13 @@ struct WindowAttrs {
   };
   static constexpr int kDimensions = 3;
 
-  int64_t planes = 1;  // of which each has all dimensions
+  int64_t planes = 1;    // of which each has all dimensions
+  int64_t channels = 1;  // elements of a position, side by side
   std::array<Dimension, kDimensions> dimensions{};
   float outside = 0;
 
-  // Return the elements of a plane, of a window, and the number of windows.
-  int64_t elements() const { return product(&Dimension::size); }
+  // Return the positions of a plane, those of a window, and the number of windows of a plane.
+  int64_t positions() const { return product(&Dimension::size); }
   int64_t kernel() const { return product(&Dimension::kernel); }
   int64_t windows() const { return product(&Dimension::out); }
   bool operator==(const WindowAttrs&) const = default;

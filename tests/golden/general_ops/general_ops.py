@@ -4,7 +4,7 @@
     general_ops.py FILE [--cases N] [--seed S] [--small]
 
 Writes N random cases of each op, one JSON object a line. With --small their values are few and short: so
-general_ops.jsonl is made (--cases 5 --small). tests/kernels/parity/ops/general/json_case.h reads them.
+general_ops.jsonl is made (--cases 8 --small). tests/kernels/parity/ops/general/json_case.h reads them.
 """
 import argparse
 import json
@@ -244,6 +244,7 @@ class Maker:
 
     def window(self, back=False):
         dtype, planes, used = self.dtype(), self.draw(1, 3), self.draw(1, 3)
+        channels = 1 if self.once_in(2) else self.draw(2, 3 if self.small else 9)
         dimensions = [[1, 1, 1, 0, 1, 1] for _ in range(3 - used)]
         for _ in range(used):
             size, kernel, stride = self.draw(1, 5 if self.small else 9), self.draw(1, 3), self.draw(1, 3)
@@ -255,20 +256,21 @@ class Maker:
         sizes = [d[0] for d in dimensions]
 
         def windows(flat):
-            x = flat.view(planes, *sizes)
-            x = F.pad(x, [p for d in reversed(dimensions) for p in (d[3], d[3])], value=outside)
+            x = flat.view(planes, *sizes, channels)
+            padding = [p for d in reversed(dimensions) for p in (d[3], d[3])]
+            x = F.pad(x, [0, 0, *padding], value=outside)
             for i, (_, kernel, stride, _, dilation, _) in enumerate(dimensions):
                 x = x.unfold(1 + i, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
-            return x.permute(0, 4, 5, 6, 1, 2, 3)
-        attrs = {"planes": planes, "outside": outside, "dimensions": dimensions}
+            return x.permute(0, 1, 2, 3, 5, 6, 7, 4)
+        attrs = {"planes": planes, "channels": channels, "outside": outside, "dimensions": dimensions}
         if not back:
-            leaf = self.values(planes * math.prod(sizes), dtype)
+            leaf = self.values(planes * math.prod(sizes) * channels, dtype)
             return self.case("window", dtype, [leaf], windows, [leaf], attrs)
-        shape = windows(torch.zeros(planes * math.prod(sizes), dtype=torch.float64)).shape
+        shape = windows(torch.zeros(planes * math.prod(sizes) * channels, dtype=torch.float64)).shape
         leaf = self.values(math.prod(shape), dtype)
 
         def of(values):
-            zeros = torch.zeros(planes * math.prod(sizes), dtype=torch.float64, requires_grad=True)
+            zeros = torch.zeros(planes * math.prod(sizes) * channels, dtype=torch.float64, requires_grad=True)
             return torch.autograd.grad(windows(zeros), zeros, values.view(shape), create_graph=True)[0]
         return self.case("window_grad", dtype, [leaf], of, [leaf], attrs, terms=of(leaf.detach() ** 2).sqrt())
 

@@ -9,7 +9,7 @@ namespace {
 // Windows as kernels read them.
 struct DeviceWindows {
   WindowAttrs::Dimension d[WindowAttrs::kDimensions];
-  int64_t kernel, windows, elements;
+  int64_t kernel, windows, positions, channels;
   float outside;
 };
 
@@ -18,7 +18,8 @@ DeviceWindows windows_of(const WindowAttrs& attrs) {
   std::copy(attrs.dimensions.begin(), attrs.dimensions.end(), w.d);
   w.kernel = attrs.kernel();
   w.windows = attrs.windows();
-  w.elements = attrs.elements();
+  w.positions = attrs.positions();
+  w.channels = attrs.channels;
   w.outside = attrs.outside;
   return w;
 }
@@ -31,19 +32,20 @@ struct Windows {
   bool accumulate;
 
   __device__ float value(int64_t at) const {
-    const int64_t window = at % w.windows, place = at / w.windows % w.kernel,
-                  plane = at / w.windows / w.kernel;
+    const int64_t channel = at % w.channels, place = at / w.channels % w.kernel,
+                  window = at / w.channels / w.kernel % w.windows,
+                  plane = at / w.channels / w.kernel / w.windows;
     const int64_t o[3] = {window / w.d[2].out / w.d[1].out, window / w.d[2].out % w.d[1].out,
                           window % w.d[2].out};
     const int64_t k[3] = {place / w.d[2].kernel / w.d[1].kernel,
                           place / w.d[2].kernel % w.d[1].kernel, place % w.d[2].kernel};
-    int64_t element = plane;
+    int64_t position = plane;
     for (int i = 0; i < 3; ++i) {
       const int64_t here = w.d[i].element(o[i], k[i]);
       if (here < 0) return w.outside;
-      element = element * w.d[i].size + here;
+      position = position * w.d[i].size + here;
     }
-    return widen(x[element]);
+    return widen(x[position * w.channels + channel]);
   }
 
   __device__ void operator()(int64_t at, int64_t n) const {
@@ -60,9 +62,10 @@ struct WindowSums {
   bool accumulate;
 
   __device__ float value(int64_t at) const {
-    const int64_t element = at % w.elements, plane = at / w.elements;
-    const int64_t i[3] = {element / w.d[2].size / w.d[1].size, element / w.d[2].size % w.d[1].size,
-                          element % w.d[2].size};
+    const int64_t channel = at % w.channels, position = at / w.channels % w.positions,
+                  plane = at / w.channels / w.positions;
+    const int64_t i[3] = {position / w.d[2].size / w.d[1].size,
+                          position / w.d[2].size % w.d[1].size, position % w.d[2].size};
     float sum = 0;
     for (int64_t place = 0; place < w.kernel; ++place) {
       const int64_t k[3] = {place / w.d[2].kernel / w.d[1].kernel,
@@ -74,7 +77,9 @@ struct WindowSums {
         has = has && o >= 0;
         window = window * w.d[d].out + o;
       }
-      if (has) sum += widen(y[(plane * w.kernel + place) * w.windows + window]);
+      if (has)
+        sum += widen(
+            y[((plane * w.windows + window) * w.kernel + place) * w.channels + channel]);
     }
     return sum;
   }

@@ -1,6 +1,6 @@
-// window: y = the elements of each window of x, so that convolutions are contractions of y and pooling is a reduction of it.
-// window_grad: x = the sums of y over the windows that have an element, in the order of their places in a window. Each is
-// the gradient of the other.
+// window: y = the elements of each window of x, window by window: a convolution is a product of these rows and the weights, and
+// pooling is a reduction of them. window_grad: x = the sums of y over the windows that have a position, in the order of their
+// places in a window. Each is the gradient of the other.
 #pragma once
 
 #include "runtime/ir/ops/general/slopes.h"
@@ -15,10 +15,11 @@ inline void expect_windows(const Operands& o, const WindowAttrs& attrs, const Bu
         d.size > 0 && d.kernel > 0 && d.stride > 0 && d.padding >= 0 && d.dilation > 0 && d.out > 0,
         "sizes of windows");
   o.expect(attrs.planes > 0, "at least one plane");
+  o.expect(attrs.channels > 0, "at least one channel");
   o.values(x);
   o.values(y);
-  o.expect(x, attrs.planes * attrs.elements(), x.dtype);
-  o.expect(y, attrs.planes * attrs.kernel() * attrs.windows(), y.dtype);
+  o.expect(x, attrs.planes * attrs.positions() * attrs.channels, x.dtype);
+  o.expect(y, attrs.planes * attrs.windows() * attrs.kernel() * attrs.channels, y.dtype);
 }
 
 inline constexpr OpRule window{

@@ -203,7 +203,7 @@ TEST_CASE("gradients of contractions are those of finite differences") {
 TEST_CASE("gradients of windows and of their sums are those of finite differences") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Draw draw(seed);
-    WindowAttrs w{.planes = draw(1, 2), .outside = draw.once_in(2) ? 0.0f : 2.0f};
+    WindowAttrs w{.planes = draw(1, 2), .channels = draw(1, 3), .outside = draw.once_in(2) ? 0.0f : 2.0f};
     for (size_t i = 1; i < 3; ++i)
       w.dimensions[i] = {.size = draw(1, 5),
                          .kernel = draw(1, 3),
@@ -211,7 +211,8 @@ TEST_CASE("gradients of windows and of their sums are those of finite difference
                          .padding = draw(0, 1),
                          .dilation = draw(1, 2),
                          .out = draw(1, 4)};
-    const int64_t elements = w.planes * w.elements(), windows = w.planes * w.kernel() * w.windows();
+    const int64_t elements = w.planes * w.positions() * w.channels,
+                  windows = w.planes * w.kernel() * w.windows() * w.channels;
     INFO("seed " << seed);
     if (draw.once_in(2))
       GradientCase(draw, {.op = OpKind::window, .attrs = w}, {elements}, {windows}).check(draw);

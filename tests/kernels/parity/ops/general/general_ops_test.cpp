@@ -187,7 +187,9 @@ TEST_CASE("a contraction is a batch of products of any views") {
 }
 
 WindowAttrs random_windows(Draw& draw) {
-  WindowAttrs attrs{.planes = draw(1, 4), .outside = draw.once_in(2) ? 0.0f : -3.0f};
+  WindowAttrs attrs{.planes = draw(1, 4),
+                    .channels = draw.once_in(2) ? 1 : draw(1, 40),
+                    .outside = draw.once_in(2) ? 0.0f : -3.0f};
   for (size_t i = static_cast<size_t>(draw(0, 2)); i < 3; ++i) {
     WindowAttrs::Dimension& d = attrs.dimensions[i];
     d = {.size = draw(1, 9),
@@ -279,12 +281,15 @@ TEST_CASE("windows have the elements of any convolution, and their gradient the 
     const DType dtype = kRunTypes[draw(0, 2)];
     const WindowAttrs attrs = random_windows(draw);
     const int64_t kernel = attrs.kernel(), windows = attrs.windows();
-    const Operand x = random_operand(attrs.planes * attrs.elements(), dtype, seed + 1);
-    const Operand d_y = random_operand(attrs.planes * kernel * windows, dtype, seed + 2);
+    const int64_t channels = attrs.channels, elements = attrs.planes * kernel * windows * channels;
+    const Operand x =
+        random_operand(attrs.planes * attrs.positions() * channels, dtype, seed + 1);
+    const Operand d_y = random_operand(elements, dtype, seed + 2);
     std::vector<double> expected, sums(x.values.size(), 0);
     const auto& [d0, d1, d2] = attrs.dimensions;
-    for (int64_t i = 0; i < attrs.planes * kernel * windows; ++i) {
-      const int64_t o = i % windows, k = i / windows % kernel, plane = i / windows / kernel;
+    for (int64_t i = 0; i < elements; ++i) {
+      const int64_t c = i % channels, k = i / channels % kernel,
+                    o = i / channels / kernel % windows, plane = i / channels / kernel / windows;
       const int64_t at0 = o / d2.out / d1.out * d0.stride +
                           k / d2.kernel / d1.kernel * d0.dilation - d0.padding,
                     at1 = o / d2.out % d1.out * d1.stride +
@@ -293,7 +298,8 @@ TEST_CASE("windows have the elements of any convolution, and their gradient the 
       const bool inside =
           at0 >= 0 && at0 < d0.size && at1 >= 0 && at1 < d1.size && at2 >= 0 && at2 < d2.size;
       const auto element =
-          static_cast<size_t>(((plane * d0.size + at0) * d1.size + at1) * d2.size + at2);
+          static_cast<size_t>(
+              (((plane * d0.size + at0) * d1.size + at1) * d2.size + at2) * channels + c);
       expected.push_back(inside ? x.values[element] : static_cast<double>(attrs.outside));
       if (inside) sums[element] += d_y.values[static_cast<size_t>(i)];
     }

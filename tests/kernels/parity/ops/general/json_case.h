@@ -129,6 +129,7 @@ inline Instruction instruction_of(const json& c) {
   }
   REQUIRE((name == "window" || name == "window_grad"));
   WindowAttrs attrs{.planes = c.at("planes").get<int64_t>(),
+                    .channels = c.at("channels").get<int64_t>(),
                     .outside = c.at("outside").get<float>()};
   for (size_t i = 0; i < attrs.dimensions.size(); ++i) {
     const auto d = c.at("dimensions").at(i).get<std::vector<int64_t>>();
