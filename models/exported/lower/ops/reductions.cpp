@@ -137,8 +137,10 @@ Value mean_of(Lowering& l, const Node&, const Value& x, const std::vector<int>& 
 
 Value variance_of(Lowering& l, const Node& node, const Value& x, const Value& mean,
                   const std::vector<int>& dimensions, double correction, bool keep) {
+  // The distances add up to 0, and so does what goes back to the mean.
+  const Value held = whole(l.builder().detached(l.dense(mean)), mean.shape, mean.type);
   const Value squares = l.pointwise(
-      node, [](Formulas f) { return (f[0] - f[1]) * (f[0] - f[1]); }, {x, mean}, x.type);
+      node, [](Formulas f) { return (f[0] - f[1]) * (f[0] - f[1]); }, {x, held}, x.type);
   return scaled(l.reduced(Reduction::sum, squares, dimensions, keep),
                 1 / (reduced_count(x.shape, dimensions) - correction));
 }

@@ -79,6 +79,10 @@ void emit_through(Gradients& g, BufferId x, View view, Term term) {
   for (View& of : term.views) of = adjoint->through(of);
   if (adjoint->bounded()) term.formula = select(Formula::inside(0), term.formula, 0);
   const bool summed = adjoint->kept() < adjoint->space().rank;
+  const bool is_parameter = p.at(x).parameter >= 0;
+  const BufferId before = is_parameter || summed ? kNone : g.of(x);
+  const bool adds = before != kNone && term.reads.size() < Formula::kMostInputs;
+  if (adds) term.formula = term.operand(before, dense_view(adjoint->space())) + term.formula;
   OpAttrs attrs = MapAttrs{term.formula, adjoint->space(), term.views};
   if (summed)
     attrs = ReduceAttrs{.formula = term.formula,
@@ -86,11 +90,10 @@ void emit_through(Gradients& g, BufferId x, View view, Term term) {
                         .kept = adjoint->kept(),
                         .views = term.views};
   const OpKind op = summed ? OpKind::reduce : OpKind::map;
-  if (p.at(x).parameter >= 0)
-    return g.emit_weight(op, std::move(attrs), std::move(term.reads), {x});
+  if (is_parameter) return g.emit_weight(op, std::move(attrs), std::move(term.reads), {x});
   const BufferId d_x = g.like(x);
   g.emit(op, std::move(attrs), std::move(term.reads), {d_x});
-  g.contribute(x, d_x);
+  adds ? g.replace(x, d_x) : g.contribute(x, d_x);
 }
 
 void emit_transpose(const Instruction& op, OpKind transpose, Gradients& g) {

@@ -35,7 +35,8 @@ void expect_walk(const Operands& o, const Shape& space, const std::vector<View>&
 void expect_inside(const Operands& o, size_t i, const View& view, const Shape& space);
 
 // Emits the gradient of `x`, which an op reads through `view`: the sums of the term over all indices that read an element.
-// Operand 0 of the term is the gradient of a result, and has an element at each index. Throws InternalError where the view
+// Operand 0 of the term is the gradient of a result, and has an element at each index. Where nothing is summed the gradient that
+// `x` has already is added, too. Throws InternalError where the view
 // has no adjoint (runtime/ir/views/adjoint.h).
 void emit_through(Gradients& g, BufferId x, View view, Term term);
 

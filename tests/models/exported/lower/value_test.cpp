@@ -95,5 +95,20 @@ TEST_CASE("bounds of an operand stay with their dimension") {
   CHECK_FALSE(slice(joined, 0, 0, 1).operands[0].view.bounds(0, 1));
 }
 
+TEST_CASE("dimensions are put in the order of the first operand that has all elements") {
+  using Order = std::vector<int>;
+  CHECK(order_in_memory(two_by_three()) == Order{0, 1});
+  CHECK(order_in_memory(transpose(two_by_three(), 0, 1)) == Order{1, 0});
+  const Value images = whole(0, {2, 4, 5, 3}, ScalarType::f32);  // samples, sizes, channels
+  const Value channels_first = permute(images, std::vector{0, 3, 1, 2});
+  CHECK(order_in_memory(channels_first) == Order{0, 2, 3, 1});
+  // Values of channels are read for all positions.
+  Value scaled = channels_first;
+  scaled.operands.insert(scaled.operands.begin(),
+                         expand(whole(1, {3, 1, 1}, ScalarType::f32), {2, 3, 4, 5}).operands[0]);
+  CHECK(order_in_memory(scaled) == Order{0, 2, 3, 1});
+  CHECK(order_in_memory(number(1)) == Order{});
+}
+
 }  // namespace
 }  // namespace dstrain::exported
