@@ -1,5 +1,6 @@
 #include "runtime/ir/formula/match.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,7 +22,8 @@ struct Pair {
 
 class Matcher {
  public:
-  Matcher(Steps pattern, Steps formula) : pattern_(pattern), formula_(formula) {}
+  Matcher(Steps pattern, Steps formula, std::initializer_list<int> constants)
+      : pattern_(pattern), formula_(formula), constants_(constants) {}
 
   // Binds the pattern's operands so that all pairs are the same. Returns whether they can be.
   bool bind(std::vector<Pair> pairs, Bindings& bindings) const {
@@ -30,7 +32,8 @@ class Matcher {
                       &have = formula_[pairs.back().formula];
     pairs.pop_back();
     if (want.fn == Fn::input) {
-      if (have.fn != Fn::input && have.fn != Fn::constant) return false;
+      const bool constant = std::ranges::find(constants_, int{want.a}) != constants_.end();
+      if (have.fn != (constant ? Fn::constant : Fn::input)) return false;
       std::optional<FormulaStep>& bound = bindings[want.a];
       if (bound) return *bound == have && bind(std::move(pairs), bindings);
       bound = have;
@@ -52,6 +55,7 @@ class Matcher {
 
  private:
   Steps pattern_, formula_;
+  std::initializer_list<int> constants_;
 };
 
 }  // namespace
@@ -67,10 +71,11 @@ std::optional<float> Matched::constant(int i) const {
   return step->value;
 }
 
-std::optional<Matched> match(const Formula& pattern, const Formula& formula) {
+std::optional<Matched> match(const Formula& pattern, const Formula& formula,
+                             std::initializer_list<int> constants) {
   if (pattern.steps().empty() || formula.steps().empty()) return std::nullopt;
   Matched matched;
-  const Matcher matcher(pattern.steps(), formula.steps());
+  const Matcher matcher(pattern.steps(), formula.steps(), constants);
   if (!matcher.bind({{pattern.steps().size() - 1, formula.steps().size() - 1}}, matched.steps_))
     return std::nullopt;
   return matched;

@@ -19,43 +19,33 @@ struct NamedForm {
   std::vector<int> operands{};
 };
 
-// Returns the form if what the pattern's operands are named in the formula is operands.
 std::optional<NamedForm> form_if(const Formula& pattern, const Formula& formula, OpKind op,
                                  const OpAttrs& attrs) {
   const std::optional<Matched> found = match(pattern, formula);
   if (!found) return std::nullopt;
   NamedForm form{op, attrs, {}};
-  for (int i = 0; i < pattern.inputs(); ++i) {
-    if (found->operand(i) < 0) return std::nullopt;
-    form.operands.push_back(found->operand(i));
-  }
+  for (int i = 0; i < pattern.inputs(); ++i) form.operands.push_back(found->operand(i));
   return form;
 }
 
-// Returns the form of an operand times a constant, which is not 0.
+// Returns the form of an operand times a constant.
 std::optional<NamedForm> scaled_form(const Formula& formula) {
-  const std::optional<Matched> found = match(Formula::input(0) * Formula::input(1), formula);
+  const auto found = match(Formula::input(0) * Formula::input(1), formula, {1});
   if (!found) return std::nullopt;
-  for (const int x : {0, 1})
-    if (const std::optional<float> factor = found->constant(1 - x);
-        factor && found->operand(x) >= 0)
-      return NamedForm{OpKind::scale, ScaleAttrs{*factor}, {found->operand(x)}};
-  return std::nullopt;
+  return NamedForm{OpKind::scale, ScaleAttrs{*found->constant(1)}, {found->operand(0)}};
 }
 
 // Returns the form of cap * tanh(x / cap).
 std::optional<NamedForm> capped_form(const Formula& formula) {
   const Formula x = Formula::input(0), cap = Formula::input(1), part = Formula::input(2);
-  std::optional<Matched> found = match(cap * tangent(x / cap), formula);
+  std::optional<Matched> found = match(cap * tangent(x / cap), formula, {1});
   if (!found) {
-    found = match(cap * tangent(x * part), formula);
-    const bool inverse = found && found->constant(1) && found->constant(2) &&
-                         1 / *found->constant(1) == *found->constant(2);
-    if (!inverse) return std::nullopt;
+    found = match(cap * tangent(x * part), formula, {1, 2});
+    if (!found || 1 / *found->constant(1) != *found->constant(2)) return std::nullopt;
   }
-  const std::optional<float> value = found->constant(1);
-  if (!value || !(*value > 0) || std::isinf(*value) || found->operand(0) < 0) return std::nullopt;
-  return NamedForm{OpKind::softcap, SoftcapAttrs{*value}, {found->operand(0)}};
+  const float value = *found->constant(1);
+  if (!(value > 0) || std::isinf(value)) return std::nullopt;
+  return NamedForm{OpKind::softcap, SoftcapAttrs{value}, {found->operand(0)}};
 }
 
 std::optional<NamedForm> form_of(const Formula& formula) {

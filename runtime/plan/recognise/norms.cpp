@@ -44,17 +44,15 @@ struct NormForm {
 std::optional<NormForm> norm_of(const Formula& formula, int64_t columns,
                                 const std::vector<NormPattern>& patterns) {
   for (const NormPattern& pattern : patterns) {
-    const std::optional<Matched> found = match(pattern.formula, formula);
+    const std::optional<Matched> found = match(pattern.formula, formula, {kCount, kEps});
     if (!found) continue;
-    const std::optional<float> count = found->constant(kCount), eps = found->constant(kEps);
+    const float eps = *found->constant(kEps);
     const auto n = static_cast<float>(columns);
-    if (!count || !eps || !(*eps >= 0) || *count != (pattern.divides ? n : 1 / n)) continue;
-    NormForm form{.attrs = {*eps, pattern.centred}};
-    const int x = found->operand(kRows), w = found->operand(kWeights), s = found->operand(kSums);
-    if (x < 0 || w < 0 || s < 0) continue;
-    form.rows = static_cast<size_t>(x);
-    form.weights = static_cast<size_t>(w);
-    form.sums = static_cast<size_t>(s);
+    if (!(eps >= 0) || *found->constant(kCount) != (pattern.divides ? n : 1 / n)) continue;
+    NormForm form{.attrs = {eps, pattern.centred}};
+    form.rows = static_cast<size_t>(found->operand(kRows));
+    form.weights = static_cast<size_t>(found->operand(kWeights));
+    form.sums = static_cast<size_t>(found->operand(kSums));
     return form;
   }
   return std::nullopt;

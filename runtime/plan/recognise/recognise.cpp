@@ -14,15 +14,23 @@ std::set<BufferId> operands_of(const Program& program) {
   return read;
 }
 
-// Removes instructions of which no result is read, if one was before.
-void remove_unread(Program& program, const std::set<BufferId>& read_before) {
+// Returns the results that no instruction reads.
+std::set<BufferId> unread_results(const Program& program) {
+  const std::set<BufferId> read = operands_of(program);
+  std::set<BufferId> unread;
+  for (const Instruction& op : program.instructions)
+    for (const BufferId id : op.writes)
+      if (!read.contains(id)) unread.insert(id);
+  return unread;
+}
+
+// Removes instructions of which no result is read, unless the first one was not read before either.
+void remove_unread(Program& program, const std::set<BufferId>& unread_before) {
   for (bool again = true; again;) {
-    const std::set<BufferId> read = operands_of(program);
+    const std::set<BufferId> unread = unread_results(program);
     const auto removed = std::erase_if(program.instructions, [&](const Instruction& op) {
-      return rule_of(op.op).of_model &&
-             std::ranges::any_of(op.writes,
-                                 [&](BufferId id) { return read_before.contains(id); }) &&
-             std::ranges::none_of(op.writes, [&](BufferId id) { return read.contains(id); });
+      return rule_of(op.op).of_model && !unread_before.contains(op.writes[0]) &&
+             std::ranges::all_of(op.writes, [&](BufferId id) { return unread.contains(id); });
     });
     again = removed > 0;
   }
@@ -31,13 +39,15 @@ void remove_unread(Program& program, const std::set<BufferId>& read_before) {
 }  // namespace
 
 void recognise(Program& program) {
-  const std::set<BufferId> read_before = operands_of(program);
+  const std::set<BufferId> unread_before = unread_results(program);
   recognise_formulas(program);
   recognise_norms(program);
   recognise_rotary(program);
+  recognise_attention(program);
   recognise_heads(program);
+  read_originals(program);
   recognise_positions(program);
-  remove_unread(program, read_before);
+  remove_unread(program, unread_before);
 }
 
 }  // namespace dstrain

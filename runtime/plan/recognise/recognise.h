@@ -17,9 +17,13 @@ void recognise_formulas(Program& program);
 void recognise_norms(Program& program);
 // Makes rotary of a map that turns halves of heads by angles which its tables of constants have.
 void recognise_rotary(Program& program);
+// Makes attention of the product of values and a softmax of causal scores, with copies of its operands and of its result.
+void recognise_attention(Program& program);
 // Lets attention read queries, keys and values where they are, where it would read copies of them: also keys that were repeated
 // for the heads that they serve.
 void recognise_heads(Program& program);
+// Lets operations read what a copy, which is in the same order, is of.
+void read_originals(Program& program);
 // Lets embed add the positions that a map adds.
 void recognise_positions(Program& program);
 

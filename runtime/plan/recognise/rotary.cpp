@@ -4,12 +4,12 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "runtime/ir/formula/match.h"
+#include "runtime/plan/recognise/constant_table.h"
 #include "runtime/plan/recognise/recognise.h"
 #include "runtime/plan/recognise/sources.h"
 
@@ -18,28 +18,6 @@ namespace {
 
 // The operands of the pattern: heads, and what each of their halves is beside: the second half, and the first one.
 enum RotaryRole : int { kHeads, kCos, kSecond, kFirst, kSin, kRoles };
-
-// A constant table of a value for each position and column of a head.
-class Table {
- public:
-  // Nothing if the buffer is no constant of floats.
-  static std::optional<Table> of(const Program& program, BufferId id) {
-    const auto constant = std::ranges::find(program.constants, id, &ProgramConstant::buffer);
-    if (constant == program.constants.end() || program.at(id).dtype != DType::f32)
-      return std::nullopt;
-    return Table(*constant->bytes);
-  }
-  int64_t size() const { return static_cast<int64_t>(bytes_.size() / sizeof(float)); }
-  double at(int64_t element) const {
-    float value = 0;
-    std::memcpy(&value, bytes_.data() + static_cast<size_t>(element) * sizeof value, sizeof value);
-    return static_cast<double>(value);
-  }
-
- private:
-  explicit Table(const std::string& bytes) : bytes_(bytes) {}
-  const std::string& bytes_;
-};
 
 // What a map turns: the first `columns` of each head, at positions up to `seq_len`.
 struct Turned {
@@ -98,7 +76,8 @@ std::optional<Turned> turned(const MapAttrs& map, const std::array<View, kRoles>
 }
 
 // Returns the attributes whose angles the tables have. PyTorch's tables have frequencies that are rounded to f32.
-std::optional<RotaryAttrs> rotation_of(const Turned& turned, const Table& cos, const Table& sin) {
+std::optional<RotaryAttrs> rotation_of(const Turned& turned, const ConstantTable& cos,
+                                       const ConstantTable& sin) {
   const int64_t pairs = turned.columns / 2;
   const auto elements = [&](int64_t by) { return (turned.seq_len - 1) * by + turned.columns; };
   if (cos.size() < elements(turned.cos_row) || sin.size() < elements(turned.sin_row) ||
@@ -150,7 +129,6 @@ std::optional<Instruction> rotation_in(Program& program, Instruction& op) {
   std::array<BufferId, kRoles> buffers{};
   for (int role = 0; role < kRoles; ++role) {
     const int operand = found->operand(role);
-    if (operand < 0) return std::nullopt;
     views[static_cast<size_t>(role)] = map->views[static_cast<size_t>(operand)];
     buffers[static_cast<size_t>(role)] = op.reads[static_cast<size_t>(operand)];
   }
@@ -159,8 +137,8 @@ std::optional<Instruction> rotation_in(Program& program, Instruction& op) {
   if (buffers[kSecond] != x || buffers[kFirst] != x || rows.dtype != program.at(op.writes[0]).dtype)
     return std::nullopt;
   const std::optional<Turned> heads = turned(*map, views, rows.shape[-1]);
-  const std::optional<Table> cos = Table::of(program, buffers[kCos]),
-                             sin = Table::of(program, buffers[kSin]);
+  const std::optional<ConstantTable> cos = ConstantTable::of(program, buffers[kCos]),
+                                     sin = ConstantTable::of(program, buffers[kSin]);
   if (!heads || !cos || !sin || rows.shape.elements() % (rows.shape[-1] * heads->seq_len) != 0)
     return std::nullopt;
   const std::optional<RotaryAttrs> attrs = rotation_of(*heads, *cos, *sin);

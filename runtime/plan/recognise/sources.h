@@ -17,6 +17,8 @@ class Sources {
   // Returns the instruction that alone writes a buffer, if it belongs to the sublayer. Nothing if it does not: what comes from
   // another sublayer is read as it is, since a pipeline may be cut there.
   const Instruction* of(BufferId id, int32_t sublayer) const;
+  // Returns whether one instruction writes a buffer, or none.
+  bool is_written_once(BufferId id) const { return writers_[static_cast<size_t>(id)] >= -1; }
   // Returns how many operands of instructions the buffer is.
   int readers(BufferId id) const { return readers_[static_cast<size_t>(id)]; }
 

@@ -8,8 +8,9 @@ namespace {
 
 const Formula kA = Formula::input(0), kB = Formula::input(1), kC = Formula::input(2);
 
-TEST_CASE("operands of a pattern are those of the formula, or constants") {
-  const auto found = match(kA * exponential(kB) + kC, Formula::input(4) * exponential(kA) + 2.5f);
+TEST_CASE("operands of a pattern are those of the formula, or constants where it says so") {
+  const Formula formula = Formula::input(4) * exponential(kA) + 2.5f;
+  const auto found = match(kA * exponential(kB) + kC, formula, {2});
   REQUIRE(found);
   CHECK(found->operand(0) == 4);
   CHECK(found->operand(1) == 0);
@@ -17,6 +18,11 @@ TEST_CASE("operands of a pattern are those of the formula, or constants") {
   CHECK(found->constant(2) == 2.5f);
   CHECK(!found->constant(0));
   CHECK(found->operand(5) == -1);
+  CHECK(!match(kA * exponential(kB) + kC, formula));
+  CHECK(!match(kA * exponential(kB) + kC, formula, {0, 2}));
+  const auto scaled = match(kA * kB, 3.0f * kC, {1});
+  REQUIRE(scaled);
+  CHECK(scaled->operand(0) == 2);
 }
 
 TEST_CASE("sums and products match the other way round, differences do not") {
