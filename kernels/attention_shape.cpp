@@ -1,16 +1,23 @@
 #include "kernels/attention_shape.h"
 
+#include <algorithm>
+
 #include "runtime/core/error.h"
 
 namespace dstrain::attention {
 namespace {
 
+// Returns the rows of an operand, whose columns are its last dimension.
+int64_t rows_of(const TensorSpec& part) {
+  return part.shape.elements() / std::max<int64_t>(1, part.shape[-1]);
+}
+
 // Throws InternalError unless q, k and v, or the one tensor of them, fit the attributes.
 void check_operands(const KernelSpec& spec, const AttentionShape& shape,
                     std::span<const TensorSpec> parts) {
   const auto has_heads = [&](const TensorSpec& part, int64_t heads) {
-    return part.shape.rank == 2 && part.shape[0] % shape.seq == 0 && part.shape[1] % heads == 0 &&
-           part.shape.elements() > 0;
+    return part.shape.elements() > 0 && rows_of(part) % shape.seq == 0 &&
+           part.shape[-1] % heads == 0;
   };
   const bool sizes =
       shape.heads > 0 && shape.seq > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0;
@@ -22,9 +29,8 @@ void check_operands(const KernelSpec& spec, const AttentionShape& shape,
     return;
   }
   const auto is_kv = [&](const TensorSpec& part) {
-    return part.dtype == parts[0].dtype && part.shape.rank == 2 &&
-           part.shape[0] == parts[0].shape[0] &&
-           part.shape[1] == parts[0].shape[1] / shape.heads * shape.kv_heads;
+    return part.dtype == parts[0].dtype && rows_of(part) == rows_of(parts[0]) &&
+           part.shape[-1] == parts[0].shape[-1] / shape.heads * shape.kv_heads;
   };
   check(sizes && has_heads(parts[0], shape.heads) && is_kv(parts[1]) && is_kv(parts[2]),
         "{} expects q (B*T, heads*D), k and v (B*T, kv_heads*D), came {}, {} and {} with heads = "
@@ -57,12 +63,12 @@ AttentionShape shape_of(const KernelSpec& spec) {
   shape.seq = attrs.seq_len;
   check_operands(spec, shape, parts);
   check(!shape.documents || (spec.in.back().dtype == DType::i32 &&
-                             spec.in.back().shape.elements() == parts[0].shape[0]),
-        "{} expects documents i32 ({}), came {}", name_of(spec.op), parts[0].shape[0],
+                             spec.in.back().shape.elements() == rows_of(parts[0])),
+        "{} expects documents i32 ({}), came {}", name_of(spec.op), rows_of(parts[0]),
         to_string(spec.in.back().shape));
-  shape.batch = parts[0].shape[0] / shape.seq;
+  shape.batch = rows_of(parts[0]) / shape.seq;
   shape.head_size =
-      parts[0].shape[1] / (shape.packed ? shape.heads + 2 * shape.kv_heads : shape.heads);
+      parts[0].shape[-1] / (shape.packed ? shape.heads + 2 * shape.kv_heads : shape.heads);
   shape.window = attrs.window > 0 && attrs.window < shape.seq ? attrs.window : shape.seq;
   shape.divisor =
       attrs.scale > 0 ? 1 / attrs.scale : std::sqrt(static_cast<double>(shape.head_size));

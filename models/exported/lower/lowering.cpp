@@ -335,11 +335,10 @@ Value Lowering::reduced(Reduction kind, const Value& value, const std::vector<in
                         bool keep, Gradient gradient) {
   std::vector<int> order;
   const auto goes = [&](int d) { return std::ranges::find(dimensions, d) != dimensions.end(); };
-  for (int d = 0; d < value.shape.rank; ++d)
-    if (!goes(d)) order.push_back(d);
+  const std::vector<int> in_memory = order_in_memory(value);
+  std::ranges::copy_if(in_memory, std::back_inserter(order), [&](int d) { return !goes(d); });
   const auto kept = static_cast<int>(order.size());
-  for (int d = 0; d < value.shape.rank; ++d)
-    if (goes(d)) order.push_back(d);
+  std::ranges::copy_if(in_memory, std::back_inserter(order), goes);
   const Value ordered = permute(value, order);
   Shape result;
   for (int d = 0; d < kept; ++d) result.append(ordered.shape[d]);
@@ -356,6 +355,10 @@ Value Lowering::reduced(Reduction kind, const Value& value, const std::vector<in
             : builder_.reduce(kind, ordered.formula, space, kept, ordered.operands, DType::f32);
     reduced = whole(id, result, value.type);
   }
+  std::vector<int> back(static_cast<size_t>(kept));
+  std::iota(back.begin(), back.end(), 0);
+  std::ranges::sort(back, {}, [&order](int d) { return order[static_cast<size_t>(d)]; });
+  reduced = permute(std::move(reduced), back);
   if (keep)
     for (const int d : dimensions) reduced = unsqueeze(std::move(reduced), d);
   return reduced;

@@ -38,22 +38,56 @@ std::vector<MaskPattern> mask_patterns() {
   return patterns;
 }
 
-// Returns whether a mask is the same for all samples and heads of a space, and lets query i see keys 0 to i and nothing else.
-bool is_causal(const ConstantTable& table, const View& view, const Shape& space, MaskKind kind) {
-  const auto& [of_samples, of_heads, of_queries, of_keys, a, b, c, d] = view.strides;
-  if ((space[0] > 1 && of_samples != 0) || (space[1] > 1 && of_heads != 0) || view.bounded(space))
-    return false;
-  for (int64_t query = 0; query < space[2]; ++query)
-    for (int64_t key = 0; key < space[3]; ++key) {
-      const double value = table.at(view.offset + query * of_queries + key * of_keys);
-      const bool added = kind == MaskKind::is_added;
-      const bool is_hidden =
-          added ? value <= double{kHidden} : (value != 0) == (kind == MaskKind::hides);
-      const bool is_shown = added ? value == 0 : !is_hidden;
-      if (key <= query ? !is_shown : !is_hidden) return false;
-    }
-  return true;
-}
+// Which scores of a space (samples, heads, queries, keys) a mask shows.
+class Mask {
+ public:
+  Mask(const ConstantTable& table, const View& view, const Shape& space, MaskKind kind)
+      : table_(table), view_(view), space_(space), kind_(kind) {}
+
+  // Returns the window of attention that shows what the mask does: 0 where query i sees keys 0 to i, else how many keys up to its own
+  // each query sees. Nothing if the mask is another one.
+  std::optional<int64_t> causal_window() const {
+    if (view_.bounded(space_) || space_[2] != space_[3]) return std::nullopt;
+    const int64_t tokens = space_[2];
+    int64_t window = 0;
+    while (window < tokens && shows(0, 0, tokens - 1, tokens - 1 - window).value_or(false))
+      ++window;
+    const auto of = [&](int d) {
+      return view_.strides[static_cast<size_t>(d)] == 0 ? 1 : space_[d];
+    };
+    for (int64_t sample = 0; sample < of(0); ++sample)
+      for (int64_t head = 0; head < of(1); ++head)
+        for (int64_t query = 0; query < tokens; ++query)
+          for (int64_t key = 0; key < tokens; ++key)
+            if (shows(sample, head, query, key) != (key <= query && key > query - window))
+              return std::nullopt;
+    return window == tokens ? 0 : window;
+  }
+
+ private:
+  // Returns whether a score is shown as it is; nothing if it is neither shown nor hidden.
+  std::optional<bool> shows(int64_t sample, int64_t head, int64_t query, int64_t key) const {
+    const auto& [of_samples, of_heads, of_queries, of_keys, a, b, c, d] = view_.strides;
+    const double value = table_.at(view_.offset + sample * of_samples + head * of_heads +
+                                   query * of_queries + key * of_keys);
+    if (kind_ != MaskKind::is_added) return (value != 0) == (kind_ == MaskKind::shows);
+    if (value == 0) return true;
+    if (value <= double{kHidden}) return false;
+    return std::nullopt;
+  }
+
+  const ConstantTable& table_;
+  const View& view_;
+  const Shape& space_;
+  MaskKind kind_;
+};
+
+// Scores of queries and keys, which a map scales and of which it hides those behind each query.
+struct CausalScores {
+  const Instruction* product = nullptr;
+  float scale = 1;
+  int64_t window = 0;
+};
 
 // Returns whether an instruction reduces the last dimension of a space, of a formula of these operands: the first one has all
 // elements, and the others one for each row.
@@ -98,9 +132,8 @@ class Attentions {
     }
     if (!weights || !is_dense(values->a, space)) return {};
     const Instruction* const masked = sources_.of(softmax_operand(*weights, space), op.sublayer);
-    float scale = 1;
-    const Instruction* const scores = masked ? causal_scores(*masked, space, scale) : nullptr;
-    const ContractAttrs* const product = scores ? product_of(scores) : nullptr;
+    const CausalScores scores = masked ? causal_scores(*masked, space) : CausalScores{};
+    const ContractAttrs* const product = scores.product ? product_of(scores.product) : nullptr;
     if (!product || product->m != product->n || product->batch != values->batch ||
         product->k != values->n)
       return {};
@@ -110,12 +143,15 @@ class Attentions {
                          .site = dropout.site,
                          .heads = space[1],
                          .seq_len = space[2],
-                         .kv_heads = space[1]};
+                         .kv_heads = space[1],
+                         .window = scores.window};
     const auto width = static_cast<double>(product->k);
-    if (scale != static_cast<float>(1 / std::sqrt(width))) attrs.scale = double{scale};
-    return attention(
-        op, attrs, width,
-        {Heads{scores->reads[0], product->a}, {scores->reads[1], product->b}, {op.reads[1], v}});
+    if (scores.scale != static_cast<float>(1 / std::sqrt(width)))
+      attrs.scale = double{scores.scale};
+    return attention(op, attrs, width,
+                     {Heads{scores.product->reads[0], product->a},
+                      {scores.product->reads[1], product->b},
+                      {op.reads[1], v}});
   }
 
  private:
@@ -146,25 +182,28 @@ class Attentions {
     return is_softmax ? scores : kNone;
   }
 
-  // Returns the instruction that gives the scores that a map scales and hides behind each query; null if it does another thing.
-  const Instruction* causal_scores(const Instruction& op, const Shape& space, float& scale) const {
+  // Returns the scores that a map scales and hides; none if it does another thing.
+  CausalScores causal_scores(const Instruction& op, const Shape& space) const {
     const MapAttrs* const map = walking_map(op);
-    if (!map || map->space != space || space[2] != space[3]) return nullptr;
+    if (!map || map->space != space) return {};
     for (const MaskPattern& pattern : patterns_) {
       const std::optional<Matched> found = match(pattern.formula, map->formula, {kScale, kBelow});
       if (!found) continue;
       const auto scores = static_cast<size_t>(found->operand(kScores)),
                  mask = static_cast<size_t>(found->operand(kMask));
       const std::optional<ConstantTable> table = ConstantTable::of(program_, op.reads[mask]);
-      const std::optional<float> below = found->constant(kBelow), by = found->constant(kScale);
-      const bool hides = pattern.kind == MaskKind::is_added || (below && *below <= kHidden);
-      if (!table || !hides || !is_dense(map->views[scores], space) ||
-          !is_causal(*table, map->views[mask], space, pattern.kind))
-        continue;
-      if (by) scale = pattern.divides ? 1 / *by : *by;
-      return scale > 0 ? sources_.of(op.reads[scores], op.sublayer) : nullptr;
+      const bool hides =
+          pattern.kind == MaskKind::is_added || found->constant(kBelow).value_or(0) <= kHidden;
+      if (!table || !hides || !is_dense(map->views[scores], space)) continue;
+      const auto window = Mask(*table, map->views[mask], space, pattern.kind).causal_window();
+      if (!window) continue;
+      const float by = found->constant(kScale).value_or(1);
+      if (by > 0)
+        return {.product = sources_.of(op.reads[scores], op.sublayer),
+                .scale = pattern.divides ? 1 / by : by,
+                .window = *window};
     }
-    return nullptr;
+    return {};
   }
 
   // Returns copies of queries, keys and values as rows of tokens, attention, and a copy of its result in the place of that of

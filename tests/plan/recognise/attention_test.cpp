@@ -17,7 +17,8 @@ struct Written {
   Formula scores = select(kMask, kBelow, kP* kScale);
   // The mask's value by whether a key is behind the query.
   float shown = 0, hidden = 1;
-  int64_t behind = 0;  // queries see keys up to so many behind their own
+  int64_t behind = 0;        // queries see keys up to so many behind their own
+  int64_t window = kTokens;  // and so many up to their own
   bool drops = false;
   int64_t packed_columns = 0;  // not 0: queries, keys and values are columns of rows of so many
 };
@@ -39,7 +40,7 @@ Program written(const Written& w) {
   std::vector<float> mask;
   for (int64_t query = 0; query < kTokens; ++query)
     for (int64_t key = 0; key < kTokens; ++key)
-      mask.push_back(key <= query + w.behind ? w.shown : w.hidden);
+      mask.push_back(key <= query + w.behind && key > query - w.window ? w.shown : w.hidden);
   const BufferId table = b.constant("mask", {kTokens, kTokens}, DType::f32, mask.data());
   const View dense = dense_view(space), by_row = strided({kHeads * kTokens, kTokens, 1, 0});
   const BufferId masked =
@@ -93,12 +94,21 @@ TEST_CASE("another scale, dropout and packed rows are attention's, too") {
   CHECK(packed.instructions[0].reads == std::vector{packed.inputs[0].buffer});
 }
 
+TEST_CASE("a mask of the last keys is a window") {
+  for (const int64_t window : {int64_t{1}, int64_t{3}, kTokens - 1}) {
+    const Program p = written({.window = window});
+    REQUIRE(operations(p) == "attention linear");
+    CHECK(attrs_as<AttentionAttrs>(p.instructions[0].attrs).window == window);
+  }
+}
+
 TEST_CASE("other masks and other weights stay as they are") {
   const auto stays = [](const Written& w) {
     return operations(written(w)).find("attention") == std::string::npos;
   };
   CHECK(stays({.behind = 1}));
   CHECK(stays({.behind = -1}));
+  CHECK(stays({.hidden = 0}));
   CHECK(stays({.shown = 1, .hidden = 0}));
   CHECK(stays({.scores = select(kMask, -10.0f, kP * kScale)}));
   CHECK(stays({.scores = kP / 2.0f + kMask, .shown = 1, .hidden = kBelow}));

@@ -17,25 +17,36 @@ struct Attention {
   Value q, k, v;
   double scale = 0;
   double dropout = 0;
+  int64_t window = 0;  // keys that a query sees; 0: all up to its own
   int64_t heads() const { return q.shape[1]; }
   int64_t kv_heads() const { return k.shape[1]; }
 };
 
-// Returns whether a mask lets query i see keys 0 to i, and nothing else.
-bool is_causal(const HostTensor& mask) {
-  if (mask.rank() < 2) return false;
+// Returns the window of attention that a mask means: 0 where it lets query i see keys 0 to i, else how many keys up to its own each
+// query sees. Nothing if it means another thing.
+std::optional<int64_t> causal_window(const HostTensor& mask) {
+  if (mask.rank() < 2) return std::nullopt;
   const size_t rank = mask.rank();
   const int64_t queries = mask.sizes[rank - 2], keys = mask.sizes[rank - 1];
-  if (queries != keys) return false;
+  if (queries != keys) return std::nullopt;
   const auto read = loader_of<double>(mask.type);
-  int64_t at = 0;
+  int64_t at = 0, window = 0;
+  const int64_t last = (queries - 1) * keys;  // the first key of the last query
+  std::vector<bool> shown;
   for (Walk walk(mask.sizes, {&mask}); !walk.is_done(); walk.next(), ++at) {
     const double x = read(walk.at(0));
     const bool sees = mask.type == ScalarType::boolean ? x != 0 : x == 0;
     const bool hides = mask.type == ScalarType::boolean ? x == 0 : std::isinf(x) && x < 0;
-    if (at % keys <= at / keys % queries ? !sees : !hides) return false;
+    if (!sees && !hides) return std::nullopt;
+    shown.push_back(sees);
+    if (last <= at && at < last + keys && sees) ++window;
   }
-  return true;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const auto key = static_cast<int64_t>(i) % keys,
+               query = static_cast<int64_t>(i) / keys % queries;
+    if (shown[i] != (key <= query && key > query - window)) return std::nullopt;
+  }
+  return window == keys ? 0 : window;
 }
 
 // Returns heads (samples, heads, tokens, width) as rows of tokens (samples * tokens, heads * width).
@@ -54,6 +65,7 @@ Value causal(Lowering& l, const Attention& a) {
                                              .kv_heads = a.kv_heads(),
                                              .seq_len = s[2],
                                              .dropout = a.dropout,
+                                             .window = a.window,
                                              .scale = usual ? 0 : a.scale});
   return transpose(whole(id, {s[0], s[2], s[1], s[3]}, a.q.type), 1, 2);
 }
@@ -132,7 +144,9 @@ void lower_attention(Lowering& l, const Node& node) {
     Lowering::fail(node, "has {} heads of queries and {} of keys", a.heads(), a.kv_heads());
   const HostTensor* mask = node.has("attn_mask") ? l.constant(node, "attn_mask") : nullptr;
   const bool same = a.q.shape[2] == a.k.shape[2] && a.q.shape[3] == a.v.shape[3];
-  const bool triangle = node.flag("is_causal") || (mask && is_causal(*mask));
+  const std::optional<int64_t> window = mask ? causal_window(*mask) : std::nullopt;
+  a.window = window.value_or(0);
+  const bool triangle = node.flag("is_causal") || window;
   if (triangle && same && a.scale > 0) return l.set(node, l.reshaped(causal(l, a), result));
   if (node.flag("is_causal"))
     Lowering::fail(node,

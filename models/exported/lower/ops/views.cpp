@@ -63,7 +63,8 @@ void lower_select(Lowering& l, const Node& node) {
 
 // Parts of a dimension that follow one another, each an output.
 void lower_parts(Lowering& l, const Node& node) {
-  const Value x = l.operand(node, "self");
+  // What they are parts of is computed once: attention reads queries, keys and values where they are.
+  const Value x = l.computed(l.operand(node, "self"));
   const int d = l.dimension(node, "dim", x.shape.rank);
   int64_t start = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
