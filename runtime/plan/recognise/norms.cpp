@@ -1,5 +1,6 @@
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,13 +12,15 @@
 namespace dstrain {
 namespace {
 
-// The operands of the patterns: rows, weights, sums of squares; the number of columns or what is 1 by it, and eps.
-enum NormRole : int { kRows, kWeights, kSums, kCount, kEps };
+// The operands of the patterns: rows, weights, sums of squares; the number of columns or what is 1 by it, and eps; and what the norm
+// is added to.
+enum NormRole : int { kRows, kWeights, kSums, kCount, kEps, kAdded };
 
 struct NormPattern {
   Formula formula{};
   bool centred = false;  // weights are held minus 1
   bool divides = false;  // by the number of columns
+  bool adds = false;
 };
 
 // Returns weight * x / sqrt(sum / n + eps) in the ways in which it is written.
@@ -30,14 +33,17 @@ std::vector<NormPattern> norm_patterns() {
       const Formula root = square_root((divides ? s / n : s * n) + eps);
       const Formula weight = centred ? 1 + w : w;
       for (const Formula& formula :
-           {weight * (x * (1 / root)), weight * (x / root), (weight * x) * (1 / root)})
-        patterns.push_back({formula, centred, divides});
+           {weight * (x * (1 / root)), weight * (x / root), (weight * x) * (1 / root)}) {
+        patterns.push_back({formula, centred, divides, false});
+        patterns.push_back({Formula::input(kAdded) + formula, centred, divides, true});
+      }
     }
   return patterns;
 }
 
 struct NormForm {
   size_t rows = 0, weights = 0, sums = 0;  // which operands
+  std::optional<size_t> added{};
   RmsNormAttrs attrs{};
 };
 
@@ -53,6 +59,7 @@ std::optional<NormForm> norm_of(const Formula& formula, int64_t columns,
     form.rows = static_cast<size_t>(found->operand(kRows));
     form.weights = static_cast<size_t>(found->operand(kWeights));
     form.sums = static_cast<size_t>(found->operand(kSums));
+    if (pattern.adds) form.added = static_cast<size_t>(found->operand(kAdded));
     return form;
   }
   return std::nullopt;
@@ -69,15 +76,15 @@ bool sums_squares(const Instruction* op, BufferId x, int64_t elements, int64_t c
          reduce->space.elements() == elements && is_dense(reduce->views[0], reduce->space);
 }
 
-// Makes an instruction the norm that it computes, if it is one.
-void make_norm(Program& program, const Sources& sources, Instruction& op,
-               const std::vector<NormPattern>& patterns) {
+// Returns the norm that an instruction computes, and the sum with another operand if it adds one; nothing if it computes another
+// thing.
+std::vector<Instruction> norm_in(Program& program, const Sources& sources, const Instruction& op,
+                                 const std::vector<NormPattern>& patterns) {
   const MapAttrs* const map = walking_map(op);
-  constexpr size_t kOperands = 3;
-  if (!map || op.reads.size() != kOperands) return;
-  const Shape space = map->space;
+  if (!map) return {};
+  const Shape& space = map->space;
   std::optional<NormForm> form = norm_of(map->formula, space[-1], patterns);
-  if (!form) return;
+  if (!form) return {};
   // Rows and weights that are factors alike are told apart by their views.
   if (!form->attrs.centred && !is_dense(map->views[form->rows], space))
     std::swap(form->rows, form->weights);
@@ -91,20 +98,38 @@ void make_norm(Program& program, const Sources& sources, Instruction& op,
       !is_by_column(map->views[form->weights], space) ||
       !is_by_row(map->views[form->sums], space) ||
       !sums_squares(sources.of(op.reads[form->sums], op.sublayer), x, space.elements(), space[-1]))
-    return;
+    return {};
+  if (form->added) {
+    const Buffer& added = program.at(op.reads[*form->added]);
+    if (!is_dense(map->views[*form->added], space) || added.dtype != dtype ||
+        added.shape.elements() != space.elements() || added.shape[-1] != shape[-1])
+      return {};
+  }
   // The result has the rows of x.
-  if (program.at(y).shape[-1] != shape[-1] && !is_without_rows(program, y)) return;
-  const int64_t columns = shape[-1];
+  if (program.at(y).shape[-1] != shape[-1] && !is_without_rows(program, y)) return {};
   program.at(y).shape = shape;
+  const std::string name = program.at(y).name;
+  const auto buffer = [&](const char* suffix, const Shape& of, DType type) {
+    return program.add_buffer({.name = name + suffix, .shape = of, .dtype = type});
+  };
+  const auto instruction = [&op](OpKind kind, const OpAttrs& attrs, std::vector<BufferId> reads,
+                                 std::vector<BufferId> writes) {
+    return Instruction{.op = kind,
+                       .attrs = attrs,
+                       .reads = std::move(reads),
+                       .writes = std::move(writes),
+                       .group = op.group,
+                       .sublayer = op.sublayer};
+  };
+  const BufferId norm = form->added ? buffer(".norm", shape, dtype) : y;
   const BufferId rstd =
-      program.add_buffer({.name = program.at(y).name + ".rstd",
-                          .shape = {shape.elements() / columns, columns / space[-1]}});
-  op = Instruction{.op = OpKind::rms_norm,
-                   .attrs = form->attrs,
-                   .reads = {x, weight},
-                   .writes = {y, rstd},
-                   .group = op.group,
-                   .sublayer = op.sublayer};
+      buffer(".rstd", {shape.elements() / shape[-1], shape[-1] / space[-1]}, DType::f32);
+  std::vector<Instruction> instructions{
+      instruction(OpKind::rms_norm, form->attrs, {x, weight}, {norm, rstd})};
+  if (form->added)
+    instructions.push_back(instruction(OpKind::add_dropout, DropoutAttrs{.seq_len = 1},
+                                       {op.reads[*form->added], norm}, {y}));
+  return instructions;
 }
 
 }  // namespace
@@ -112,7 +137,13 @@ void make_norm(Program& program, const Sources& sources, Instruction& op,
 void recognise_norms(Program& program) {
   const std::vector<NormPattern> patterns = norm_patterns();
   const Sources sources(program);
-  for (Instruction& op : program.instructions) make_norm(program, sources, op, patterns);
+  std::vector<Instruction> instructions;
+  for (const Instruction& op : program.instructions) {
+    std::vector<Instruction> found = norm_in(program, sources, op, patterns);
+    if (found.empty()) found = {op};
+    instructions.insert(instructions.end(), found.begin(), found.end());
+  }
+  program.instructions = std::move(instructions);
 }
 
 }  // namespace dstrain

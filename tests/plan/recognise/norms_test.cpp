@@ -1,5 +1,7 @@
 // A sum of squares and the map that divides by its root become rms_norm.
 #include <catch2/catch.hpp>
+#include <optional>
+#include <vector>
 
 #include "runtime/plan/recognise/recognise.h"
 #include "tests/plan/recognise/general_forms.h"
@@ -20,13 +22,18 @@ struct Written {
   View of_x = dense_view(kRows), of_w = strided({0, 0, 1}), of_sum = strided({3, 1, 0});
   int kept = 2;
   int64_t weights = kColumns;
+  std::optional<View> added{};  // operand 3
 };
 
 Program recognised(const Written& w) {
   GeneralForms p({3, kColumns});
   const BufferId weight = p.builder.parameter("norm.weight", {w.weights}, Init::ones);
   const BufferId sum = p.builder.reduce(Reduction::sum, w.square, w.space, w.kept, {{p.x, w.of_x}});
-  p.builder.map(w.formula, w.space, {{p.x, w.of_x}, {weight, w.of_w}, {sum, w.of_sum}});
+  std::vector<Builder::Seen> operands{{p.x, w.of_x}, {weight, w.of_w}, {sum, w.of_sum}};
+  if (w.added)
+    operands.push_back(
+        {p.builder.input("added", InputRole::array, DType::f32, {3, kColumns}), *w.added});
+  p.builder.map(w.formula, w.space, operands);
   recognise(p.program);
   return p.program;
 }
@@ -57,6 +64,14 @@ TEST_CASE("a norm of each head is one of runs of a row's columns") {
   REQUIRE(operations(p) == "rms_norm");
   CHECK(p.at(p.instructions[0].writes[0]).shape == Shape{2, 3, kColumns});
   CHECK(p.at(p.instructions[0].writes[1]).shape == Shape{6, 2});
+}
+
+TEST_CASE("a norm that is added to rows becomes a norm and a sum") {
+  const Formula sum = Formula::input(3) + Written{}.formula;
+  const Program p = recognised({.formula = sum, .added = dense_view(kRows)});
+  REQUIRE(operations(p) == "rms_norm add_dropout");
+  CHECK(p.instructions[1].reads == std::vector{p.inputs[1].buffer, p.instructions[0].writes[0]});
+  CHECK(operations(recognised({.formula = sum, .added = strided({0, 0, 1})})) == "reduce map");
 }
 
 TEST_CASE("what is no norm stays as it is") {
