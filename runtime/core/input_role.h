@@ -15,11 +15,14 @@ enum class InputRole : uint8_t {
   // Where a sample holds several documents: of each token, the place in the sample at which its document begins. Places
   // do not fall, and that of token t is at most t.
   documents,
-  array,  // of a data file: the array that has the input's name
+  positions,  // the same: of each token, its place in its document
+  mask,       // where samples may have padding: 1 for each token, 0 for padding
+  array,      // of a data file: the array that has the input's name
 };
 
 inline std::string_view name_of(InputRole role) {  // "token ids"
-  constexpr std::string_view names[] = {"token ids", "features", "labels", "documents", "arrays"};
+  constexpr std::string_view names[] = {"token ids", "features", "labels", "documents",
+                                        "positions", "masks",    "arrays"};
   return names[static_cast<int>(role)];
 }
 

@@ -109,6 +109,20 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
   return value;
 }
 
+bool ForwardOptions::has(InputRole role) const {
+  switch (role) {
+    case InputRole::labels:
+      return with_loss;
+    case InputRole::documents:
+    case InputRole::positions:
+      return documents;
+    case InputRole::mask:
+      return padding;
+    default:
+      return true;
+  }
+}
+
 BufferId Builder::input(const std::string& name, InputRole role, DType dtype, const Shape& sample) {
   const BufferId loaded = declare_input(name, role, dtype, sample).buffer;
   // Floats are loaded in f32; a 16-bit run rounds them before anything reads them.

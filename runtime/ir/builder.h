@@ -21,11 +21,15 @@ struct ForwardOptions {
   bool with_loss = true;  // false: stop at the logits (decoding)
   bool documents =
       false;  // samples hold several documents, each with positions and attention of its own
+  bool padding = false;      // samples may end with padding
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
   // What all losses of the model have (CrossEntropyAttrs).
   float label_smoothing = 0, z_loss = 0;
   bool checked =
       true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits
+
+  // Returns whether a program has the model's inputs of a role.
+  bool has(InputRole role) const;
 };
 
 // Whether training changes a parameter. What is frozen has its initial values, or those of --init_weights, all the time.

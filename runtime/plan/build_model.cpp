@@ -29,12 +29,8 @@ std::string text_of(std::string_view name, InputRole role, DType dtype, const Sh
 // Returns the inputs that the family says there are, a text each.
 std::vector<std::string> expected_inputs(const ModelConfig& model, const ForwardOptions& options) {
   std::vector<std::string> list;
-  const auto declared = [&options](InputRole role) {
-    if (role == InputRole::labels) return options.with_loss;
-    return role != InputRole::documents || options.documents;
-  };
   for (const ModelInput& input : model.family().inputs)
-    if (declared(input.role))
+    if (options.has(input.role))
       list.push_back(
           text_of(input.name, input.role, input.dtype, sample_of(input, model, options)));
   return list;
@@ -51,7 +47,7 @@ std::vector<std::string> declared_inputs(const Program& program) {
 
 void build_model(Builder& builder, const ModelConfig& model) {
   const ModelFamily& family = model.family();
-  check(!builder.options().documents || family.input(InputRole::documents),
+  check(!builder.options().documents || family.tells_documents(),
         "a sample of the {} holds no documents", family.title);
   builder.fine_tune(model.fine_tuning());
   family.build(builder, model);

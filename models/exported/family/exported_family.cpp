@@ -3,18 +3,38 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "models/exported/family/graph_inputs.h"
 #include "models/exported/family/opened_model.h"
+#include "runtime/config/keys/table/rules.h"
 
 namespace dstrain {
 namespace {
+
+constexpr std::string_view kInputsKey = "inputs";
+
+constexpr Rule kInputs{[](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+                         const std::string problem = exported::inputs_problem(value);
+                         if (problem.empty()) return {};
+                         return {State::error, problem};
+                       },
+                       "honoured"};
 
 std::vector<ModelKey> keys_of_archives() {
   return {{{.key = "dstrain.model.file",
             .type = Type::string,
             .fallback = "\"\"",
             .note = "the archive that torch.export.save has written; --model FILE.pt2 names it"},
+           FactChange::forbidden},
+          {{.key = "dstrain.model.inputs",
+            .type = Type::any,
+            .note = "what texts give the graph's inputs, such as {\"idx\": \"tokens\", \"tgt\": "
+                    "\"targets\"}: tokens, targets, labels (the tokens themselves), mask, "
+                    "positions, documents; unset: by their names",
+            .rule = &kInputs},
            FactChange::forbidden}};
 }
 
@@ -25,14 +45,19 @@ std::optional<KeyProblem> exported_problem(const ModelConfig& c) {
 }
 
 // Returns the family of an archive. Each is read once.
-const ModelFamily& open(const ModelConfig& config, bool arrays) {
+const ModelFamily& open(const ModelConfig& config, GivenData data) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, bool>, std::unique_ptr<exported::OpenedModel>> opened;
+  static std::map<std::pair<std::vector<std::string>, GivenData>,
+                  std::unique_ptr<exported::OpenedModel>>
+      opened;
+  std::vector<std::string> settings;
+  for (const ModelKey& key : config.family().keys) settings.push_back(config.text(key.name()));
   const std::lock_guard lock(mutex);
-  auto& model = opened[{config.text("file"), arrays}];
+  auto& model = opened[{settings, data}];
   if (!model)
-    model =
-        std::make_unique<exported::OpenedModel>(config.text("file"), arrays, keys_of_archives());
+    model = std::make_unique<exported::OpenedModel>(
+        exported::GraphSettings{.file = config.text("file"), .inputs = config.text(kInputsKey)},
+        data, keys_of_archives());
   return model->family();
 }
 
@@ -46,6 +71,7 @@ const ModelFamily& exported_family() {
                                   .problem = exported_problem,
                                   .open = open,
                                   .file_key = "file",
+                                  .inputs_key = kInputsKey,
                                   .file_suffix = ".pt2"};
   return family;
 }

@@ -1,9 +1,6 @@
 #include "models/exported/family/opened_model.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cmath>
 #include <set>
@@ -19,18 +16,7 @@
 namespace dstrain::exported {
 namespace {
 
-// The usual names of inputs that texts give.
-constexpr std::array<std::string_view, 3> kTokenNames = {"idx", "input_ids", "tokens"};
-constexpr std::array<std::string_view, 3> kTargetNames = {"tgt", "targets", "target"};
-// The name by which transformers' models take the tokens themselves, which they shift.
-constexpr std::string_view kUnshifted = "labels";
-
 constexpr std::string_view kContext = "context", kVocabulary = "vocab_size";
-
-template <size_t N>
-bool has(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 // Returns the name that safetensors files have for an element type.
 std::string safetensors_name(ScalarType type) {
@@ -69,13 +55,6 @@ ParameterFacts like_values(const ExportedModel& model, const StoredTensor& tenso
              : usual;
 }
 
-std::vector<const GraphInput*> user_inputs(const Graph& graph) {
-  std::vector<const GraphInput*> inputs;
-  for (const GraphInput& input : graph.inputs)
-    if (input.kind == InputKind::user) inputs.push_back(&input);
-  return inputs;
-}
-
 // Returns the rows of the table that an input of token ids chooses from; 0: it is not known.
 int64_t rows_of_table(const Graph& graph, const GraphInput& ids) {
   for (const Node& node : graph.nodes)
@@ -86,19 +65,19 @@ int64_t rows_of_table(const Graph& graph, const GraphInput& ids) {
 
 }  // namespace
 
-OpenedModel::OpenedModel(const std::string& path, bool arrays, const std::vector<ModelKey>& keys)
-    : model_(read_exported(path)) {
+OpenedModel::OpenedModel(GraphSettings settings, GivenData data, const std::vector<ModelKey>& keys)
+    : settings_(std::move(settings)), model_(read_exported(settings_.file)) {
   family_.type = "exported";
   family_.title = "exported model";
   family_.keys = keys;
   family_.is_fixed = true;
   family_.file_key = "file";
+  family_.inputs_key = "inputs";
   find_batch();
-  find_inputs(arrays);
+  find_inputs(data);
   find_parameters();
   const Graph& graph = model_.graph;
-  const std::vector<GraphLayer> layers =
-      layers_of(folded(std::max<int64_t>(family_.batch, 1))->graph);
+  const std::vector<GraphLayer> layers = layers_of(folded({.batch = family_.any_batch()})->graph);
   family_.layers_key = add_size(
       "layers", std::ranges::count_if(layers, [](const GraphLayer& l) { return l.number >= 0; }));
   int64_t width = 1;
@@ -143,49 +122,30 @@ std::string_view OpenedModel::add_size(std::string_view name, int64_t value) {
   return family_.keys.back().name();
 }
 
-void OpenedModel::find_inputs(bool arrays) {
+void OpenedModel::find_inputs(GivenData data) {
+  for (const FedInput& fed : feed_inputs(model_, data, settings_.inputs)) add_input(fed);
+}
+
+void OpenedModel::add_input(const FedInput& fed) {
   const Graph& graph = model_.graph;
-  std::vector<std::string> others;
-  for (const GraphInput* input : user_inputs(graph)) {
-    const TensorInfo& tensor = graph.tensor(input->tensor);
-    InputRole role = InputRole::array;
-    if (!arrays) {
-      const bool sequence = tensor.sizes.size() == 2 && !is_floating(tensor.type);
-      if (sequence && has(kTokenNames, input->name))
-        role = InputRole::token_ids;
-      else if (sequence && (has(kTargetNames, input->name) || input->name == kUnshifted))
-        role = InputRole::labels;
-      else
-        others.push_back(input->name);
-    }
-    ModelInput& of_family = family_.inputs.emplace_back();
-    of_family.name = texts_.emplace_back(input->name);
-    of_family.role = role;
-    of_family.dtype = is_floating(tensor.type) ? DType::f32 : DType::i32;
-    facts_.roles[input->name] = role;
-    if (role == InputRole::labels && input->name == kUnshifted) facts_.unshifted = input->name;
-    if (role == InputRole::array) {
-      for (size_t d = 1; d < tensor.sizes.size(); ++d)
-        of_family.sizes.push_back(tensor.sizes[d].value());
-      continue;
-    }
-    of_family.shape = {kContext};
-    of_family.classes = kVocabulary;
-    if (role != InputRole::token_ids) continue;
-    add_size(kContext, tensor.sizes[1].value());
-    add_size(kVocabulary, rows_of_table(graph, *input));
+  const TensorInfo& tensor = graph.tensor(fed.input->tensor);
+  const bool is_array = fed.role == InputRole::array;
+  facts_.roles[fed.input->name] = fed.role;
+  if (fed.unshifted) facts_.unshifted = fed.input->name;
+  ModelInput& input = family_.inputs.emplace_back();
+  input.name = texts_.emplace_back(fed.input->name);
+  input.role = fed.role;
+  input.dtype = is_array && is_floating(tensor.type) ? DType::f32 : DType::i32;
+  if (is_array) {
+    for (size_t d = 1; d < tensor.sizes.size(); ++d) input.sizes.push_back(tensor.sizes[d].value());
+    return;
   }
-  if (!others.empty())
-    fail_user(
-        "{}: texts do not give the inputs {}: expected one of {} and one of {}, {} alone; data of "
-        "arrays give any: --set dstrain.data.format=arrays",
-        model_.archive.path(), fmt::join(others, ", "), fmt::join(kTokenNames, ", "),
-        fmt::join(kTargetNames, ", "), kUnshifted);
-  if (!arrays && !family_.predicts_tokens())
-    fail_user(
-        "{}: texts give an input of token ids and one of targets, of the same shape, and the graph "
-        "has others; data of arrays give any: --set dstrain.data.format=arrays",
-        model_.archive.path());
+  input.shape = {kContext};
+  if (fed.role == InputRole::token_ids || fed.role == InputRole::labels)
+    input.classes = kVocabulary;
+  if (fed.role != InputRole::token_ids) return;
+  add_size(kContext, tensor.sizes[1].value());
+  add_size(kVocabulary, rows_of_table(graph, *fed.input));
 }
 
 void OpenedModel::find_parameters() {
@@ -216,18 +176,26 @@ SymbolValues OpenedModel::symbols(int64_t batch) const {
   return solve_symbols(model_.graph, inputs);
 }
 
-std::shared_ptr<const FoldedGraph> OpenedModel::folded(int64_t batch) const {
+std::shared_ptr<const FoldedGraph> OpenedModel::folded(const Form& form) const {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const FoldedGraph>& known = folded_[batch];
-  if (!known)
-    known =
-        std::make_shared<const FoldedGraph>(fold(model_, with_sizes(model_.graph, symbols(batch))));
+  std::shared_ptr<const FoldedGraph>& known = folded_[form];
+  if (known) return known;
+  const ForwardOptions options{.documents = form.documents, .padding = form.padding};
+  FoldOptions fixed;
+  for (const ModelInput& input : family_.inputs)
+    if (!options.has(input.role))
+      fixed.inputs[std::string(input.name)] = usual_elements(
+          input.role, form.batch, ModelConfig(family_).integer(family_.context_key()));
+  known = std::make_shared<const FoldedGraph>(
+      fold(model_, with_sizes(model_.graph, symbols(form.batch)), fixed));
   return known;
 }
 
 void OpenedModel::build(Builder& builder) const {
   try {
-    const std::shared_ptr<const FoldedGraph> graph = folded(builder.options().batch);
+    const ForwardOptions& options = builder.options();
+    const std::shared_ptr<const FoldedGraph> graph = folded(
+        {.batch = options.batch, .documents = options.documents, .padding = options.padding});
     lower_graph(builder, *graph, facts_);
   } catch (const UserError& e) {
     fail_user("{}: {}", model_.archive.path(), e.what());

@@ -1,6 +1,7 @@
 // OpenedModel: an archive that a run trains, as a family of its own.
 #pragma once
 
+#include <compare>
 #include <deque>
 #include <map>
 #include <memory>
@@ -8,17 +9,24 @@
 #include <string>
 
 #include "models/exported/exported_model.h"
+#include "models/exported/family/graph_inputs.h"
 #include "models/exported/fold/fold.h"
 #include "models/exported/lower/lowering.h"
 #include "runtime/config/model/family.h"
 
 namespace dstrain::exported {
 
+// What a configuration says of the archive, by the keys of the family.
+struct GraphSettings {
+  std::string file;
+  std::string inputs{};  // as JSON text; empty: by their names
+};
+
 class OpenedModel {
  public:
-  // Reads the archive but for its weights. `arrays`: inputs are arrays of a data file, else tokens and what follows from
-  // them. `keys`: those that all archives have. Throws UserError.
-  OpenedModel(const std::string& path, bool arrays, const std::vector<ModelKey>& keys);
+  // Reads the archive but for its weights. `data`: where inputs come from. `keys`: those that all archives have. Throws
+  // UserError.
+  OpenedModel(GraphSettings settings, GivenData data, const std::vector<ModelKey>& keys);
   OpenedModel(const OpenedModel&) = delete;
   OpenedModel& operator=(const OpenedModel&) = delete;
 
@@ -27,14 +35,21 @@ class OpenedModel {
 
  private:
   void find_batch();
-  void find_inputs(bool arrays);
+  void find_inputs(GivenData data);
+  void add_input(const FedInput& fed);
   void find_parameters();
   // Adds a key with one value, which nothing sets. Returns its name.
   std::string_view add_size(std::string_view name, int64_t value);
   // Returns the values of its symbols with this batch.
   SymbolValues symbols(int64_t batch) const;
-  // Returns the graph with the constants, of a batch of this size. Any thread may ask.
-  std::shared_ptr<const FoldedGraph> folded(int64_t batch) const;
+  // What the constants of a program depend on: its samples, and whether these have several documents, or padding.
+  struct Form {
+    int64_t batch = 1;
+    bool documents = false, padding = false;
+    auto operator<=>(const Form&) const = default;
+  };
+  // Returns the graph with its constants. Any thread may ask.
+  std::shared_ptr<const FoldedGraph> folded(const Form& form) const;
   void build(Builder& builder) const;
   // Returns the parameters that the graph reads and the statistics that steps change, each once.
   std::vector<const StoredTensor*> read_weights() const;
@@ -44,12 +59,13 @@ class OpenedModel {
   // Returns the first name of the tensor that is a parameter of the graph, where it has several.
   const std::string& first_name(const std::string& parameter) const;
 
+  GraphSettings settings_;
   ExportedModel model_;
   std::deque<std::string> texts_;  // of keys
   ModelFamily family_;
   GraphFacts facts_;
   mutable std::mutex mutex_;
-  mutable std::map<int64_t, std::shared_ptr<const FoldedGraph>> folded_;  // by batch
+  mutable std::map<Form, std::shared_ptr<const FoldedGraph>> folded_;
 };
 
 }  // namespace dstrain::exported

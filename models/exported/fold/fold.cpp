@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "models/exported/fold/elements.h"
 #include "models/exported/fold/evaluate.h"
 #include "models/exported/fold/identities.h"
 
@@ -47,6 +48,9 @@ class Folder {
       if (output.kind == OutputKind::buffer) changed.insert(output.name);
     for (const GraphInput& input : result_.graph.inputs) {
       if (uses_[index_of(input.tensor)] == 0) continue;
+      if (const auto known = options_.inputs.find(input.name);
+          input.kind == InputKind::user && known != options_.inputs.end())
+        load(input, known->second);
       const bool fixed = input.kind == InputKind::constant ||
                          (input.kind == InputKind::buffer && !changed.contains(input.name) &&
                           (!input.persistent || options_.persistent_buffers));
@@ -58,6 +62,24 @@ class Folder {
         result_.left.push_back({input.name,
                                 "the archive has no values of it: the model was exported on the "
                                 "meta device, and this is no weight; make it on the CPU"});
+    }
+  }
+
+  void load(const GraphInput& input, const std::vector<int64_t>& elements) {
+    const TensorInfo& info = result_.graph.tensor(input.tensor);
+    Sizes sizes;
+    for (const Size& size : info.sizes) sizes.push_back(size.value());
+    try {
+      HostTensor value = make_tensor(budget_, info.type, sizes);
+      check(value.elements() == std::ssize(elements), "input {} has {} elements, and {} are known",
+            input.name, value.elements(), elements.size());
+      const auto store = storer_of<int64_t>(info.type);
+      char* at = value.data.get();
+      for (const int64_t element : elements)
+        store(std::exchange(at, at + size_of(info.type)), element);
+      result_.constants.emplace(input.tensor.id, std::move(value));
+    } catch (const LeftError& e) {
+      fail_user("{}: input {}: {}", model_.archive.path(), input.name, e.what());
     }
   }
 

@@ -1,6 +1,9 @@
 // Folds what is constant in a graph: masks, tables of positions, arithmetic on indices.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,10 +29,12 @@ struct FoldOptions {
   // Whether buffers of the state dictionary that no step changes are constants. Not where a run takes other values for
   // them than the archive's.
   bool persistent_buffers = true;
+  // Inputs of the user whose elements are known, by name, in order.
+  std::map<std::string, std::vector<int64_t>, std::less<>> inputs = {};
   FoldLimits limits = {};
 };
 
-// Returns the graph in which nodes that depend on no user input, parameter and changed buffer are values, and nodes that
+// Returns the graph in which nodes that depend on no user input that is not known, no parameter and changed buffer are values, and nodes that
 // nothing depends on are left out, with PyTorch's checks of its own tensors and operators that give a tensor back as it is.
 // `graph` is the model's, with all sizes known (with_sizes()). Nodes that cannot be computed stay. Throws UserError if the
 // graph contradicts itself.

@@ -39,7 +39,8 @@ Lowering::Lowering(Builder& builder, const FoldedGraph& folded, const GraphFacts
 
 void Lowering::declare_inputs() {
   for (const GraphInput& of_graph : graph().inputs)
-    if (of_graph.kind == InputKind::user) declare(of_graph, shape_of(of_graph.tensor));
+    if (of_graph.kind == InputKind::user && builder_.options().has(facts_.role_of(of_graph.name)))
+      declare(of_graph, shape_of(of_graph.tensor));
 }
 
 void Lowering::begin_layer(const GraphLayer& layer, size_t node) {
@@ -98,17 +99,25 @@ Value Lowering::input(const GraphInput& input) {
 }
 
 BufferId Lowering::declare(const GraphInput& input, const Shape& shape) {
-  const auto role = facts_.roles.find(input.name);
-  check(role != facts_.roles.end(), "input {} has no role", input.name);
+  const InputRole role = facts_.role_of(input.name);
   Shape sample;
   for (int d = 1; d < shape.rank; ++d) sample.append(shape[d]);
-  const bool floating = is_floating(graph().tensor(input.tensor).type);
-  return builder_.input(input.name, role->second, floating ? DType::f32 : DType::i32, sample);
+  const bool floating = role == InputRole::array && is_floating(graph().tensor(input.tensor).type);
+  return builder_.input(input.name, role, floating ? DType::f32 : DType::i32, sample);
+}
+
+InputRole GraphFacts::role_of(std::string_view input) const {
+  const auto role = roles.find(input);
+  check(role != roles.end(), "input {} has no role", input);
+  return role->second;
 }
 
 Value Lowering::user_input(const GraphInput& input, const Shape& shape) {
   const ScalarType type = graph().tensor(input.tensor).type;
   const BufferId id = declare(input, shape);
+  if (is_floating(type) && builder_.program().at(id).dtype == DType::i32)
+    return whole(builder_.map(Formula::input(0), shape, {{id, dense_view(shape)}}, DType::f32),
+                 shape, type);
   if (input.name != facts_.unshifted) return whole(id, shape, type);
   // Data give each token's successor. The first token has no place among these: nothing predicts it.
   Builder::Seen before{id, dense_view(shape)};

@@ -31,6 +31,9 @@ struct GraphFacts {
   std::string unshifted;  // labels that are tokens at their own places; empty: there are none
   std::map<std::string, ParameterFacts, std::less<>> parameters;
   std::set<std::string, std::less<>> running;  // buffers of statistics that steps change
+
+  // Returns the role of an input of the user. Throws InternalError if it has none.
+  InputRole role_of(std::string_view input) const;
 };
 
 class Lowering {

@@ -89,11 +89,15 @@ void check_inputs(const ModelFamily& family) {
     return;
   }
   const ModelInput *ids = family.input(InputRole::token_ids),
-                   *labels = family.input(InputRole::labels),
-                   *documents = family.input(InputRole::documents);
+                   *labels = family.input(InputRole::labels);
   check(labels, "the {} has no labels", family.title);
-  check(!documents || (ids && documents->shape == ids->shape),
-        "the documents of the {} have not the shape of its token ids", family.title);
+  for (const ModelInput* of_tokens :
+       {family.input(InputRole::documents), family.input(InputRole::positions),
+        family.input(InputRole::mask)})
+    if (of_tokens)
+      check(ids && of_tokens->shape == ids->shape,
+            "the {} of the {} have not the shape of its token ids", name_of(of_tokens->role),
+            family.title);
   if (ids) {
     check(ids->shape.size() == 1, "the token ids of the {} are no sequence", family.title);
     check(family.predicts_tokens(),

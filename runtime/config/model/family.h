@@ -31,8 +31,9 @@ inline constexpr std::string_view kModelType = "dstrain.model.type",
 
 // A key of section dstrain.model.
 struct ModelKey {
-  KeySpec
-      spec;  // an integer, a real, a boolean or a text; `key` is the whole path, `only` is filled in
+  // An integer, a real, a boolean, a text, or any value, which the model has as JSON text; `key` is the whole path, `only` is
+  // filled in.
+  KeySpec spec;
   FactChange change = FactChange::impossible;  // what a resumed run with another value is
   bool required = false;                       // of an integer without a default
 
@@ -61,6 +62,9 @@ struct KeyProblem {
   std::string message;
 };
 
+// What the data of a run are, for a model that takes texts or arrays: arrays by the names of its inputs, or not known.
+enum class GivenData : uint8_t { texts, arrays, unknown };
+
 struct ModelFamily {
   std::string_view type;           // dstrain.model.type
   std::string_view title;          // in sentences: "bigram model"
@@ -79,7 +83,8 @@ struct ModelFamily {
   bool (*exceeds_context)(const ModelConfig&) = nullptr;
   std::optional<KeyProblem> (*problem)(const ModelConfig&) = nullptr;  // null: there is none
   // Emits the forward pass for one micro-batch; build_model() (runtime/plan/build_model.h) calls it. It declares all
-  // `inputs`, labels only if there is a loss, documents only if samples hold several. The vocabulary must be known.
+  // `inputs`, labels only if there is a loss, documents and positions only if samples hold several, a mask only if they may
+  // have padding. The vocabulary must be known.
   // Sequences have the length that Builder::seq_len() returns for the model's context.
   std::function<void(Builder&, const ModelConfig&)> build = nullptr;
   // Returns the sizes of what `build` emits: measure_model (models/measure.h).
@@ -92,10 +97,11 @@ struct ModelFamily {
   // keeps these values from having one; null: no model has one. The vocabulary must be known.
   std::variant<TransformersModel, KeyProblem> (*as_transformers)(const ModelConfig&) = nullptr;
   // Returns the family of the one model that a file holds, which the values name: with its inputs, and keys for its sizes.
-  // `arrays`: data are arrays by the names of inputs. The result lives as long as the program. Throws UserError if there is
-  // no such model. Null: values of keys make the model.
-  const ModelFamily& (*open)(const ModelConfig&, bool arrays) = nullptr;
+  // The result lives as long as the program. Throws UserError if there is no such model. Null: values of keys make the
+  // model.
+  const ModelFamily& (*open)(const ModelConfig&, GivenData) = nullptr;
   std::string_view file_key = {};     // the name of the key that names the file
+  std::string_view inputs_key = {};   // the name of the key that says what texts give each input
   std::string_view file_suffix = {};  // of its name: ".pt2"
   // What `open` returns says: nothing changes the sizes, and these are the weights of the file.
   bool is_fixed = false;
@@ -108,6 +114,10 @@ struct ModelFamily {
   // Returns the input with this role, of several the first one, or null.
   const ModelInput* input(InputRole role) const;
   bool reads_tokens() const { return input(InputRole::token_ids) != nullptr; }
+  // Returns whether a sample may hold several documents, which an input tells apart.
+  bool tells_documents() const {
+    return input(InputRole::documents) != nullptr || input(InputRole::positions) != nullptr;
+  }
   // Returns whether all inputs are arrays of data files.
   bool reads_arrays() const { return input(InputRole::array) != nullptr; }
   // Returns whether samples come from data files, and are not made from the seed.

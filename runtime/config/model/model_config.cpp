@@ -20,6 +20,7 @@ ModelConfig::Value default_of(const KeySpec& spec) {
       return node.boolean;
     case Type::string:
     case Type::choice:
+    case Type::any:
       return node.text;
     default:
       throw InternalError(fmt::format("{} has a type that a model's keys cannot have", spec.key));
@@ -82,12 +83,15 @@ void ModelConfig::set(std::string_view key, const Value& value) {
   held = value;
 }
 
+// A family of files has no sizes before a file is opened: a configuration with an error goes on without.
 int64_t ModelConfig::layers() const {
-  return integer(family().layers_key);
+  const std::string_view key = family().layers_key;
+  return key.empty() ? 1 : integer(key);
 }
 
 int64_t ModelConfig::width() const {
-  return integer(family().width_key);
+  const std::string_view key = family().width_key;
+  return key.empty() ? 1 : integer(key);
 }
 
 int64_t ModelConfig::context() const {
@@ -144,7 +148,7 @@ int64_t ModelConfig::elements_of(InputRole role) const {
 }
 
 ModelMeasures ModelConfig::measures() const {
-  return family().measure(*this);
+  return family().measure ? family().measure(*this) : ModelMeasures{};
 }
 
 }  // namespace dstrain

@@ -66,7 +66,8 @@ class ModelConfig {
   // Returns the elements that a sample in training of the input with this role has, of several inputs the first one. Throws
   // InternalError if there is none.
   int64_t elements_of(InputRole role) const;
-  // Returns the sizes of the program that the family builds. Where the vocabulary is not known, it counts as one token.
+  // Returns the sizes of the program that the family builds; none of a family of files whose file has not been opened. Where
+  // the vocabulary is not known, it counts as one token.
   ModelMeasures measures() const;
 
   bool operator==(const ModelConfig&) const = default;

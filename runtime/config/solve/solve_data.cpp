@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,11 @@ void solve_seq_len(ModelConfig& model, Values& v, Diagnostics& diagnostics) {
   if (!v.given(key) && usual == context) return;
   const int64_t tokens =
       v.integer(key, usual, fmt::format("{}, at most {}", context_key, family.usual_tokens));
+  if (family.is_fixed && tokens != context)
+    return diagnostics.error(
+        key, fmt::format("{} is not the {} of the model's file: remove it, or export the model "
+                         "with samples of {}",
+                         tokens, counted(context, "token"), counted(tokens, "token")));
   model.set_seq_len(tokens);
   if (tokens > context && !(family.exceeds_context && family.exceeds_context(model)))
     diagnostics.error(key,
@@ -49,6 +55,28 @@ void solve_files(DataConfig& d, const ModelFamily& family, Values& v, Diagnostic
     d.val_path = v.text(val_key, "", "");
 }
 
+// Returns how the model of a file gets an input that tells documents apart.
+std::string input_advice(const ModelFamily& family) {
+  if (family.inputs_key.empty()) return "";
+  return fmt::format(
+      ", or export the model with an input of documents or positions, of which {}={{\"NAME\": "
+      "\"documents\"}} says which it is",
+      model_path(family.inputs_key));
+}
+
+// Says of each of the keys that is given that it has no effect.
+void leave_out(std::span<const std::string_view> keys, const std::string& reason, const Values& v,
+               Diagnostics& diagnostics) {
+  for (const std::string_view key : keys)
+    if (v.given(key) && !diagnostics.stopped(key)) diagnostics.no_effect(key, reason);
+}
+
+constexpr std::string_view kOfTexts[] = {"dstrain.data.seq_len",  "dstrain.data.token_dtype",
+                                         "dstrain.data.vocab",    "dstrain.data.packing",
+                                         "dstrain.data.too_long", "dstrain.data.chat_template",
+                                         "dstrain.data.loss_on",  "dstrain.data.skip_invalid"};
+constexpr std::string_view kOfArrays[] = {"dstrain.data.whole"};
+
 void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.data.packing";
   DataConfig& d = job.data;
@@ -61,10 +89,10 @@ void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
   const ModelFamily& family = job.model.family();
   if (job.model.seq_len() < 2)
     diagnostics.error(key, "no document of a sample of one token has a target: use \"none\"");
-  if (d.packing == Packing::pack && !family.input(InputRole::documents))
+  if (d.packing == Packing::pack && !family.tells_documents())
     diagnostics.error(key, fmt::format("a sample of the {} holds one document: use \"pad\" or "
-                                       "\"none\"",
-                                       family.title));
+                                       "\"none\"{}",
+                                       family.title, input_advice(family)));
   if (family.input(InputRole::features))
     diagnostics.error(key, fmt::format("the {} reads features beside tokens, which documents do "
                                        "not have: use \"none\"",
@@ -170,10 +198,14 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
   solve_files(d, family, v, diagnostics, request);
   d.random_order = v.text("dstrain.data.order") == "random";
   d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
-  if (family.reads_arrays())
+  const bool arrays = family.reads_arrays();
+  if (arrays)
     solve_arrays(job, v, diagnostics);
   else
     solve_tokens(job, v, diagnostics, request);
+  if (family.is_fixed)
+    leave_out(arrays ? std::span<const std::string_view>(kOfTexts) : kOfArrays,
+              fmt::format("the data are {}", arrays ? "arrays" : "texts"), v, diagnostics);
 }
 
 }  // namespace dstrain

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "runtime/config/job.h"
@@ -119,38 +120,52 @@ void PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t e
   parts.push_back({.source = source, .tokens = static_cast<int32_t>(tokens), .begin = begin});
 }
 
-void PackedDataset::write(std::span<const DocumentPart> parts, int32_t* ids, int32_t* labels,
-                          int32_t* documents) const {
+void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to) const {
   int32_t row = 0;
+  // Padding counts as a document of its own.
+  const auto tell = [&to](int32_t begin, int32_t end) {
+    if (to.documents) std::fill(to.documents + begin, to.documents + end, begin);
+    if (to.positions) std::iota(to.positions + begin, to.positions + end, 0);
+  };
   for (const DocumentPart& part : parts) {
     // The last token has no target, and the file may end with it.
     const TokenSource& source = *sources_[static_cast<size_t>(part.source)].tokens;
-    source.read(part.begin, part.tokens - 1, ids + row, labels + row);
+    source.read(part.begin, part.tokens - 1, to.ids + row, to.labels + row);
     const int32_t begin = std::exchange(row, row + part.tokens);
-    ids[row - 1] = labels[row - 2];
-    labels[row - 1] = -1;
-    source.ignore(part.begin + 1, part.tokens - 1, labels + begin);
-    if (documents) std::fill(documents + begin, documents + row, begin);
+    to.ids[row - 1] = to.labels[row - 2];
+    to.labels[row - 1] = -1;
+    source.ignore(part.begin + 1, part.tokens - 1, to.labels + begin);
+    tell(begin, row);
   }
-  std::fill(ids + row, ids + length_, 0);
-  std::fill(labels + row, labels + length_, -1);
-  if (documents) std::fill(documents + row, documents + length_, row);
+  std::fill(to.ids + row, to.ids + length_, 0);
+  std::fill(to.labels + row, to.labels + length_, -1);
+  tell(row, length_);
+  if (!to.mask) return;
+  std::fill(to.mask, to.mask + row, 1);
+  std::fill(to.mask + row, to.mask + length_, 0);
 }
 
 void PackedDataset::read(Split split, int64_t first, int64_t count,
                          std::span<const InputTensor> inputs) const {
   const Part& from = part(split);
   check(from.order.has_value(), "a part without samples is read");
-  const auto input = [&](InputRole role) {
+  const auto needed = [&](InputRole role) {
     return static_cast<int32_t*>(samples_in(inputs, role, count, length_));
   };
-  int32_t* const ids = input(InputRole::token_ids);
-  int32_t* const labels = input(InputRole::labels);
-  int32_t* const documents = packing_ == Packing::pack ? input(InputRole::documents) : nullptr;
+  const auto wanted = [&](InputRole role) {
+    return std::ranges::find(inputs, role, &InputTensor::role) == inputs.end() ? nullptr
+                                                                               : needed(role);
+  };
+  Sample to{.ids = needed(InputRole::token_ids),
+            .labels = needed(InputRole::labels),
+            .documents = wanted(InputRole::documents),
+            .positions = wanted(InputRole::positions),
+            .mask = wanted(InputRole::mask)};
+  check(packing_ != Packing::pack || to.documents || to.positions,
+        "documents are packed into a batch that does not tell them apart");
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = i * length_;
-    write(from.samples.sample(from.order->sample_at(first + i)), ids + at, labels + at,
-          documents ? documents + at : nullptr);
+    write(from.samples.sample(from.order->sample_at(first + i)), to);
+    to.move_by(length_);
   }
   for (const Source& source : sources_)
     source.each_file([](const DataFile& file) { file.check_whole(); });

@@ -69,9 +69,18 @@ class PackedDataset : public Dataset {
   void check_samples(Split split, std::string_view name, std::string_view advice) const;
   void add(const Job& job, int32_t source, int64_t begin, int64_t end,
            std::vector<DocumentPart>& parts, Counts& counts) const;
-  // Writes a sample. `documents` may be null.
-  void write(std::span<const DocumentPart> parts, int32_t* ids, int32_t* labels,
-             int32_t* documents) const;
+  // Where a sample is written. All but ids and labels may be null.
+  struct Sample {
+    int32_t *ids = nullptr, *labels = nullptr;
+    int32_t *documents = nullptr, *positions = nullptr, *mask = nullptr;
+
+    // Goes on to where another sample is, so many elements behind.
+    void move_by(int64_t elements) {
+      for (int32_t** to : {&ids, &labels, &documents, &positions, &mask})
+        if (*to) *to += elements;
+    }
+  };
+  void write(std::span<const DocumentPart> parts, const Sample& to) const;
   uint64_t checksum(size_t first, size_t end) const;
 
   std::vector<Source> sources_;  // those for training, and behind them that for validation

@@ -50,8 +50,12 @@ std::string list_text(const std::vector<std::string>& members) {
 void add_model(FactList& list, const ModelConfig& m) {
   const ModelFamily& family = m.family();
   const auto add = [&](const ModelKey& key) {
+    const ModelConfig::Value& held = m.value(key.name());
+    if (const auto* text = std::get_if<std::string>(&held); text && key.spec.fallback.empty())
+      return list.add_unusual(key.change, std::string(key.spec.key),
+                              text->empty() ? "unset" : *text, "unset");
     std::visit([&](const auto& value) { list.add(key.change, std::string(key.spec.key), value); },
-               m.value(key.name()));
+               held);
   };
   const auto add_if = [&](auto wanted) {
     for (const ModelKey& key : family.keys)

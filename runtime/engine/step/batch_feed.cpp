@@ -9,7 +9,7 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int32_t kIgnoredTarget = -1;
+constexpr int32_t kIgnoredTarget = -100;  // PyTorch's, which exported graphs compare with
 
 int64_t aligned(int64_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
@@ -88,7 +88,13 @@ int64_t BatchFeed::count_targets(const Tensor& labels, int64_t counted) {
   auto* ids = labels.as<int32_t>();
   const int64_t all = labels.elements();
   std::fill(ids + counted * (all / labels.shape[0]), ids + all, kIgnoredTarget);
-  return std::count_if(ids, ids + all, [](int32_t id) { return id >= 0; });
+  int64_t ignored = 0;
+  for (int64_t i = 0; i < all; ++i) {
+    if (ids[i] >= 0) continue;
+    ids[i] = kIgnoredTarget;
+    ++ignored;
+  }
+  return all - ignored;
 }
 
 void BatchFeed::send() {

@@ -50,11 +50,16 @@ class RandomTokens final : public Dataset {
       return features_->fill(split, sample, input.tensor.as<float>() + s * elements);
     int32_t* const values = input.tensor.as<int32_t>() + s * elements;
     const int64_t behind = input.role == InputRole::labels ? 1 : 0;
-    int32_t document = 0;
+    int64_t document = 0;
     for (int64_t i = 0; i < elements; ++i) {
       const uint64_t number = number_of(sample, i + behind);
+      if (number >> 61 == 0) document = i;
       if (input.role == InputRole::documents)
-        values[i] = document = number >> 61 == 0 ? static_cast<int32_t>(i) : document;
+        values[i] = static_cast<int32_t>(document);
+      else if (input.role == InputRole::positions)
+        values[i] = static_cast<int32_t>(i - document);
+      else if (input.role == InputRole::mask)
+        values[i] = 1;
       else
         values[i] = static_cast<int32_t>(number % static_cast<uint64_t>(vocabulary_.size));
     }
@@ -141,7 +146,7 @@ class ShrunkSamples final : public Dataset {
         if (const auto* const counts = std::find_if(begin, end, [](int32_t x) { return x >= 0; });
             counts != end)
           value = *counts;
-      const bool id = role != InputRole::documents && value >= 0;
+      const bool id = (role == InputRole::token_ids || role == InputRole::labels) && value >= 0;
       to[i] = id ? value % static_cast<int32_t>(vocabulary_.size) : value;
     }
   }

@@ -13,13 +13,15 @@ Judgement makes_samples(const Facts& facts) {
 
 // These keys are of data files of every kind.
 constexpr Rule kFileData{[](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-                           if (!facts.family->reads_files()) return makes_samples(facts);
+                           if (!facts.family->reads_files() && !facts.family->open)
+                             return makes_samples(facts);
                            return {};
                          },
                          "honoured; no_effect for a model without tokens or arrays"};
 
 constexpr Rule kTextData{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (facts.family->open) return {};  // its file says what it reads
       if (facts.family->reads_arrays())
         return {State::no_effect, fmt::format("the {} reads arrays", facts.family->title)};
       if (!facts.family->reads_tokens()) return makes_samples(facts);
@@ -29,7 +31,8 @@ constexpr Rule kTextData{
 
 constexpr Rule kValFraction{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (facts.family->reads_files() && !facts.text("dstrain.data.val_path").empty())
+      if ((facts.family->reads_files() || facts.family->open) &&
+          !facts.text("dstrain.data.val_path").empty())
         return {State::no_effect, "dstrain.data.val_path is for validation, all else for training"};
       return kFileData.judge(facts, spec, value);
     },
@@ -37,7 +40,7 @@ constexpr Rule kValFraction{
 
 constexpr Rule kArrayData{
     [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
-      if (!facts.family->reads_arrays())
+      if (!facts.family->reads_arrays() && !facts.family->open)
         return {State::no_effect, fmt::format("the {} reads no arrays", facts.family->title)};
       return {};
     },
@@ -45,7 +48,8 @@ constexpr Rule kArrayData{
 
 constexpr Rule kTooLong{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
-      if (facts.family->reads_tokens() && facts.text("dstrain.data.packing") == "none")
+      if ((facts.family->reads_tokens() || facts.family->open) &&
+          facts.text("dstrain.data.packing") == "none")
         return {State::no_effect, "samples are parts of a stream of tokens"};
       return kTextData.judge(facts, spec, value);
     },
@@ -80,7 +84,8 @@ std::vector<KeySpec> data() {
        .type = Type::choice,
        .fallback = "\"auto\"",
        .note = "arrays, of models whose inputs are arrays, which have no other: .safetensors, .npz "
-               "and .npy files, and folders of .npy files",
+               "and .npy files, and folders of .npy files; auto: of an exported model by the names "
+               "of the data",
        .rule = &kFileData,
        .choices = "auto|char|byte|bin|arrays"},
       {.key = "dstrain.data.token_dtype",

@@ -2,6 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
 #include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
@@ -42,19 +48,59 @@ void check_batch(const Job& job, Diagnostics& diagnostics) {
                                 counted(batch, "sample"), job.batch.micro_batch, batch));
 }
 
+// Returns the names of the data files, as they are written.
+std::vector<std::string> paths_of(const Values& values) {
+  std::vector<std::string> paths;
+  const Member* const given = values.given("dstrain.data.path");
+  if (!given) return paths;
+  if (given->value.is(Node::Kind::string)) paths.push_back(given->value.text);
+  for (const Node& item : given->value.items) paths.push_back(item.text);
+  return paths;
+}
+
+// Returns whether a file or a pattern is of arrays by its name, or a folder with a .npy file.
+bool names_arrays(const std::string& path) {
+  constexpr std::string_view endings[] = {".safetensors", ".npz", ".npy"};
+  if (std::ranges::any_of(endings, [&path](auto end) { return path.ends_with(end); })) return true;
+  std::error_code none;
+  for (std::filesystem::directory_iterator at(path, none), end; !none && at != end;
+       at.increment(none))
+    if (at->path().extension() == ".npy") return true;
+  return false;
+}
+
+// Returns what the data are, by the format, or by their names and by what the model says of its inputs.
+GivenData given_data(const ModelConfig& model, const Values& values, Diagnostics& diagnostics) {
+  const std::string inputs_key = model_path(model.family().inputs_key);
+  const bool says_texts = !model.text(model.family().inputs_key).empty();
+  const Member* const given = values.given("dstrain.data.format");
+  const std::string format = given ? lower_case(given->value.text) : "auto";
+  if (format == "arrays" && says_texts)
+    diagnostics.error(inputs_key,
+                      "says what texts give each input, and dstrain.data.format is \"arrays\", "
+                      "which have the names of the inputs: remove one of the two",
+                      {"dstrain.data.format"});
+  if (format != "auto") return format == "arrays" ? GivenData::arrays : GivenData::texts;
+  if (says_texts) return GivenData::texts;
+  const std::vector<std::string> paths = paths_of(values);
+  if (paths.empty()) return GivenData::unknown;
+  return std::ranges::all_of(paths, names_arrays) ? GivenData::arrays : GivenData::texts;
+}
+
 }  // namespace
 
 void open_model(Job& job, Values& values, Diagnostics& diagnostics, const ConfigRequest& request) {
   const ModelFamily& all = job.model.family();
-  if (!all.open || diagnostics.stopped(model_path(all.file_key))) return;
+  if (!all.open) return;
+  for (const ModelKey& key : all.keys)
+    if (diagnostics.stopped(key.spec.key)) return;
   if (request.init_weights == kFreshWeights)
     fail_user(
         "--init_weights {}: the file of the {} does not say how its weights begin: leave the "
         "option out for the weights of the file, or name others",
         kFreshWeights, all.title);
-  const Member* const format = values.given("dstrain.data.format");
-  const bool arrays = format && lower_case(format->value.text) == "arrays";
-  ModelConfig model(all.open(job.model, arrays));
+  const GivenData data = given_data(job.model, values, diagnostics);
+  ModelConfig model(all.open(job.model, data));
   for (const ModelKey& key : all.keys) model.set(key.name(), job.model.value(key.name()));
   job.model = model;
   for (const Missing& missing : kMissing)
