@@ -15,7 +15,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/core/cgroup.h"
+#include "runtime/core/files/cgroup.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

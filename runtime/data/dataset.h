@@ -9,21 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/core/input_role.h"
-#include "runtime/core/tensor.h"
+#include "runtime/core/input_tensor.h"
 #include "runtime/data/vocabulary.h"
 
 namespace dstrain {
 
 // The part of the data.
 enum class Split { train, validation };
-
-// Where samples of an input of the model are written: (count, shape of a sample).
-struct InputTensor {
-  std::string_view name;
-  InputRole role = InputRole::features;
-  Tensor tensor;
-};
 
 // Returns the data of the input with this role, which no other has. Throws InternalError if there is none that has `count`
 // samples of `elements` in the role's dtype.

@@ -190,7 +190,12 @@ class Builder {
     std::optional<float> smoothing{};  // instead of the options'
   };
   void cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss);
-  static constexpr size_t kMostLosses = 6;
+  // Adds a metric: a mean like that of a loss, of which no gradient goes back. x: f32. Metrics come before the last loss, and
+  // have names of their own. Throws InternalError at more than kMostMetrics of them.
+  void metric(BufferId x, LossWeight by, const std::string& name);
+  // Lets the mean of a loss be reported as a metric of this name, too.
+  void report_loss(const std::string& loss, const std::string& metric);
+  static constexpr size_t kMostLosses = 6, kMostMetrics = 16;
   // Ends a model without a loss: the logits live to the step's end, for the host to read.
   void output(BufferId logits);
 

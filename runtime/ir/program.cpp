@@ -45,6 +45,13 @@ Instruction& Program::add_at_end(OpKind op, std::vector<BufferId> reads,
                                                .group = group});
 }
 
+double Program::whole_loss(std::span<const double> sums) const {
+  double whole = 0;
+  for (size_t l = 0; l < losses.size(); ++l)
+    if (!losses[l].is_metric) whole += static_cast<double>(losses[l].weight) * sums[l];
+  return whole;
+}
+
 BufferId Program::input(InputRole role) const {
   const auto found = std::ranges::find(inputs, role, &ProgramInput::role);
   return found == inputs.end() ? kNone : found->buffer;

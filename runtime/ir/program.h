@@ -72,10 +72,11 @@ struct ProgramConstant {
   std::shared_ptr<const std::string> bytes{};  // of all elements, in order
 };
 
-// What a loss is a mean over: the targets of the global batch, or its samples.
-enum class LossWeight : uint8_t { targets, samples };
+// What a loss is a mean over: the targets of the global batch, its samples, or what the model counts of whole micro-batches
+// (ModelFamily::weigh). With `targets`, too, the model may count those of its labels itself.
+enum class LossWeight : uint8_t { targets, samples, counted };
 
-// A loss of the model. What is differentiated is the sum of all losses, each times its weight.
+// A loss of the model. What is differentiated is the sum of all losses, each times its weight. A metric is no part of it.
 struct ProgramLoss {
   std::string name{};
   float weight = 1;
@@ -84,6 +85,8 @@ struct ProgramLoss {
               // stage of a pipeline has it
   // All ranks of a tensor group have the same sum; else each has that of its own rows.
   bool replicated = false;
+  bool is_metric = false;  // a mean that is reported, and not differentiated
+  std::string metric{};  // the name under which the mean is reported as a metric; empty: it is none
 };
 
 // When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and
@@ -204,6 +207,8 @@ struct Program {
                           int32_t group);
   // Returns the sum of the last loss; kNone if the program has none, or its stage has not that one.
   BufferId last_loss() const { return losses.empty() ? kNone : losses.back().sum; }
+  // Returns what is differentiated, of the sums of all losses.
+  double whole_loss(std::span<const double> sums) const;
   // Returns whether what is differentiated is something else than one loss as it is.
   bool weighs_losses() const {
     return losses.size() > 1 || (losses.size() == 1 && losses[0].weight != 1);

@@ -52,7 +52,7 @@ void build_model(Builder& builder, const ModelConfig& model) {
   builder.fine_tune(model.fine_tuning());
   family.build(builder, model);
   check(!family.reads_arrays() || builder.program().losses.empty() ||
-            builder.program().loss_weight == LossWeight::samples,
+            builder.program().loss_weight == LossWeight::samples || family.weigh,
         "the {} reads arrays, whose targets nobody counts: its losses are means over samples",
         family.title);
   const std::vector<std::string> expected = expected_inputs(model, builder.options()),

@@ -35,7 +35,23 @@ std::vector<ModelKey> keys_of_archives() {
                     "\"targets\"}: tokens, targets, labels (the tokens themselves), mask, "
                     "positions, documents; unset: by their names",
             .rule = &kInputs},
-           FactChange::forbidden}};
+           FactChange::forbidden},
+          {{.key = "dstrain.model.loss_weight",
+            .type = Type::string,
+            .note = "the name of an output that weighs the loss of a micro-batch, a count of "
+                    "targets: the mean is over all of the global batch; unset: the mean of the "
+                    "micro-batches' means"},
+           FactChange::forbidden},
+          {{.key = "dstrain.model.blocks",
+            .type = Type::strings,
+            .note = "patterns of the paths of modules that are layers, such as [\"h.*\"]; unset: "
+                    "the lists of modules with equal parameters"},
+           FactChange::forbidden},
+          {{.key = "dstrain.model.strip_prefix",
+            .type = Type::string,
+            .note = "what the names of tensors begin with in the archive, and not in weights that "
+                    "are read and written, such as \"model.\""},
+           FactChange::impossible}};
 }
 
 std::optional<KeyProblem> exported_problem(const ModelConfig& c) {
@@ -56,7 +72,11 @@ const ModelFamily& open(const ModelConfig& config, GivenData data) {
   auto& model = opened[{settings, data}];
   if (!model)
     model = std::make_unique<exported::OpenedModel>(
-        exported::GraphSettings{.file = config.text("file"), .inputs = config.text(kInputsKey)},
+        exported::GraphSettings{.file = config.text("file"),
+                                .inputs = config.text(kInputsKey),
+                                .loss_weight = config.text("loss_weight"),
+                                .blocks = config.text("blocks"),
+                                .strip_prefix = config.text("strip_prefix")},
         data, keys_of_archives());
   return model->family();
 }

@@ -10,7 +10,9 @@
 #include "models/exported/graph/solve_sizes.h"
 #include "models/exported/lower/blocks.h"
 #include "models/exported/lower/lower_graph.h"
+#include "models/exported/lower/metrics.h"
 #include "models/measure.h"
+#include "runtime/config/json/reader.h"
 #include "runtime/core/error.h"
 
 namespace dstrain::exported {
@@ -76,20 +78,103 @@ OpenedModel::OpenedModel(GraphSettings settings, GivenData data, const std::vect
   find_batch();
   find_inputs(data);
   find_parameters();
-  const Graph& graph = model_.graph;
-  const std::vector<GraphLayer> layers = layers_of(folded({.batch = family_.any_batch()})->graph);
-  family_.layers_key = add_size(
-      "layers", std::ranges::count_if(layers, [](const GraphLayer& l) { return l.number >= 0; }));
-  int64_t width = 1;
-  for (const GraphInput& input : graph.inputs)
-    if (input.kind == InputKind::parameter)
-      for (const Size& size : graph.tensor(input.tensor).sizes)
-        width = std::max(width, std::min<int64_t>(size.value(), 1 << 14));
-  family_.width_key = add_size("width", width);
+  check_prefix();
+  find_layers();
+  find_metrics();
   family_.build = [this](Builder& builder, const ModelConfig&) { build(builder); };
   family_.measure = measure_model;
   family_.names_of_weights = [this] { return names_of_weights(); };
   family_.kept_tensors = [this] { return kept_tensors(); };
+}
+
+void OpenedModel::find_layers() {
+  try {
+    if (!settings_.blocks.empty())
+      for (const dstrain::Node& pattern : read_value(settings_.blocks, Source::file).items)
+        facts_.blocks.push_back(pattern.text);
+    const std::vector<GraphLayer> layers =
+        layers_of(folded({.batch = family_.any_batch()})->graph, facts_.blocks);
+    family_.layers_key = add_size(
+        "layers", std::ranges::count_if(layers, [](const GraphLayer& l) { return l.number >= 0; }));
+  } catch (const UserError& e) {
+    fail_user("{}: {}", model_.archive.path(), e.what());
+  }
+  int64_t width = 1;
+  for (const GraphInput& input : model_.graph.inputs)
+    if (input.kind == InputKind::parameter)
+      for (const Size& size : model_.graph.tensor(input.tensor).sizes)
+        width = std::max(width, std::min<int64_t>(size.value(), 1 << 14));
+  family_.width_key = add_size("width", width);
+}
+
+void OpenedModel::find_metrics() {
+  const std::shared_ptr<const FoldedGraph> graph = folded({.batch = family_.any_batch()});
+  facts_.loss_weight = settings_.loss_weight;
+  try {
+    if (const TensorRef weight = weight_output(graph->graph, facts_)) {
+      const InputFunction function(*graph, weight, facts_.unshifted);
+      for (const std::string& input : function.inputs())
+        if (facts_.role_of(input) == InputRole::labels) facts_.counts_labels = true;
+      family_.weigh = [this](std::span<const InputTensor> inputs) { return weigh(inputs); };
+    }
+  } catch (const UserError& e) {
+    fail_user("{}: dstrain.model.loss_weight {}: {}", model_.archive.path(), settings_.loss_weight,
+              e.what());
+  }
+  std::vector<LostMetric> lost;
+  metric_outputs(graph->graph, facts_, &lost);
+  for (const LostMetric& metric : lost)
+    family_.warnings.push_back(fmt::format("output {} is no metric of the run: {} is not supported",
+                                           metric.name, metric.reason));
+}
+
+int64_t OpenedModel::weigh(std::span<const InputTensor> inputs) const {
+  Form form{.batch = inputs[0].tensor.shape[0]};
+  for (const InputTensor& input : inputs) {
+    form.documents =
+        form.documents || input.role == InputRole::documents || input.role == InputRole::positions;
+    form.padding = form.padding || input.role == InputRole::mask;
+  }
+  const std::shared_ptr<const FoldedGraph> graph = folded(form);
+  const InputFunction* function = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    function =
+        &weights_.try_emplace(form, *graph, weight_output(graph->graph, facts_), facts_.unshifted)
+             .first->second;
+  }
+  const double weight = function->value(inputs);
+  if (!(weight >= 0 && weight < 0x1p53) || weight != std::floor(weight))
+    fail_run(
+        "dstrain.model.loss_weight: the output {} of {} is {} in a micro-batch: expected a "
+        "count, a whole number from 0",
+        settings_.loss_weight, model_.archive.path(), weight);
+  return static_cast<int64_t>(weight);
+}
+
+void OpenedModel::check_prefix() const {
+  const std::string& prefix = settings_.strip_prefix;
+  if (prefix.empty()) return;
+  std::set<std::string> names;
+  bool found = false;
+  for (const StoredTensor& tensor : model_.tensors) {
+    found = found || tensor.name.starts_with(prefix);
+    if (!names.insert(own_name(tensor.name)).second)
+      fail_user("{}: dstrain.model.strip_prefix \"{}\": two tensors would be called {}",
+                model_.archive.path(), prefix, own_name(tensor.name));
+  }
+  if (!found)
+    fail_user(
+        "{}: dstrain.model.strip_prefix \"{}\": no tensor has a name that begins so: the "
+        "first one is {}",
+        model_.archive.path(), prefix,
+        model_.tensors.empty() ? "none" : model_.tensors.front().name);
+}
+
+std::string OpenedModel::own_name(const std::string& name) const {
+  const std::string& prefix = settings_.strip_prefix;
+  const bool longer = name.size() > prefix.size() && name.starts_with(prefix);
+  return longer ? name.substr(prefix.size()) : name;
 }
 
 void OpenedModel::find_batch() {
@@ -155,12 +240,12 @@ void OpenedModel::find_parameters() {
     for (const char* const argument : {"running_mean", "running_var"})
       for (const GraphInput& input : model_.graph.inputs)
         if (input.kind == InputKind::buffer && input.tensor == node.tensor(argument))
-          facts_.running.insert(input.name);
+          facts_.running.emplace(input.name, own_name(input.name));
   }
   for (const GraphInput& input : model_.graph.inputs) {
     if (input.kind != InputKind::parameter) continue;
     ParameterFacts facts = like_values(model_, *model_.find(input.name));
-    facts.name = first_name(input.name);
+    facts.name = own_name(first_name(input.name));
     facts_.parameters.emplace(input.name, std::move(facts));
   }
 }
@@ -212,7 +297,7 @@ std::vector<const StoredTensor*> OpenedModel::read_weights() const {
     const StoredTensor* const tensor = model_.find(first_name(input.name));
     if (std::ranges::find(parameters, tensor) == parameters.end()) parameters.push_back(tensor);
   }
-  for (const std::string& name : facts_.running) parameters.push_back(model_.find(name));
+  for (const auto& [name, own] : facts_.running) parameters.push_back(model_.find(name));
   return parameters;
 }
 
@@ -238,7 +323,7 @@ ForeignNames OpenedModel::names_of_weights() const {
           "after "
           "model.to(memory_format=torch.contiguous_format)",
           model_.archive.path(), tensor->name);
-    names.tensors.push_back({.name = tensor->name,
+    names.tensors.push_back({.name = own_name(tensor->name),
                              .dtype = safetensors_name(tensor->type),
                              .shape = tensor->sizes,
                              .begin = tensor->file_offset(),
@@ -254,7 +339,7 @@ std::vector<KeptTensor> OpenedModel::kept_tensors() const {
   std::vector<KeptTensor> kept;
   for (const StoredTensor& tensor : model_.tensors) {
     if (tensor.is_constant || tensor.is_absent || read.contains(tensor.group)) continue;
-    kept.push_back({.name = tensor.name,
+    kept.push_back({.name = own_name(tensor.name),
                     .dtype = safetensors_name(tensor.type),
                     .shape = tensor.sizes,
                     .bytes = read_elements(model_.archive, tensor)});

@@ -6,11 +6,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "models/exported/exported_model.h"
 #include "models/exported/family/graph_inputs.h"
 #include "models/exported/fold/fold.h"
+#include "models/exported/fold/input_function.h"
 #include "models/exported/lower/lowering.h"
 #include "runtime/config/model/family.h"
 
@@ -19,7 +22,10 @@ namespace dstrain::exported {
 // What a configuration says of the archive, by the keys of the family.
 struct GraphSettings {
   std::string file;
-  std::string inputs{};  // as JSON text; empty: by their names
+  std::string inputs{};        // as JSON text; empty: by their names
+  std::string loss_weight{};   // the name of an output; empty: none weighs the loss
+  std::string blocks{};        // as JSON text; empty: found by itself
+  std::string strip_prefix{};  // what the names of tensors begin with in the archive alone
 };
 
 class OpenedModel {
@@ -38,6 +44,14 @@ class OpenedModel {
   void find_inputs(GivenData data);
   void add_input(const FedInput& fed);
   void find_parameters();
+  void find_layers();
+  void find_metrics();
+  // Checks the prefix that names lose.
+  void check_prefix() const;
+  // Returns the name of a tensor of the archive outside it.
+  std::string own_name(const std::string& name) const;
+  // Returns what a micro-batch counts in the loss.
+  int64_t weigh(std::span<const InputTensor> inputs) const;
   // Adds a key with one value, which nothing sets. Returns its name.
   std::string_view add_size(std::string_view name, int64_t value);
   // Returns the values of its symbols with this batch.
@@ -66,6 +80,7 @@ class OpenedModel {
   GraphFacts facts_;
   mutable std::mutex mutex_;
   mutable std::map<Form, std::shared_ptr<const FoldedGraph>> folded_;
+  mutable std::map<Form, InputFunction> weights_;  // of the loss
 };
 
 }  // namespace dstrain::exported

@@ -1,5 +1,7 @@
 #include "models/exported/lower/blocks.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -7,101 +9,194 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/core/error.h"
+#include "runtime/core/model/fine_tuning.h"
+
 namespace dstrain::exported {
 namespace {
 
-// A module of a list: "h" and 3 of "h.3.ln1".
+// A module that may be a layer: "h" and "h.3" of "h.3.ln1".
 struct Place {
-  std::string_view stack;
-  int64_t number = 0;
+  std::string_view stack;  // the list that it is in
+  std::string_view block;
   std::string_view rest;  // "ln1"
 };
 
 // Returns the outermost list of modules that a path goes through.
-std::optional<Place> place_of(std::string_view path) {
+std::optional<Place> numbered_place(std::string_view path) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
     int64_t number = 0;
     const auto [to, error] = std::from_chars(path.data() + begin, path.data() + end, number);
     if (begin > 0 && error == std::errc() && to == path.data() + end)
-      return Place{path.substr(0, begin - 1), number, path.substr(std::min(end + 1, path.size()))};
+      return Place{path.substr(0, begin - 1), path.substr(0, end),
+                   path.substr(std::min(end + 1, path.size()))};
     begin = end + 1;
   }
   return std::nullopt;
 }
 
+std::string_view first_part(std::string_view& rest) {
+  const size_t end = std::min(rest.find('.'), rest.size());
+  const std::string_view part = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return part;
+}
+
+// Returns the module that a pattern names and a path goes through.
+std::optional<Place> named_place(std::string_view path, std::string_view pattern) {
+  std::string_view rest = path, parts = pattern;
+  while (!parts.empty())
+    if (rest.empty() || !matches(std::string(first_part(parts)), first_part(rest)))
+      return std::nullopt;
+  const size_t end = path.size() - rest.size();
+  return Place{pattern, path.substr(0, rest.empty() ? end : end - 1), rest};
+}
+
+// Finds the module of a path that may be a layer.
+class Places {
+ public:
+  explicit Places(const std::vector<std::string>& patterns) : patterns_(patterns) {}
+
+  std::optional<Place> of(std::string_view path) const {
+    if (patterns_.empty()) return numbered_place(path);
+    for (const std::string& pattern : patterns_)
+      if (const std::optional<Place> place = named_place(path, pattern)) return place;
+    return std::nullopt;
+  }
+
+ private:
+  const std::vector<std::string>& patterns_;
+};
+
 // A list of modules: of each block the names and shapes of its parameters.
 struct Stack {
-  std::map<int64_t, std::vector<std::string>> blocks;
+  std::map<std::string, std::vector<std::string>, std::less<>> blocks;
   int64_t elements = 0;
 
   bool is_even() const {
-    return blocks.size() > 1 && std::ranges::all_of(blocks, [this](const auto& block) {
-             return block.second == blocks.begin()->second;
-           });
+    return std::ranges::all_of(
+        blocks, [this](const auto& block) { return block.second == blocks.begin()->second; });
   }
 };
 
 using Stacks = std::map<std::string, Stack, std::less<>>;
 
-// Returns the lists of equal blocks.
-Stacks even_stacks(const Graph& graph) {
+Stacks all_stacks(const Graph& graph, const Places& places) {
   Stacks stacks;
   for (const GraphInput& input : graph.inputs) {
     const std::optional<Place> place =
-        input.kind == InputKind::parameter ? place_of(input.name) : std::nullopt;
+        input.kind == InputKind::parameter ? places.of(input.name) : std::nullopt;
     if (!place) continue;
     const TensorInfo& tensor = graph.tensor(input.tensor);
     Stack& stack = stacks[std::string(place->stack)];
-    stack.blocks[place->number].push_back(std::string(place->rest) + to_string(tensor.sizes));
+    stack.blocks[std::string(place->block)].push_back(std::string(place->rest) +
+                                                      to_string(tensor.sizes));
     int64_t elements = 1;
     for (const Size& size : tensor.sizes) elements *= size.is_fixed() ? size.value() : 1;
     stack.elements += elements;
   }
-  std::erase_if(stacks, [](const auto& stack) { return !stack.second.is_even(); });
   return stacks;
 }
 
 // A run of nodes of one block, or of none.
 struct Run {
-  std::optional<std::pair<std::string, int64_t>> block{};
+  std::optional<std::pair<std::string, std::string>> block{};  // its list, and its path
   size_t first_node = 0;
 };
 
-std::vector<Run> runs_of(const Graph& graph, const Stacks& stacks) {
+std::vector<Run> runs_of(const Graph& graph, const Stacks& stacks, const Places& places) {
   std::vector<Run> runs;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const std::optional<Place> place = place_of(graph.nodes[n].module_path);
+    const std::optional<Place> place = places.of(graph.nodes[n].module_path);
     Run run{.first_node = n};
     if (place && stacks.contains(place->stack))
-      run.block = {std::string(place->stack), place->number};
+      run.block = {std::string(place->stack), std::string(place->block)};
     if (runs.empty() || runs.back().block != run.block) runs.push_back(std::move(run));
   }
   return runs;
 }
 
-// Returns the lists of which a block runs twice, or with nodes of others between its own.
-std::vector<std::string> torn_stacks(const std::vector<Run>& runs) {
-  std::map<std::pair<std::string, int64_t>, int> times;
+// Returns the blocks that run twice, or with nodes of others between their own, each with its list.
+std::vector<std::pair<std::string, std::string>> torn_blocks(const std::vector<Run>& runs) {
+  std::map<std::pair<std::string, std::string>, int> times;
   for (const Run& run : runs)
     if (run.block) ++times[*run.block];
-  std::vector<std::string> torn;
+  std::vector<std::pair<std::string, std::string>> torn;
   for (const auto& [block, count] : times)
-    if (count > 1) torn.push_back(block.first);
+    if (count > 1) torn.push_back(block);
   return torn;
+}
+
+// Returns the lists of equal blocks that the graph has by itself.
+Stacks found_stacks(const Graph& graph, const Places& places) {
+  Stacks stacks = all_stacks(graph, places);
+  std::erase_if(stacks, [](const auto& stack) {
+    return stack.second.blocks.size() < 2 || !stack.second.is_even();
+  });
+  for (const auto& [stack, block] : torn_blocks(runs_of(graph, stacks, places)))
+    stacks.erase(stack);
+  return stacks;
+}
+
+constexpr std::string_view kKey = "dstrain.model.blocks";
+
+// Returns the modules that have parameters, for messages.
+std::string modules_of(const Graph& graph) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> modules;
+  for (const GraphInput& input : graph.inputs) {
+    const size_t end = input.name.rfind('.');
+    if (input.kind != InputKind::parameter || end == std::string::npos) continue;
+    const std::string module = input.name.substr(0, end);
+    if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+  }
+  const bool more = modules.size() > kMost;
+  if (more) modules.resize(kMost);
+  return fmt::format("{}{}", fmt::join(modules, ", "), more ? ", ..." : "");
+}
+
+// Returns the lists of the blocks that patterns name.
+Stacks named_stacks(const Graph& graph, const std::vector<std::string>& patterns,
+                    const Places& places) {
+  Stacks stacks = all_stacks(graph, places);
+  for (const std::string& pattern : patterns)
+    if (!stacks.contains(pattern))
+      fail_user("{}: \"{}\" names no module with parameters of its own: those of the graph are {}",
+                kKey, pattern, modules_of(graph));
+  for (const auto& [pattern, stack] : stacks)
+    for (const auto& [block, parameters] : stack.blocks)
+      if (const auto& [first, expected] = *stack.blocks.begin(); parameters != expected)
+        fail_user(
+            "{}: the blocks of \"{}\" have different parameters: {} has {}, and {} has {}; "
+            "give each kind of block a pattern of its own",
+            kKey, pattern, first, fmt::join(expected, ", "), block, fmt::join(parameters, ", "));
+  for (const auto& [pattern, block] : torn_blocks(runs_of(graph, stacks, places)))
+    fail_user(
+        "{}: {} of \"{}\" runs twice, or has other modules' work within its own, so it is no "
+        "layer: name modules that run once",
+        kKey, block, pattern);
+  return stacks;
+}
+
+// Returns what the layers of a list are called: "h" of "h.*".
+std::string layers_name(const std::string& stack) {
+  return stack.ends_with(".*") ? stack.substr(0, stack.size() - 2) : stack;
 }
 
 }  // namespace
 
-std::vector<GraphLayer> layers_of(const Graph& graph) {
-  Stacks stacks = even_stacks(graph);
-  for (const std::string& torn : torn_stacks(runs_of(graph, stacks))) stacks.erase(torn);
+std::vector<GraphLayer> layers_of(const Graph& graph, const std::vector<std::string>& patterns) {
+  const Places places(patterns);
+  const Stacks stacks =
+      patterns.empty() ? found_stacks(graph, places) : named_stacks(graph, patterns, places);
   const auto largest =
       std::ranges::max_element(stacks, {}, [](const auto& stack) { return stack.second.elements; });
-  const std::vector<Run> runs = runs_of(graph, stacks);
+  const std::vector<Run> runs = runs_of(graph, stacks, places);
   std::vector<GraphLayer> layers;
   const auto last_block = std::ranges::find_if(
       runs.rbegin(), runs.rend(), [](const Run& run) { return run.block.has_value(); });
+  int64_t numbered = 0;
   for (const Run& run : runs) {
     const bool behind = last_block != runs.rend() && run.first_node > last_block->first_node;
     if (!run.block) {
@@ -110,13 +205,11 @@ std::vector<GraphLayer> layers_of(const Graph& graph) {
         layers.push_back({.stack = behind ? "outputs" : "inputs", .first_node = run.first_node});
       continue;
     }
-    const auto& [stack, number] = *run.block;
-    if (largest != stacks.end() && stack == largest->first) {
-      const auto before = std::ranges::count(layers, stack, &GraphLayer::stack);
-      layers.push_back({stack, before, run.first_node});
-    } else {
-      layers.push_back({stack + "." + std::to_string(number), -1, run.first_node});
-    }
+    const auto& [stack, block] = *run.block;
+    if (largest != stacks.end() && stack == largest->first)
+      layers.push_back({layers_name(stack), numbered++, run.first_node});
+    else
+      layers.push_back({block, -1, run.first_node});
   }
   if (layers.empty()) layers.push_back({.stack = "inputs"});
   return layers;

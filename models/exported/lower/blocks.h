@@ -18,7 +18,10 @@ struct GraphLayer {
 
 // Returns the layers of a graph, in the order of its nodes. The blocks of a list of modules are layers if all have parameters
 // of the same names and shapes, and run one after the other, each once. Those of the list with the most parameters are
-// numbered.
-std::vector<GraphLayer> layers_of(const Graph& graph);
+// numbered. `patterns` of module paths ("h.*", where a star goes up to the next point) say in their place which modules are
+// blocks; those of a pattern are a list. Throws UserError for one that names no module, and for blocks of a pattern with
+// different parameters, or which do not run one after the other.
+std::vector<GraphLayer> layers_of(const Graph& graph,
+                                  const std::vector<std::string>& patterns = {});
 
 }  // namespace dstrain::exported

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "runtime/core/error.h"
 
@@ -24,7 +25,9 @@ std::optional<double> number_of(const Node& node, std::string_view argument) {
 
 class Terms {
  public:
-  Terms(const Graph& graph, size_t most) : graph_(graph), most_(most) {
+  Terms(const Graph& graph, size_t most, const std::vector<GraphOutput>& metrics)
+      : graph_(graph), most_(most) {
+    for (const GraphOutput& metric : metrics) metrics_.insert(metric.tensor.id);
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const TensorRef ref : graph.nodes[n].outputs)
         if (ref) makers_[ref.id] = n;
@@ -44,7 +47,8 @@ class Terms {
   bool divide(size_t t) {
     const LossTerm term = result_.terms[t];
     const auto maker = makers_.find(term.tensor.id);
-    if (maker == makers_.end() || uses_[term.tensor.id] > (t == 0 && result_.sums.empty() ? 0 : 1))
+    if (maker == makers_.end() || metrics_.contains(term.tensor.id) ||
+        uses_[term.tensor.id] > (t == 0 && result_.sums.empty() ? 0 : 1))
       return false;
     const std::vector<LossTerm> parts = parts_of(graph_.nodes[maker->second], term.weight);
     if (parts.empty() || result_.terms.size() - 1 + parts.size() > most_) return false;
@@ -80,6 +84,7 @@ class Terms {
   size_t most_;
   std::map<int32_t, size_t> makers_;  // nodes by their outputs
   std::map<int32_t, int> uses_;
+  std::set<int32_t> metrics_;
   LossTerms result_;
 };
 
@@ -98,8 +103,8 @@ const GraphOutput& loss_output(const Graph& graph) {
       "a module whose forward() returns the loss of a batch");
 }
 
-LossTerms loss_terms(const Graph& graph, size_t most) {
-  return Terms(graph, most).of(loss_output(graph).tensor);
+LossTerms loss_terms(const Graph& graph, size_t most, const std::vector<GraphOutput>& metrics) {
+  return Terms(graph, most, metrics).of(loss_output(graph).tensor);
 }
 
 }  // namespace dstrain::exported

@@ -24,7 +24,7 @@ struct LossTerms {
 // Throws UserError if there is none.
 const GraphOutput& loss_output(const Graph& graph);
 
-// Returns what the loss is a sum of: at most `most` terms.
-LossTerms loss_terms(const Graph& graph, size_t most);
+// Returns what the loss is a sum of: at most `most` terms. What is a metric, too, is not divided.
+LossTerms loss_terms(const Graph& graph, size_t most, const std::vector<GraphOutput>& metrics = {});
 
 }  // namespace dstrain::exported

@@ -11,23 +11,6 @@
 namespace dstrain::exported {
 namespace {
 
-constexpr int64_t kMean = 1, kSum = 2;  // PyTorch's numbers of reductions
-
-const Node* maker_of(const Graph& graph, TensorRef ref) {
-  const auto node = std::ranges::find_if(graph.nodes, [ref](const Node& n) {
-    return std::ranges::find(n.outputs, ref) != n.outputs.end();
-  });
-  return node == graph.nodes.end() ? nullptr : &*node;
-}
-
-// Returns whether the program's operation computes it: targets are classes, all of one weight.
-bool is_by_class(const Graph& graph, const Node& node) {
-  if (node.target != "aten.cross_entropy_loss.default") return false;
-  const int64_t reduction = node.whole("reduction");
-  return !is_floating(graph.tensor(node.tensor("target")).type) && !node.has("weight") &&
-         (reduction == kMean || reduction == kSum);
-}
-
 // Returns whether an operator takes a term of the loss, beside those that add terms: it needs its value.
 bool is_taken(const Graph& graph, const LossTerms& losses, TensorRef term) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -37,6 +20,10 @@ bool is_taken(const Graph& graph, const LossTerms& losses, TensorRef term) {
     if (taken) return true;
   }
   return false;
+}
+
+std::string name_of_term(size_t t) {
+  return t == 0 ? "loss" : "loss" + std::to_string(t + 1);
 }
 
 // A cross-entropy whose operands have been computed.
@@ -55,32 +42,27 @@ bool is_fresh_product(const Program& program, BufferId id) {
   return fresh;
 }
 
-// Returns whether a validation takes the mean over all targets: the loss is one of the labels that texts give, of which the
-// last micro-batch may have few.
-bool is_mean_of_targets(Lowering& lowering, const LossTerms& losses) {
-  if (lowering.builder().options().training || losses.terms.size() != 1) return false;
-  const Node* node = maker_of(lowering.graph(), losses.terms[0].tensor);
-  if (!node || !is_by_class(lowering.graph(), *node) || node->whole("reduction") != kMean ||
-      node->whole("ignore_index") >= 0)
-    return false;
-  const Value targets = lowering.operand(*node, "target");
-  return targets.is_dense() &&
-         lowering.builder().program().input(InputRole::labels) == targets.operands[0].buffer;
-}
-
-// Returns what makes the sum of losses of rows their mean, times samples.
-Value mean_factor(Lowering& lowering, const Node& node, BufferId ids, int64_t rows) {
-  const Value counts = lowering.pointwise(
-      node, [](std::span<const Formula> x) { return select(less(x[0], 0), 0, 1); },
-      {whole(ids, {rows}, ScalarType::i64)}, ScalarType::f32);
+// Returns what the sum of losses of rows is multiplied by: their mean times the samples, or times the graph's own weight.
+Value factor_of(Lowering& lowering, const Node& node, BufferId ids, int64_t rows,
+                const LossMean& mean) {
+  const bool divides = is_mean(node);
+  if (mean.weight) {
+    const Value weight = lowering.value(mean.weight);
+    const Value count =
+        divides ? count_of(lowering, node, whole(ids, {rows}, ScalarType::i64)) : number(1);
+    return lowering.pointwise(
+        node, [](std::span<const Formula> x) { return select(equal(x[1], 0), 0, x[0] / x[1]); },
+        {weight, count}, ScalarType::f32);
+  }
   const auto samples = static_cast<float>(lowering.batch());
+  if (!divides) return number(samples);
   return lowering.pointwise(
       node, [samples](std::span<const Formula> x) { return samples / x[0]; },
-      {lowering.reduced(Reduction::sum, counts, {0}, false)}, ScalarType::f32);
+      {count_of(lowering, node, whole(ids, {rows}, ScalarType::i64))}, ScalarType::f32);
 }
 
 Prepared prepare(Lowering& lowering, const Node& node, const std::string& name, double weight,
-                 LossWeight by) {
+                 const LossMean& mean) {
   Value logits = lowering.operand(node, "self");
   Value targets = lowering.operand(node, "target");
   // Classes are the second dimension, or the only one.
@@ -102,18 +84,19 @@ Prepared prepare(Lowering& lowering, const Node& node, const std::string& name, 
         [ignored](std::span<const Formula> x) { return select(equal(x[0], ignored), -1, x[0]); },
         {targets}, targets.type);
   const BufferId ids = lowering.dense(targets);
-  const auto samples = static_cast<float>(lowering.batch());
-  // A mean over samples is what the program takes of it.
-  Value factor = number(samples);
-  if (by == LossWeight::samples && node.whole("reduction") == kMean)
-    factor = mean_factor(lowering, node, ids, rows);
-  return {.logits = lowering.rows(logits),
-          .targets = ids,
-          .loss = {.name = name,
-                   .weight = static_cast<float>(weight),
-                   .by = by,
-                   .factor = by == LossWeight::samples ? lowering.dense(factor) : kNone,
-                   .smoothing = static_cast<float>(node.real("label_smoothing"))}};
+  // A mean over all targets is what the program takes of the rows' losses themselves.
+  const bool plain = mean.by == LossWeight::targets && !mean.weight;
+  return {
+      .logits = lowering.rows(logits),
+      .targets = ids,
+      .loss = {.name = name,
+               .weight = static_cast<float>(weight),
+               .by = mean.by,
+               .factor = plain ? kNone
+                               : lowering.exact(factor_of(
+                                     lowering, node, ids,
+                                     lowering.builder().program().at(ids).shape.elements(), mean)),
+               .smoothing = static_cast<float>(node.real("label_smoothing"))}};
 }
 
 }  // namespace
@@ -127,22 +110,28 @@ std::vector<const Node*> cross_entropies(const Graph& graph, const LossTerms& lo
   return nodes;
 }
 
-void emit_losses(Lowering& lowering, const LossTerms& losses) {
-  const LossWeight by =
-      is_mean_of_targets(lowering, losses) ? LossWeight::targets : LossWeight::samples;
+void emit_losses(Lowering& lowering, const LossTerms& losses, const LossMean& mean,
+                 const std::vector<GraphOutput>& metrics) {
   Builder& b = lowering.builder();
   std::vector<Prepared> prepared;
   for (size_t t = 0; t < losses.terms.size(); ++t) {
     const LossTerm& term = losses.terms[t];
-    const std::string name = t == 0 ? "loss" : "loss" + std::to_string(t + 1);
+    const std::string name = name_of_term(t);
     const Node* node = maker_of(lowering.graph(), term.tensor);
     if (node && is_by_class(lowering.graph(), *node)) {
-      prepared.push_back(prepare(lowering, *node, name, term.weight, by));
+      prepared.push_back(prepare(lowering, *node, name, term.weight, mean));
       continue;
     }
     Value value = lowering.value(term.tensor);
-    value.formula = value.formula * static_cast<float>(lowering.batch());
-    b.loss(lowering.dense(value), LossWeight::samples, name, static_cast<float>(term.weight));
+    if (mean.weight) {
+      Node self;
+      self.name = name;
+      self.target = "loss";
+      value = weighed(lowering, node ? *node : self, value, lowering.value(mean.weight));
+    } else {
+      value.formula = value.formula * static_cast<float>(lowering.batch());
+    }
+    b.loss(lowering.dense(value), mean.by, name, static_cast<float>(term.weight));
   }
   // A cross-entropy overwrites its logits with their gradient.
   for (const Prepared& p : prepared) {
@@ -154,6 +143,9 @@ void emit_losses(Lowering& lowering, const LossTerms& losses) {
     }
     b.cross_entropy(logits, p.targets, p.loss);
   }
+  for (size_t t = 0; t < losses.terms.size(); ++t)
+    for (const GraphOutput& metric : metrics)
+      if (metric.tensor == losses.terms[t].tensor) b.report_loss(name_of_term(t), metric.name);
 }
 
 }  // namespace dstrain::exported

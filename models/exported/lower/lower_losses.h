@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "models/exported/lower/loss_terms.h"
+#include "models/exported/lower/loss_mean.h"
 
 namespace dstrain::exported {
 
@@ -13,7 +13,8 @@ class Lowering;
 // gradient of the logits as well, so they come after all other nodes.
 std::vector<const Node*> cross_entropies(const Graph& graph, const LossTerms& losses);
 
-// Emits the losses.
-void emit_losses(Lowering& lowering, const LossTerms& losses);
+// Emits the losses, and lets those that are metrics, too, be reported as such.
+void emit_losses(Lowering& lowering, const LossTerms& losses, const LossMean& mean,
+                 const std::vector<GraphOutput>& metrics);
 
 }  // namespace dstrain::exported

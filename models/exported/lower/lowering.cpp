@@ -130,7 +130,8 @@ Value Lowering::user_input(const GraphInput& input, const Shape& shape) {
 BufferId Lowering::running(const std::string& name, const Shape& shape) {
   const auto known = running_.find(name);
   if (known != running_.end()) return known->second;
-  return running_[name] = builder_.registered_buffer(name, shape, Init::zeros);
+  return running_[name] =
+             builder_.registered_buffer(facts_.running.find(name)->second, shape, Init::zeros);
 }
 
 std::optional<BufferId> Lowering::registered(const Node& node, std::string_view argument) {
@@ -270,6 +271,11 @@ BufferId Lowering::dense(const Value& value) {
                                  value.shape.elements()
              ? value.operands[0].buffer
              : emit(value);
+}
+
+BufferId Lowering::exact(const Value& value) {
+  if (value.operands.empty()) return dense(value);
+  return builder_.map(value.formula, space_of(value.shape), value.operands, DType::f32);
 }
 
 BufferId Lowering::rows(const Value& value) {

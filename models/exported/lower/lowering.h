@@ -30,7 +30,12 @@ struct GraphFacts {
   std::map<std::string, InputRole, std::less<>> roles;  // of the user's inputs
   std::string unshifted;  // labels that are tokens at their own places; empty: there are none
   std::map<std::string, ParameterFacts, std::less<>> parameters;
-  std::set<std::string, std::less<>> running;  // buffers of statistics that steps change
+  // Buffers of statistics that steps change, and what they are called outside the archive.
+  std::map<std::string, std::string, std::less<>> running;
+  std::string loss_weight{};   // the name of the output that weighs the loss; empty: none does
+  bool counts_labels = false;  // and whether that follows from the labels
+  std::vector<std::string>
+      blocks{};  // patterns of the modules that are layers; none: found by itself
 
   // Returns the role of an input of the user. Throws InternalError if it has none.
   InputRole role_of(std::string_view input) const;
@@ -92,7 +97,9 @@ class Lowering {
   Builder::Seen seen(const Value& value);
   // Returns a buffer that has the value's elements in order, computed or copied if there is none.
   BufferId dense(const Value& value);
-  // The same, in rows of the last dimension.
+  // The same in f32, whatever the run's dtype. The value depends on operands, or is a number.
+  BufferId exact(const Value& value);
+  // As dense(), in rows of the last dimension.
   BufferId rows(const Value& value);
   // Returns the value, plain: in memory as its first operand that has all elements.
   Value computed(const Value& value);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -18,6 +19,7 @@
 #include "runtime/config/model/weight_map.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/input_role.h"
+#include "runtime/core/input_tensor.h"
 
 namespace dstrain {
 
@@ -108,6 +110,10 @@ struct ModelFamily {
   int64_t batch = 0;  // the only samples of a micro-batch that the model takes; 0: any number
   std::function<ForeignNames()> names_of_weights = nullptr;
   std::function<std::vector<KeptTensor>()> kept_tensors = nullptr;
+  // Returns what a micro-batch with these inputs counts in the loss, where the model says it itself: a mean over a global
+  // batch is one over these. Any thread may ask. Throws RunError if it is no count. Null: targets or samples count.
+  std::function<int64_t(std::span<const InputTensor>)> weigh = nullptr;
+  std::vector<std::string> warnings = {};  // what a run is to say of the file
 
   // Returns samples of a micro-batch that the model takes, where only shapes and names matter.
   int64_t any_batch() const { return batch > 0 ? batch : 1; }

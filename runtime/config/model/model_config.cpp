@@ -21,6 +21,7 @@ ModelConfig::Value default_of(const KeySpec& spec) {
     case Type::string:
     case Type::choice:
     case Type::any:
+    case Type::strings:
       return node.text;
     default:
       throw InternalError(fmt::format("{} has a type that a model's keys cannot have", spec.key));

@@ -25,13 +25,14 @@ ModelConfig::Value value_of(const KeySpec& spec, Values& v) {
       return v.real(spec.key);
     case Type::boolean:
       return v.flag(spec.key);
-    case Type::any: {
+    case Type::any:
+    case Type::strings: {
       const std::string text = json_text(v.given(spec.key)->value);
       v.record(spec.key, text, v.origin_of(spec.key));
       return text;
     }
     default:
-      return v.text(spec.key);
+      return spec.fallback.empty() ? v.text(spec.key, "", "") : v.text(spec.key);
   }
 }
 

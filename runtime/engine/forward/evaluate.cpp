@@ -45,16 +45,18 @@ class Predictions {
   Predictions(const ForwardModel& model, int64_t ids)
       : model_(model), row_(static_cast<size_t>(ids)) {}
 
-  // Returns how many of the window's targets have the largest logit.
+  // Returns how many of the window's targets have the largest logit. A model may have none for the last ones.
   int64_t right(std::span<const int32_t> targets) {
+    const auto rows = static_cast<size_t>(model_.tensor(model_.program().logits).shape[0]);
+    targets = targets.first(std::min(targets.size(), rows));
     if (!model_.device().is_host()) return right_of(targets, row_);
     // The logits are in the host's memory, and reading a row is a copy of it.
     std::vector<int64_t> sums(static_cast<size_t>(thread_count()));
     const auto parts = static_cast<int64_t>(sums.size()),
-               rows = static_cast<int64_t>(targets.size());
+               all_rows = static_cast<int64_t>(targets.size());
     run_parts(parts, [&](int64_t part) {
       std::vector<float> row(row_.size());
-      for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
+      for (int64_t r = all_rows * part / parts; r < all_rows * (part + 1) / parts; ++r)
         sums[static_cast<size_t>(part)] += is_right(r, targets[static_cast<size_t>(r)], row);
     });
     int64_t all = 0;
@@ -96,10 +98,16 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
   const Program& program = model.program();
   const TokenSource& source = windows.source();
   const int64_t count = windows.samples(Split::validation);
+  if (program.logits == kNone)
+    fail_user(
+        "the loss of the model is no cross-entropy of classes, so it predicts no tokens that could "
+        "be compared with those of {}",
+        source.file().path());
   const int64_t length = model.tensor(program.logits).shape[0];
   Evaluation result{
       .tokens = 0, .bytes = source.bytes_of(1, source.tokens()), .loss = 0, .right = 0};
   std::vector<double> sums(program.losses.size());
+  double weight = 0;  // of all windows: their targets, or what the model's own mean is taken over
   const KeptTargets kept(windows);
   Predictions predictions(model, ids);
   std::vector<float> row(static_cast<size_t>(ids));
@@ -109,6 +117,7 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
     model.run(step);
     for (size_t l = 0; l < sums.size(); ++l)
       sums[l] += first_value<double>(model.device(), model.tensor(program.losses[l].sum));
+    weight += static_cast<double>(state.targets);
     result.tokens +=
         std::ranges::count_if(kept.targets(), [](int32_t target) { return target >= 0; });
     result.right += predictions.right(kept.targets());
@@ -122,9 +131,7 @@ Evaluation evaluate(ForwardModel& model, const TokenWindows& windows, int64_t id
   if (result.tokens == 0)
     fail_user("{}: none of the tokens counts in the loss, by {}.targets: give other data",
               source.file().path(), source.file().path());
-  for (size_t l = 0; l < sums.size(); ++l)
-    result.loss += static_cast<double>(program.losses[l].weight) * sums[l];
-  result.loss /= static_cast<double>(result.tokens);
+  result.loss = program.whole_loss(sums) / weight;
   return result;
 }
 

@@ -12,7 +12,7 @@
 
 namespace dstrain {
 
-// Means of losses, by name.
+// Means of losses or metrics, by name.
 using NamedLosses = std::vector<std::pair<std::string, double>>;
 
 // The metrics of one step: the members of an object in metrics.jsonl, in the order of the file
@@ -36,6 +36,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> codec_error{};
   // The mean of each loss of a model that has several, by name; empty: it has one, not in the file.
   NamedLosses losses{};
+  NamedLosses metrics{};  // of the model itself, by name: members of their own in the file
   std::optional<StepPhases> phases{};  // with wall_clock_breakdown, not in the file
 };
 
@@ -44,7 +45,7 @@ struct ValidationMetrics {
   int64_t step = 0;     // the step that it follows; 0: before the first
   int64_t samples = 0;  // like that of a step
   double loss = 0;
-  NamedLosses losses{};  // like that of a step
+  NamedLosses losses{}, metrics{};  // like those of a step
 };
 
 // How a run has ended.

@@ -75,6 +75,15 @@ std::string members(std::string_view name,
   return text.empty() ? text : fmt::format(R"(,"{}":{{{}}})", name, text);
 }
 
+// Returns `,"PREFIXNAME":...` of each value.
+std::string named_values(std::string_view prefix, const NamedLosses& values) {
+  std::string text;
+  for (const auto& [name, value] : values)
+    text += fmt::format(",{}:{}", nlohmann::json(fmt::format("{}{}", prefix, name)).dump(),
+                        number(value));
+  return text;
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& m) {
@@ -83,17 +92,18 @@ std::string to_json(const StepMetrics& m) {
   };
   return fmt::format(
       R"({{"step":{},"loss":{},"lr":{},"grad_norm":{},"loss_scale":{},"skipped":{},"tokens":{},)"
-      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}{}{}}})"
+      R"("samples_per_second":{},"step_ms":{},"peak_bytes":{},"comm_bytes":{}{}{}{}{}{}}})"
       "\n",
       m.step, number(m.loss), number(m.lr), number(m.grad_norm), number(m.loss_scale), m.skipped,
       m.tokens, number(m.samples_per_second), number(m.step_ms), m.peak_bytes, m.comm_bytes,
       unless_zero("host_bytes", m.host_bytes), unless_zero("disk_bytes", m.disk_bytes),
-      members("codec_error", m.codec_error), members("losses", m.losses));
+      members("codec_error", m.codec_error), members("losses", m.losses),
+      named_values("", m.metrics));
 }
 
 std::string to_json(const ValidationMetrics& m) {
-  return fmt::format("{{\"step\":{},\"val_loss\":{}{}}}\n", m.step, number(m.loss),
-                     members("val_losses", m.losses));
+  return fmt::format("{{\"step\":{},\"val_loss\":{}{}{}}}\n", m.step, number(m.loss),
+                     members("val_losses", m.losses), named_values("val_", m.metrics));
 }
 
 MetricsFile::MetricsFile(std::string path, int64_t resumed_step)

@@ -63,7 +63,7 @@ void MetricsLog::log_phases(const StepPhases& phases) {
 }
 
 void MetricsLog::validation(const ValidationMetrics& metrics) {
-  log::info("step {}: {}", metrics.step, validation_text(metrics.loss, options_.tokens));
+  log::info("step {}: {}", metrics.step, validation_text(metrics, options_.tokens));
 }
 
 void MetricsLog::validating(int64_t step, int64_t done, int64_t all) {

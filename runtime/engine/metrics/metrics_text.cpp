@@ -37,6 +37,8 @@ std::string log_line(const StepMetrics& m) {
       fmt::format("step={} loss={} lr={:.4g} grad_norm={} samples/s={:.4g} mem={}", m.step,
                   number_text(m.loss, ".4f"), m.lr, number_text(m.grad_norm, ".4g"),
                   m.samples_per_second, memory_text(m.peak_bytes));
+  for (const auto& [name, value] : m.metrics)
+    line += fmt::format(" {}={}", printable(name), number_text(value, ".4f"));
   if (m.loss_scale != 1) line += fmt::format(" loss_scale={:g}", m.loss_scale);
   for (const auto& [of, error] : m.codec_error)
     line += fmt::format("{}{}={}", of == m.codec_error.front().first ? " codec_error " : " ", of,
@@ -73,6 +75,8 @@ std::string live_text(const StepMetrics& m, const LiveRates& rates) {
   const auto left = static_cast<double>(std::max<int64_t>(rates.steps - m.step, 0));
   std::string text =
       fmt::format("loss {} | {} left", number_text(m.loss, ".4f"), duration_text(left * seconds));
+  for (const auto& [name, value] : m.metrics)
+    text += fmt::format(" | {} {}", printable(name), number_text(value, ".4f"));
   if (rates.tokens) text += fmt::format(" | {}tokens/s", rate_text(m.tokens, seconds));
   const double samples = m.samples_per_second * m.step_ms / 1e3;
   text += fmt::format(" | {}samples/s", rate_text(samples, seconds));
@@ -83,9 +87,11 @@ std::string live_text(const StepMetrics& m, const LiveRates& rates) {
   return text + " | mem " + memory_text(m.peak_bytes);
 }
 
-std::string validation_text(double val_loss, bool perplexity) {
-  std::string text = "validation loss " + number_text(val_loss, ".4f");
-  if (perplexity) text += ", perplexity " + number_text(std::exp(val_loss), ".4g");
+std::string validation_text(const ValidationMetrics& m, bool perplexity) {
+  std::string text = "validation loss " + number_text(m.loss, ".4f");
+  if (perplexity) text += ", perplexity " + number_text(std::exp(m.loss), ".4g");
+  for (const auto& [name, value] : m.metrics)
+    text += fmt::format(", {} {}", printable(name), number_text(value, ".4f"));
   return text;
 }
 

@@ -17,7 +17,7 @@ std::string phases_line(const PhaseTimes& times);
 std::string messages_line(const MessageTimes& times);
 
 // Returns "validation loss 3.0311", and where `perplexity` says so ", perplexity 20.72" behind it.
-std::string validation_text(double val_loss, bool perplexity);
+std::string validation_text(const ValidationMetrics& metrics, bool perplexity);
 
 // What the live line needs besides the newest step.
 struct LiveRates {

@@ -29,12 +29,15 @@ std::vector<TaggedValue> tagged_values(const StepMetrics& m, bool loss_scale) {
   for (const auto& [name, error] : m.codec_error)
     values.push_back({"dstrain/codec_error/" + name, error});
   for (const auto& [name, loss] : m.losses) values.push_back({"dstrain/losses/" + name, loss});
+  for (const auto& [name, value] : m.metrics) values.push_back({"dstrain/metrics/" + name, value});
   return values;
 }
 
 std::vector<TaggedValue> tagged_values(const ValidationMetrics& m) {
   std::vector<TaggedValue> values{{"Train/Samples/eval_loss", m.loss}};
   for (const auto& [name, loss] : m.losses) values.push_back({"dstrain/val_losses/" + name, loss});
+  for (const auto& [name, value] : m.metrics)
+    values.push_back({"dstrain/val_metrics/" + name, value});
   return values;
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/metrics/loss_means.h"
 #include "runtime/engine/profile/memory_breakdown.h"
 #include "runtime/engine/profile/utilization.h"
 #include "runtime/engine/run/codec_error.h"
@@ -60,14 +61,6 @@ std::string device_text(const Backend& backend) {
   const std::string kernels = backend.library->description();
   if (backend.device->kind() != DeviceKind::cuda) return kernels;
   return fmt::format("{} on {}", kernels, backend.device->name());
-}
-
-// Returns the means of a model's losses, if it has several.
-NamedLosses mean_losses(const Program& program, std::span<const double> sums, double targets) {
-  NamedLosses means;
-  for (size_t l = 0; l < sums.size() && program.losses.size() > 1; ++l)
-    means.emplace_back(program.losses[l].name, sums[l] / targets);
-  return means;
 }
 
 PlanInputs plan_inputs_of(const Job& job, const Backend& backend, const RunContext& ctx) {
@@ -280,7 +273,7 @@ void Trainer::log_begin() const {
 int64_t Trainer::validation_samples() const {
   const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
   // The samples that would fill a micro-batch have no targets that could be left out of such losses.
-  if (plans_.validate.program.loss_weight != LossWeight::samples) return samples;
+  if (plans_.validate.program.loss_weight == LossWeight::targets) return samples;
   return samples - samples % job_.batch.micro_batch;
 }
 
@@ -344,6 +337,9 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
                     .losses = learns ? mean_losses(plan.program, train_[ran_]->losses(),
                                                    static_cast<double>(s.targets))
                                      : NamedLosses(),
+                    .metrics = learns ? mean_metrics(plan.program, train_[ran_]->losses(),
+                                                     static_cast<double>(s.targets))
+                                      : NamedLosses(),
                     .phases = output_.newest_phases()});
 }
 
@@ -385,12 +381,11 @@ void Trainer::validate() {
   }
   if (ctx_.slot) ctx_.slot->leave_instruction();
   if (average) model_.restore_own_weights();
-  double loss = 0;
-  for (size_t l = 0; l < sums.size(); ++l) loss += static_cast<double>(losses[l].weight) * sums[l];
   output_.add_validation({.step = state_.step,
                           .samples = next_sample_,
-                          .loss = loss / targets,
-                          .losses = mean_losses(plan.program, sums, targets)});
+                          .loss = plan.program.whole_loss(sums) / targets,
+                          .losses = mean_losses(plan.program, sums, targets),
+                          .metrics = mean_metrics(plan.program, sums, targets)});
 }
 
 }  // namespace dstrain

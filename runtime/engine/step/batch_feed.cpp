@@ -17,8 +17,11 @@ int64_t aligned(int64_t bytes) {
 
 }  // namespace
 
-BatchFeed::BatchFeed(const Plan& plan, const Arenas& arenas, const Backend& backend)
-    : plan_(plan), backend_(backend), sent_(backend.device->make_event()) {
+BatchFeed::BatchFeed(const Plan& plan, const Arenas& arenas, const Backend& backend, Weigh weigh)
+    : plan_(plan),
+      backend_(backend),
+      weigh_(std::move(weigh)),
+      sent_(backend.device->make_event()) {
   int64_t bytes = 0;
   for (int m = 0; m < static_cast<int>(plan.micro_batches); ++m) {
     Micro micro;
@@ -67,7 +70,7 @@ void BatchFeed::read(const BatchRequest& request) {
   sent_->synchronize();  // the staging buffer still holds the last batch until it is sent
   read_ = {};
   targets_ = 0;
-  int64_t samples = 0;
+  int64_t samples = 0, weights = 0;
   for (size_t m = 0; m < micros_.size(); ++m) {
     const std::vector<InputTensor>& inputs = micros_[m].host;
     const int64_t count = inputs[0].tensor.shape[0];
@@ -76,9 +79,11 @@ void BatchFeed::read(const BatchRequest& request) {
     const int64_t counted = std::clamp(request.end - request.first - sample, int64_t{0}, count);
     for (const InputTensor& input : inputs)
       if (input.role == InputRole::labels) targets_ += count_targets(input.tensor, counted);
+    if (weigh_ && counted > 0) weights += weigh_(inputs);
     samples += counted;
   }
   if (plan_.program.loss_weight == LossWeight::samples) targets_ = samples;
+  if (weigh_) targets_ = weights;
   // The ranks of a sequence group load the same samples, whose targets count once.
   if (plan_.place.rank_in(Axis::sequence) > 0) targets_ = 0;
   read_ = request;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "runtime/data/dataset.h"
@@ -24,11 +25,14 @@ struct BatchRequest {
 
 class BatchFeed {
  public:
-  // The caller must keep plan, arenas and backend alive.
-  BatchFeed(const Plan& plan, const Arenas& arenas, const Backend& backend);
+  // Returns what a micro-batch counts in the loss (ModelFamily::weigh).
+  using Weigh = std::function<int64_t(std::span<const InputTensor>)>;
+
+  // The caller must keep plan, arenas and backend alive. `weigh`: null: targets or samples count.
+  BatchFeed(const Plan& plan, const Arenas& arenas, const Backend& backend, Weigh weigh = nullptr);
 
   // Loads the samples of all micro-batches. Work that is given to the compute stream afterwards sees them.
-  // Returns the number of targets that are not ignored.
+  // Returns the number of targets that are not ignored, or of samples, or what the model counts.
   int64_t load(const BatchRequest& request);
   // Loads the token ids of one micro-batch. The plan must have no other input.
   void load_ids(std::span<const int32_t> ids);
@@ -48,6 +52,7 @@ class BatchFeed {
 
   const Plan& plan_;
   const Backend& backend_;
+  Weigh weigh_;
   Memory staging_;  // empty if the device's memory is the host's
   std::vector<Micro> micros_;
   std::unique_ptr<Event> sent_;

@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
@@ -27,7 +28,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       mesh_(mesh),
       slot_(slot),
       first_name_(first_name),
-      feed_(plan, arenas, backend),
+      feed_(plan, arenas, backend, job.model.family().weigh),
       device_state_(backend, plan.micro_batches) {
   arenas.write_constants(plan);
   Communicator& comm = mesh.data();

@@ -22,6 +22,7 @@ FinishValues::FinishValues(MeshComm& mesh, Place place, std::span<const Unit> un
       whole_(kFinishValues * static_cast<size_t>(place.ranks())) {
   for (const ProgramLoss& loss : losses) {
     weights_.push_back(static_cast<double>(loss.weight));
+    differentiated_.push_back(loss.is_metric ? 0 : 1);
     replicated_.push_back(loss.replicated ? 1 : 0);
   }
   if (place.stages() > 1) find_order(units);
@@ -95,7 +96,8 @@ void FinishValues::exchange(StepState& state, std::span<const double> square_sum
       double loss = 0;
       for (int t = 0; t < (replicated_[l] ? 1 : tensor); ++t)
         for (int s = 0; s < stages; ++s) loss += from(s, r, t)[kLosses + l];
-      values[1] += weights_[l] * loss;
+      // A metric may be no number, which is no matter of the loss.
+      if (differentiated_[l]) values[1] += weights_[l] * loss;
       losses_[l] += loss;
     }
   }

@@ -43,6 +43,7 @@ class FinishValues {
   std::vector<StageUnit> order_;          // of the model's units, if there are several stages
   size_t most_units_ = 0;                 // of a stage
   std::vector<double> weights_, losses_;  // of each loss
+  std::vector<char> differentiated_;      // whether it is no metric
   std::vector<char> replicated_;          // whether all ranks of a tensor group have the loss
   std::vector<double> mine_, all_;
   std::vector<double>

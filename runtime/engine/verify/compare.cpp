@@ -81,7 +81,7 @@ double relative_error(const std::vector<float>& expected, const std::vector<floa
   return largest > 0 ? error / largest : INFINITY;
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+bool have_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
@@ -221,7 +221,7 @@ class Comparing {
                                   : relative_error(naive_.values.at(name), gradient->second, terms);
       const auto mine = weights.values.find(name), plain = expected.values.find(name);
       tensor.bitwise = mine != weights.values.end() && plain != expected.values.end() &&
-                       same_bits(mine->second, plain->second) &&
+                       have_same_bits(mine->second, plain->second) &&
                        weights.agree.at(name) == expected.agree.at(name);
       const double least = terms > 0 ? result_.tolerance.least / terms : 0;
       if (!lost_first_ && !(tensor.gradient_error <= result_.tolerance.gradient + least))
@@ -235,9 +235,10 @@ class Comparing {
     for (const std::string& name : weights.names) {  // frozen ones have no gradient
       if (naive_.values.contains(name)) continue;
       const auto plain = expected.values.find(name);
-      result_.tensors.push_back({.name = name,
-                                 .bitwise = plain != expected.values.end() &&
-                                            same_bits(weights.values.at(name), plain->second)});
+      result_.tensors.push_back(
+          {.name = name,
+           .bitwise = plain != expected.values.end() &&
+                      have_same_bits(weights.values.at(name), plain->second)});
       if (!result_.tensors.back().bitwise)
         problem("{}: its frozen values differ after step {}", name, last);
     }

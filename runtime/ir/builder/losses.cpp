@@ -10,9 +10,11 @@ namespace dstrain {
 BufferId Builder::add_loss(const std::string& name, float weight, LossWeight by) {
   check(std::ranges::find(program_.losses, name, &ProgramLoss::name) == program_.losses.end(),
         "two losses have the name {}", name);
-  check(program_.losses.size() < kMostLosses, "a model has at most {} losses", kMostLosses);
+  check(std::ranges::count(program_.losses, false, &ProgramLoss::is_metric) <
+            static_cast<std::ptrdiff_t>(kMostLosses),
+        "a model has at most {} losses", kMostLosses);
   check(program_.losses.empty() || program_.loss_weight == by,
-        "loss {} is a mean over targets and another over samples", name);
+        "loss {} is a mean over something else than another", name);
   program_.loss_weight = by;
   const BufferId sum = program_.add_buffer({.name = name == "loss" ? name : "loss:" + name,
                                             .shape = {1},
@@ -70,6 +72,33 @@ void Builder::loss(BufferId x, LossWeight by, const std::string& name, float wei
   if (options_.training)
     op.writes.push_back(program_.add_buffer(activation_buffer("d_loss", program_.at(x).shape, x)));
   append(std::move(op));
+}
+
+void Builder::metric(BufferId x, LossWeight by, const std::string& name) {
+  check(std::ranges::count(program_.losses, true, &ProgramLoss::is_metric) <
+            static_cast<std::ptrdiff_t>(kMostMetrics),
+        "a model has at most {} metrics", kMostMetrics);
+  check(program_.losses.empty() || program_.loss_weight == by,
+        "metric {} is a mean over something else than another", name);
+  program_.loss_weight = by;
+  const BufferId values = detached(x);
+  const BufferId sum = program_.add_buffer(
+      {.name = "metric:" + name, .shape = {1}, .dtype = DType::f64, .lifetime = Lifetime::step});
+  program_.losses.push_back(
+      {.name = "metric:" + name, .weight = 0, .sum = sum, .is_metric = true, .metric = name});
+  append({.op = OpKind::sum_loss,
+          .accumulate = Accumulate::after_first_micro,
+          .attrs = SumLossAttrs{0},
+          .reads = {values},
+          .writes = {sum},
+          .group = group_,
+          .sublayer = sublayer_});
+}
+
+void Builder::report_loss(const std::string& loss, const std::string& metric) {
+  const auto found = std::ranges::find(program_.losses, loss, &ProgramLoss::name);
+  check(found != program_.losses.end(), "there is no loss {}", loss);
+  found->metric = metric;
 }
 
 }  // namespace dstrain

@@ -151,6 +151,28 @@ TEST_CASE("a padded sample is one document") {
   CHECK(labels == Ids{12, 13, 14, 15, -1, -1, 22, -1, -1, -1, -1, -1});
 }
 
+TEST_CASE("a sample has positions of tokens and a mask, where a model reads them") {
+  DocumentFolder folder;
+  const std::string file = folder.write("a.bin", kDocuments);
+  for (const Packing packing : {Packing::pack, Packing::pad}) {
+    const auto data = open_dataset(folder.job(file, 8, packing));
+    Ids ids(16), labels(16), positions(16), mask(16);
+    const std::array inputs{
+        InputTensor{"x", InputRole::token_ids, {ids.data(), {2, 8}, DType::i32}},
+        InputTensor{"y", InputRole::labels, {labels.data(), {2, 8}, DType::i32}},
+        InputTensor{"p", InputRole::positions, {positions.data(), {2, 8}, DType::i32}},
+        InputTensor{"m", InputRole::mask, {mask.data(), {2, 8}, DType::i32}}};
+    data->read(Split::train, packing == Packing::pack ? 0 : 1, 2, inputs);
+    if (packing == Packing::pack) {
+      CHECK(positions == Ids{0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 0, 1, 0, 1});
+      CHECK(mask == Ids{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0});
+    } else {
+      CHECK(positions == Ids{0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 0, 1, 2, 3, 4, 5});
+      CHECK(mask == Ids{1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0});
+    }
+  }
+}
+
 // The tokens of kDocuments are 3, 5, 1, 2 and 4.
 TEST_CASE("packed and padded tokens that FILE.targets has 0 for are no targets") {
   DocumentFolder folder;

@@ -339,8 +339,9 @@ TEST_CASE("a resumed run without a step left does not repeat the validation of i
 }
 
 TEST_CASE("a validation's line in the log has the perplexity of a language model") {
-  CHECK(validation_text(3.0311, true) == "validation loss 3.0311, perplexity 20.72");
-  CHECK(validation_text(3.0311, false) == "validation loss 3.0311");
+  CHECK(validation_text({.loss = 3.0311}, true) == "validation loss 3.0311, perplexity 20.72");
+  CHECK(validation_text({.loss = 3.0311, .metrics = {{"accuracy", 0.25}, {"ppl", NAN}}}, false) ==
+        "validation loss 3.0311, accuracy 0.2500, ppl nan");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_CASE("models lists the models with their keys and inputs") {
     CHECK(models[index]["inputs"][0]["shape"] == json{"max_position_embeddings"});
   }
   CHECK(models[11]["type"] == "exported");
-  CHECK(models[11]["keys"] == json{"file"});
+  CHECK(models[11]["keys"] == json{"file", "inputs", "loss_weight", "blocks", "strip_prefix"});
   CHECK(models[11]["inputs"].empty());
   const std::string text = said(folder, "models");
   CHECK(has(text, "gptlite: GPT-lite, the default\n  n_layer      12 "));

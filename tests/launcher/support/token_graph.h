@@ -56,6 +56,31 @@ struct TokenGraph {
     program.output("loss");
   }
 
+  // Lets the module return these tensors, by name, in place of the loss alone.
+  void returns(const std::vector<std::pair<std::string, std::string>>& outputs) {
+    json names = json::array(), leaves = json::array();
+    program.signature()["output_specs"] = json::array();
+    for (const auto& [name, tensor] : outputs) {
+      program.output(tensor);
+      names.push_back(name);
+      leaves.push_back({{"type", nullptr}, {"context", nullptr}, {"children_spec", json::array()}});
+    }
+    const json spec = json::array(
+        {1, {{"type", "builtins.dict"}, {"context", names.dump()}, {"children_spec", leaves}}});
+    program.model["graph_module"]["module_call_graph"] =
+        json::array({{{"fqn", ""}, {"signature", {{"out_spec", spec.dump()}}}}});
+  }
+
+  // Adds `count`, the number of targets that count, and `peak`, the mean of the largest logits.
+  void measure() {
+    make("counts", {kRows}, "aten.ne.Scalar",
+         {{"self", ref("flat_targets")}, {"other", {{"as_int", -100}}}}, Program::kBool);
+    make("count", json::array(), "aten.sum.default", {{"self", ref("counts")}}, Program::kI64);
+    make("largest", {kRows}, "aten.amax.default",
+         {{"self", ref("flat")}, {"dim", {{"as_ints", {-1}}}}});
+    make("peak", json::array(), "aten.mean.default", {{"self", ref("largest")}});
+  }
+
   static json ref(const std::string& name) { return Program::ref(name); }
 
   // Adds a node with one result, of fractions unless `type` says otherwise.

@@ -28,6 +28,11 @@ constexpr Missing kMissing[] = {
      "dstrain.parameter_groups"},
 };
 
+// Returns whether a number says what a model without the key has anyway: a resolved configuration says it of all.
+bool is_zero(const Node& value) {
+  return (value.is(Node::Kind::integer) || value.is(Node::Kind::real)) && value.real == 0;
+}
+
 void refuse_division(const Job& job, Diagnostics& diagnostics) {
   const auto refuse = [&](std::string_view key) {
     diagnostics.error(key, fmt::format("the layers of an {} are not divided among ranks: use ZeRO "
@@ -103,8 +108,10 @@ void open_model(Job& job, Values& values, Diagnostics& diagnostics, const Config
   ModelConfig model(all.open(job.model, data));
   for (const ModelKey& key : all.keys) model.set(key.name(), job.model.value(key.name()));
   job.model = model;
+  for (const std::string& warning : model.family().warnings)
+    diagnostics.warning(model_path(all.file_key), warning);
   for (const Missing& missing : kMissing)
-    if (values.given(missing.key))
+    if (const Member* given = values.given(missing.key); given && !is_zero(given->value))
       diagnostics.error(missing.key, fmt::format("an {} has none: {}", all.title, missing.why));
   refuse_division(job, diagnostics);
   check_batch(job, diagnostics);

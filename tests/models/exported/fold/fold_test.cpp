@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "models/exported/fold/input_function.h"
 #include "runtime/core/error.h"
 #include "tests/models/exported/fold/constant_program.h"
 
@@ -58,6 +59,49 @@ TEST_CASE("what depends on no input and no parameter becomes values") {
   CHECK(elements_of<char>(constants.at("mask")) == Truths{1, 0, 0, 1, 1, 0, 1, 1, 1});
   CHECK(elements_of<float>(constants.at("neg")) == std::vector<float>{1});
   CHECK(graph.left.empty());
+}
+
+TEST_CASE("inputs whose elements are known are values") {
+  SmallProgram program;
+  program.input("x", SmallProgram::kI64, {2, 3})
+      .describe("sum", SmallProgram::kI64, json::array())
+      .add("aten.sum.default", {{"self", ref("x")}}, "sum")
+      .output("sum");
+  FoldOptions options;
+  CHECK(names_of(folded(program, options)) == Names{"sum"});
+  options.inputs["x"] = {1, 2, 3, 4, 5, 6};
+  const FoldedGraph graph = folded(program, options);
+  CHECK(graph.graph.nodes.empty());
+  CHECK(elements_of<int64_t>(constants_of(graph).at("sum")) == std::vector<int64_t>{21});
+}
+
+TEST_CASE("the host computes a number that follows from inputs") {
+  SmallProgram program;
+  program.input("x", SmallProgram::kI64, {2, 3})
+      .parameter("p_w", "w", SmallProgram::kF32, {1}, bytes_of<float>({2}))
+      .describe("counts", SmallProgram::kBool, {2, 3})
+      .describe("count", SmallProgram::kI64, json::array())
+      .describe("scaled", SmallProgram::kF32, {1})
+      .add("aten.ne.Scalar", {{"self", ref("x")}, {"other", {{"as_int", -100}}}}, "counts")
+      .add("aten.sum.default", {{"self", ref("counts")}}, "count")
+      .add("aten.mul.Tensor", {{"self", ref("p_w")}, {"other", ref("count")}}, "scaled")
+      .output("count")
+      .output("scaled");
+  const FoldedGraph graph = folded(program);
+  std::vector<int32_t> ids{1, -100, 3, 4, 5, -100};
+  const std::vector<InputTensor> batch{{"x", InputRole::labels, {ids.data(), {2, 3}, DType::i32}}};
+  const TensorRef count = graph.graph.outputs[0].tensor;
+  const InputFunction function(graph, count, "");
+  CHECK(function.inputs() == std::set<std::string>{"x"});
+  CHECK(function.value(batch) == 4);
+  // Where the graph has each token at its own place, the first one has no target, and the last one is none.
+  CHECK(InputFunction(graph, count, "x").value(batch) == 3);
+  try {
+    const InputFunction refused(graph, graph.graph.outputs[1].tensor, "");
+    CHECK(false);
+  } catch (const UserError& e) {
+    CHECK_THAT(e.what(), Catch::Contains("it depends on w, which training changes"));
+  }
 }
 
 TEST_CASE("buffers of the state that a run gives other values are no constants") {

@@ -54,6 +54,35 @@ TEST_CASE("blocks of other lists than the largest are layers without numbers") {
   CHECK(names_of(layers_of(graph)) == Names{"enc.0", "enc.1", "dec#0", "dec#1"});
 }
 
+TEST_CASE("patterns of modules say which are layers") {
+  const Graph graph =
+      graph_of({"embed", "net.first.a", "net.second", "tail.0.a", "tail.0.b", "tail.1.a", "head"},
+               {{"embed.w", 8},
+                {"net.first.a.w", 4},
+                {"net.second.w", 4},
+                {"tail.0.a.w", 2},
+                {"tail.1.a.w", 2}});
+  CHECK(names_of(layers_of(graph, {"tail.*"})) == Names{"inputs", "tail#0", "tail#1", "outputs"});
+  CHECK(names_of(layers_of(graph, {"tail.*", "net.first"})) ==
+        Names{"inputs", "net.first#0", "tail.0", "tail.1", "outputs"});
+  CHECK(names_of(layers_of(graph, {"net"})) == Names{"inputs", "net#0", "outputs"});
+  const auto refusal = [](const Graph& of, const Names& patterns) {
+    try {
+      layers_of(of, patterns);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  using Catch::Contains;
+  CHECK_THAT(refusal(graph, {"tail.*", "h.*"}),
+             Contains("\"h.*\" names no module") && Contains("embed, net.first.a, net.second"));
+  CHECK_THAT(refusal(graph, {"net.*"}),
+             Contains("different parameters: net.first has a.w(4), and net.second has w(4)"));
+  CHECK_THAT(refusal(graph_of({"h.0", "", "h.0"}, {{"h.0.w", 2}}), {"h.*"}),
+             Contains("h.0 of \"h.*\" runs twice"));
+}
+
 TEST_CASE("different modules of a list, and those that run twice, are no layers") {
   CHECK(names_of(layers_of(graph_of({"net.0", "net.1"}, {{"net.0.w", 2}, {"net.1.w", 3}}))) ==
         Names{"inputs"});
