@@ -79,8 +79,8 @@ OpenedModel::OpenedModel(GraphSettings settings, GivenData data, const std::vect
   find_inputs(data);
   find_parameters();
   check_prefix();
-  find_layers();
   find_metrics();
+  find_layers();
   family_.build = [this](Builder& builder, const ModelConfig&) { build(builder); };
   family_.measure = measure_model;
   family_.names_of_weights = [this] { return names_of_weights(); };
@@ -92,8 +92,8 @@ void OpenedModel::find_layers() {
     if (!settings_.blocks.empty())
       for (const dstrain::Node& pattern : read_value(settings_.blocks, Source::file).items)
         facts_.blocks.push_back(pattern.text);
-    const std::vector<GraphLayer> layers =
-        layers_of(folded({.batch = family_.any_batch()})->graph, facts_.blocks);
+    const std::vector<GraphLayer> layers = program_layers(
+        trained_part(*folded({.batch = family_.any_batch()}), facts_).graph, facts_.blocks);
     family_.layers_key = add_size(
         "layers", std::ranges::count_if(layers, [](const GraphLayer& l) { return l.number >= 0; }));
   } catch (const UserError& e) {
@@ -122,7 +122,11 @@ void OpenedModel::find_metrics() {
               e.what());
   }
   std::vector<LostMetric> lost;
-  metric_outputs(graph->graph, facts_, &lost);
+  try {
+    metric_outputs(graph->graph, facts_, &lost);
+  } catch (const UserError& e) {
+    fail_user("{}: {}", model_.archive.path(), e.what());
+  }
   for (const LostMetric& metric : lost)
     family_.warnings.push_back(fmt::format("output {} is no metric of the run: {} is not supported",
                                            metric.name, metric.reason));

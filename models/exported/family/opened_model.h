@@ -1,13 +1,13 @@
 // OpenedModel: an archive that a run trains, as a family of its own.
 #pragma once
 
-#include <compare>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "models/exported/exported_model.h"
@@ -60,7 +60,10 @@ class OpenedModel {
   struct Form {
     int64_t batch = 1;
     bool documents = false, padding = false;
-    auto operator<=>(const Form&) const = default;
+    bool operator<(const Form& other) const {
+      return std::tie(batch, documents, padding) <
+             std::tie(other.batch, other.documents, other.padding);
+    }
   };
   // Returns the graph with its constants. Any thread may ask.
   std::shared_ptr<const FoldedGraph> folded(const Form& form) const;

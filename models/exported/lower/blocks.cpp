@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -213,6 +214,27 @@ std::vector<GraphLayer> layers_of(const Graph& graph, const std::vector<std::str
   }
   if (layers.empty()) layers.push_back({.stack = "inputs"});
   return layers;
+}
+
+std::vector<GraphLayer> program_layers(const Graph& graph,
+                                       const std::vector<std::string>& patterns) {
+  const std::vector<GraphLayer> all = layers_of(graph, patterns);
+  std::set<int32_t> unused;  // parameters that no layer so far has used
+  for (const GraphInput& input : graph.inputs)
+    if (input.kind == InputKind::parameter) unused.insert(input.tensor.id);
+  std::vector<GraphLayer> layers;
+  int64_t numbered = 0;
+  for (size_t l = 0; l < all.size(); ++l) {
+    const size_t end = l + 1 < all.size() ? all[l + 1].first_node : graph.nodes.size(),
+                 before = unused.size();
+    for (size_t n = all[l].first_node; n < end; ++n)
+      for_each_operand(graph.nodes[n], [&unused](TensorRef ref) { unused.erase(ref.id); });
+    if (unused.size() == before) continue;
+    layers.push_back(all[l]);
+    if (layers.size() == 1) layers.back().first_node = 0;
+    if (all[l].number >= 0) layers.back().number = numbered++;
+  }
+  return layers.empty() ? std::vector{all.front()} : layers;
 }
 
 }  // namespace dstrain::exported

@@ -24,4 +24,9 @@ struct GraphLayer {
 std::vector<GraphLayer> layers_of(const Graph& graph,
                                   const std::vector<std::string>& patterns = {});
 
+// The same for a program, whose layers have parameters: one that uses none of which it is the first to do so belongs to the one
+// before, and at the beginning to the one behind.
+std::vector<GraphLayer> program_layers(const Graph& graph,
+                                       const std::vector<std::string>& patterns);
+
 }  // namespace dstrain::exported

@@ -58,7 +58,7 @@ class GraphLowering {
   }
 
   void run() {
-    const std::vector<GraphLayer> layers = layers_of(graph_, facts_.blocks);
+    const std::vector<GraphLayer> layers = program_layers(graph_, facts_.blocks);
     size_t next = 0;
     lowering_.begin_layer(layers[next++], 0);
     lowering_.declare_inputs();
@@ -155,13 +155,17 @@ class GraphLowering {
 
 }  // namespace
 
+FoldedGraph trained_part(const FoldedGraph& folded, const GraphFacts& facts) {
+  std::vector<TensorRef> wanted = tensors_of(metric_outputs(folded.graph, facts));
+  wanted.push_back(loss_output(folded.graph).tensor);
+  if (const TensorRef weight = weight_output(folded.graph, facts)) wanted.push_back(weight);
+  return without_rest(folded, wanted);
+}
+
 void lower_graph(Builder& builder, const FoldedGraph& whole_graph, const GraphFacts& facts) {
-  const std::vector<GraphOutput> metrics = metric_outputs(whole_graph.graph, facts);
-  std::vector<TensorRef> wanted = tensors_of(metrics);
-  wanted.push_back(loss_output(whole_graph.graph).tensor);
-  if (const TensorRef weight = weight_output(whole_graph.graph, facts)) wanted.push_back(weight);
-  const FoldedGraph folded = without_rest(whole_graph, wanted);
+  const FoldedGraph folded = trained_part(whole_graph, facts);
   check_operators(folded.graph);
+  const std::vector<GraphOutput> metrics = metric_outputs(whole_graph.graph, facts);
   GraphLowering(builder, folded, facts, metrics).run();
 }
 

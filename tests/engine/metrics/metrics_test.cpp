@@ -95,6 +95,12 @@ TEST_CASE("a step is one JSON line in the contract's order") {
   CHECK(nlohmann::json::parse(to_json(several))["losses"] ==
         nlohmann::json{{"early", 0.5}, {"loss", 0.25}});
   CHECK_FALSE(nlohmann::json::parse(to_json(example())).contains("losses"));
+  several.metrics = {{"accuracy", 0.75}, {"a \"b\"", NAN}};
+  const nlohmann::json with_metrics = nlohmann::json::parse(to_json(several));
+  CHECK(with_metrics["accuracy"] == 0.75);
+  CHECK(with_metrics["a \"b\""].is_null());
+  CHECK(to_json(ValidationMetrics{.step = 9, .loss = 1.75, .metrics = {{"accuracy", 0.5}}}) ==
+        "{\"step\":9,\"val_loss\":1.75,\"val_accuracy\":0.5}\n");
 }
 
 TEST_CASE("numbers read back as the same bits") {

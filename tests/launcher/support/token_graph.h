@@ -47,6 +47,10 @@ struct TokenGraph {
     }
     make("logits", {kBatch, 8, 40}, "aten.linear.default",
          {{"input", ref(x)}, {"weight", ref("p_head")}});
+    // Of a module "head", which dstrain.model.blocks can name.
+    program.graph()["nodes"].back()["metadata"] = {
+        {"nn_module_stack",
+         "L__self__,,m.Model;L__self___head,head,torch.nn.modules.linear.Linear"}};
     make("flat", {kRows, 40}, "aten.view.default",
          {{"self", ref("logits")}, {"size", {{"as_ints", {-1, 40}}}}});
     make("flat_targets", {kRows}, "aten.view.default",
@@ -54,6 +58,7 @@ struct TokenGraph {
     make("loss", json::array(), "aten.cross_entropy_loss.default",
          {{"self", ref("flat")}, {"target", ref("flat_targets")}});
     program.output("loss");
+    make("level", json::array(), "aten.mean.default", {{"self", ref(x)}});
   }
 
   // Lets the module return these tensors, by name, in place of the loss alone.

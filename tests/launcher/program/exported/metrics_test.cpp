@@ -99,6 +99,28 @@ TEST_CASE("metrics and weights do not depend on how the work is divided") {
   }
 }
 
+TEST_CASE("each stage of a pipeline has the metrics of its own layers") {
+  const MetricFolder folder;
+  folder.write("m.pt2",
+               MetricFolder::graph(
+                   {{"loss", "loss"}, {"level", "level"}, {"count", "count"}, {"peak", "peak"}}));
+  const auto results = [&](const std::string& options) {
+    folder.ran(options);
+    std::vector<std::vector<double>> all;
+    for (const char* const name : {"loss", "level", "peak", "val_loss", "val_level", "val_peak"})
+      all.push_back(folder.column(name));
+    return std::pair(all, folder.read("out/model.safetensors"));
+  };
+  for (const std::string weight : {"", "--set dstrain.model.loss_weight=count "}) {
+    CAPTURE(weight);
+    const std::string options =
+        weight + micro_batch(1) + "--set 'dstrain.model.blocks=[\"head\"]' ";
+    const auto alone = results(options);
+    CHECK(alone.first[1].size() == 3);
+    CHECK(results(options + "--num_gpus 2 --pipeline_num_stages 2") == alone);
+  }
+}
+
 TEST_CASE("a count that a graph returns weighs its loss: the mean is over the global batch") {
   const MetricFolder folder;
   const auto losses = [&](const std::string& options) {

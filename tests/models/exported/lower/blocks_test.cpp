@@ -83,6 +83,23 @@ TEST_CASE("patterns of modules say which are layers") {
              Contains("h.0 of \"h.*\" runs twice"));
 }
 
+TEST_CASE("layers of a program have parameters of their own") {
+  Graph graph = graph_of({"", "h.0", "h.1", "h.2", ""},
+                         {{"h.0.w", 2}, {"h.1.w", 2}, {"h.2.w", 2}, {"unused", 2}});
+  const auto read = [&graph](size_t node, size_t input) {
+    graph.nodes[node].arguments.emplace_back("x", graph.inputs[input].tensor);
+  };
+  read(1, 0);
+  read(2, 0);  // of the block before: it has none of its own
+  read(3, 2);
+  read(4, 2);
+  const std::vector<GraphLayer> layers = program_layers(graph, {});
+  CHECK(names_of(layers_of(graph)) == Names{"inputs", "h#0", "h#1", "h#2", "outputs"});
+  REQUIRE(names_of(layers) == Names{"h#0", "h#1"});
+  CHECK(layers[0].first_node == 0);
+  CHECK(layers[1].first_node == 3);
+}
+
 TEST_CASE("different modules of a list, and those that run twice, are no layers") {
   CHECK(names_of(layers_of(graph_of({"net.0", "net.1"}, {{"net.0.w", 2}, {"net.1.w", 3}}))) ==
         Names{"inputs"});
