@@ -106,12 +106,6 @@ BufferId Lowering::declare(const GraphInput& input, const Shape& shape) {
   return builder_.input(input.name, role, floating ? DType::f32 : DType::i32, sample);
 }
 
-InputRole GraphFacts::role_of(std::string_view input) const {
-  const auto role = roles.find(input);
-  check(role != roles.end(), "input {} has no role", input);
-  return role->second;
-}
-
 Value Lowering::user_input(const GraphInput& input, const Shape& shape) {
   const ScalarType type = graph().tensor(input.tensor).type;
   const BufferId id = declare(input, shape);

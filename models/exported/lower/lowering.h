@@ -5,41 +5,18 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/exported/fold/fold.h"
 #include "models/exported/lower/blocks.h"
+#include "models/exported/lower/graph_facts.h"
 #include "models/exported/lower/value.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain::exported {
-
-// What a parameter of a graph is in the program.
-struct ParameterFacts {
-  std::string name{};        // the first one of its tensor
-  Init init = Init::normal;  // like its values in the archive, where a run has no weights
-  float scale = 0;
-};
-
-// What a graph does not say itself, by the names that it has.
-struct GraphFacts {
-  std::map<std::string, InputRole, std::less<>> roles;  // of the user's inputs
-  std::string unshifted;  // labels that are tokens at their own places; empty: there are none
-  std::map<std::string, ParameterFacts, std::less<>> parameters;
-  // Buffers of statistics that steps change, and what they are called outside the archive.
-  std::map<std::string, std::string, std::less<>> running;
-  std::string loss_weight{};   // the name of the output that weighs the loss; empty: none does
-  bool counts_labels = false;  // and whether that follows from the labels
-  std::vector<std::string>
-      blocks{};  // patterns of the modules that are layers; none: found by itself
-
-  // Returns the role of an input of the user. Throws InternalError if it has none.
-  InputRole role_of(std::string_view input) const;
-};
 
 class Lowering {
  public:
