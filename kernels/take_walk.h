@@ -1,7 +1,8 @@
 // The index space of a take or put, the same on every device: its dimensions collapsed, and what they have in common.
 #pragma once
 
-#include <span>
+#include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "runtime/ir/op.h"
@@ -31,32 +32,20 @@ struct TakeWalk {
       if (stride(i) != 0) return false;
     return stride(0) > 0;
   }
-  // Returns whether no two indices of the first dimension have an element in common, whatever the other indices are.
-  bool first_is_apart() const {
-    const View& table = views[0];
-    int64_t reach = 1;
-    for (int d = 1; d < space.rank; ++d) {
-      const int64_t stride = table.strides[static_cast<size_t>(d)];
-      reach += std::max(stride, -stride) * (space[d] - 1);
-    }
-    for (const TakeAttrs::Indices& of : indices) reach += of.stride * (of.size - 1);
-    return table.strides[0] >= reach;
-  }
-  // Returns whether no two columns have an element in common, in whatever rows: what else is added to an element's number is
-  // a multiple of all columns, or less than one.
-  bool columns_are_apart() const {
-    if (!by_row()) return false;
-    int64_t inner = 1;
-    bool apart = true;
-    const auto further = [&](int64_t step, int64_t count) {
-      if (step % (stride(0) * columns()) == 0) return;
-      apart = apart && step > 0;
-      inner += step * (count - 1);
+  // Returns whether no two indices with another index of dimension `d` have an element in common, whatever the other indices
+  // are: what else is added to an element's number is a multiple of the whole dimension, or less than a step of it.
+  bool is_apart(int d) const {
+    const auto strides = [this](int i) { return views[0].strides[static_cast<size_t>(i)]; };
+    const int64_t step = strides(d);
+    if (step <= 0) return false;
+    int64_t reach = 0;
+    const auto further = [&](int64_t other, int64_t count) {
+      if (other % (step * space[d]) != 0) reach += std::abs(other) * (count - 1);
     };
-    for (int d = 0; d + 1 < space.rank; ++d)
-      further(views[0].strides[static_cast<size_t>(d)], space[d]);
+    for (int i = 0; i < space.rank; ++i)
+      if (i != d) further(strides(i), space[i]);
     for (const TakeAttrs::Indices& of : indices) further(of.stride, of.size);
-    return apart && inner <= stride(0);
+    return reach < step;
   }
 };
 

@@ -114,8 +114,8 @@ class List {
     orthogonalize(4 * c, c);
   }
 
-  // The general ops over samples of T tokens: a transposed copy, sums of rows and of columns, a product for each head, and
-  // rows of a table.
+  // The general ops over samples of T tokens: a transposed copy, sums of rows and of columns, a product for each head,
+  // rows of a table, running sums and orders.
   void general_ops(int64_t r, int64_t c, int64_t heads, const std::string& at) {
     const int64_t t = shapes_.seq, b = r / t, d = c / heads, rows_of_table = 4096;
     const Operand x = run({r, c}), wide = run({r, 4 * c}), scores = run({b, heads, t, t});
@@ -141,6 +141,11 @@ class List {
     // Only the table's rows that the indices name are read.
     cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(named);
     add("put" + at, OpKind::put, take, {x, named}, {f32({rows_of_table, c})});
+    // Running sums along samples and along rows; the order of rows, and the 8 largest of 64 in turn.
+    add("scan columns" + at, OpKind::scan, ScanAttrs{{t, c}}, {x}, {f32({r, c})});
+    add("scan rows" + at, OpKind::scan, ScanAttrs{{c, 1}}, {x}, {f32({r, c})});
+    add("sort rows" + at, OpKind::sort, SortAttrs{{c, 1}, c}, {x}, {ids(r * c, c)});
+    add("sort 8 of 64" + at, OpKind::sort, SortAttrs{{64, 1}, 8, true}, {x}, {ids(r * c / 8, 64)});
     // A convolution's windows of 3 x 3 elements.
     WindowAttrs w{.planes = r * c / 1024 / 64, .channels = 64};
     w.dimensions[1] = w.dimensions[2] = {.size = 32, .kernel = 3, .padding = 1, .out = 32};

@@ -23,6 +23,7 @@ class Cases {
     reductions();
     contractions();
     tables();
+    lines();
     windows();
     return std::move(cases_);
   }
@@ -187,6 +188,30 @@ class Cases {
         {1 << 22}, strided({2}), {{.view = strided({1}), .stride = 1, .size = 2}}};
     add("one of each pair", OpKind::take, one_each, values({1 << 23}), {{1 << 22}, DType::i32},
         values({1 << 22}), 2);
+  }
+
+  // Running sums and orders of rows of a matrix, and of its columns.
+  void lines() {
+    const Shape plane{kRows, 1024};
+    const TensorSpec x = values(plane);
+    const Lines rows{1024, 1}, columns{kRows, 1024};
+    const auto add = [&](const std::string& name, OpKind op, const OpAttrs& attrs,
+                         const TensorSpec& out) {
+      cases_.push_back(
+          {.name = name, .op = op, .attrs = attrs, .in = {x}, .out = {out}, .indices = 1});
+    };
+    add("running sums of rows", OpKind::scan, ScanAttrs{rows}, exact(plane));
+    add("running sums of rows, from the end", OpKind::scan, ScanAttrs{rows, true}, exact(plane));
+    add("running sums of columns", OpKind::scan, ScanAttrs{columns}, exact(plane));
+    const auto indices = [](int64_t n) { return TensorSpec{{n}, DType::i32}; };
+    add("rows of 1024", OpKind::sort, SortAttrs{.lines = rows, .kept = 1024},
+        indices(plane.elements()));
+    add("8 largest of rows of 1024", OpKind::sort,
+        SortAttrs{.lines = rows, .kept = 8, .descending = true}, indices(kRows * 8));
+    add("8 largest of rows of 64", OpKind::sort,
+        SortAttrs{.lines = {64, 1}, .kept = 8, .descending = true}, indices(plane.elements() / 8));
+    add("columns of 4096", OpKind::sort, SortAttrs{.lines = columns, .kept = kRows},
+        indices(plane.elements()));
   }
 
   void windows() {

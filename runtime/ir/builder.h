@@ -170,6 +170,12 @@ class Builder {
   // Returns a table of this shape with the sums of what `indices` name.
   BufferId put(BufferId values, const TakeAttrs& attrs, const std::vector<BufferId>& indices,
                const Shape& table);
+  // Returns the running sums of lines of x, in the shape of x.
+  BufferId scan(BufferId x, const ScanAttrs& attrs, std::optional<DType> result = std::nullopt);
+  // Returns which elements of its line come first, i32 (n, kept, apart). They have no gradient.
+  BufferId sort(BufferId x, const SortAttrs& attrs);
+  // Returns the elements of x that sort() has named, through which gradients go back.
+  BufferId sorted(BufferId x, BufferId indices, const SortAttrs& attrs);
   // Returns the elements of all windows of x (planes, size..., channels): (planes, out..., kernel... * channels).
   BufferId window(BufferId x, const WindowAttrs& attrs);
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which

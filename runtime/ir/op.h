@@ -300,14 +300,16 @@ struct LambFactorAttrs {
   float smallest = 0.5f, largest = 4, threshold = 0.1f;
   bool operator==(const LambFactorAttrs&) const = default;
 };
-using OpAttrs = std::variant<
-    std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs, ActivationAttrs,
-    MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, WindowAttrs, SumLossAttrs, SoftcapAttrs,
-    ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
-    AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs,
-    OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs,
-    CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs,
-    UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+using OpAttrs =
+    std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs,
+                 ActivationAttrs, MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, ScanAttrs,
+                 SortAttrs, WindowAttrs, SumLossAttrs, SoftcapAttrs, ScaleAttrs, AttentionAttrs,
+                 DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs,
+                 LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs,
+                 OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs,
+                 ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs, FrozenStepAttrs,
+                 LambAverageAttrs, LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs, UnpackAttrs,
+                 ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -11,6 +11,8 @@
 #include "runtime/ir/ops/general/contract.h"
 #include "runtime/ir/ops/general/map.h"
 #include "runtime/ir/ops/general/reduce.h"
+#include "runtime/ir/ops/general/scan.h"
+#include "runtime/ir/ops/general/sort.h"
 #include "runtime/ir/ops/general/sum_loss.h"
 #include "runtime/ir/ops/general/take.h"
 #include "runtime/ir/ops/general/window.h"

@@ -111,3 +111,19 @@ TEST_CASE("operand axes: the rows of operands are read and set where attributes 
   CHECK_FALSE(part_of(packed));
   CHECK_FALSE(part_of(OpAttrs{}));
 }
+
+TEST_CASE("operand axes: lines are whole, and where they are rows their rows are mapped") {
+  OneOp one;
+  const BufferId x = one.run({4, 12}), y = one.run({4, 12});
+  const BufferId order = one.buffer({4, 3}, DType::i32);
+  const auto axes = [&](const OpAttrs& attrs, OpKind kind, BufferId result) {
+    return axes_of(one.program, {.op = kind, .attrs = attrs, .reads = {x}, .writes = {result}});
+  };
+  for (const OpAxes& rows : {axes(ScanAttrs{.lines = {12, 1}}, OpKind::scan, y),
+                             axes(SortAttrs{.lines = {12, 1}, .kept = 3}, OpKind::sort, order)}) {
+    CHECK(rows.along(A::row) == Along::mapped);
+    CHECK(rows.along(A::channel) == Along::whole);
+  }
+  CHECK_FALSE(axes(ScanAttrs{.lines = {4, 12}}, OpKind::scan, y).any());
+  CHECK_FALSE(axes(ScanAttrs{.lines = {6, 1}}, OpKind::scan, y).any());
+}

@@ -1,7 +1,9 @@
 // Computes the general ops in double precision by their definitions, for tests of their rules.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "runtime/core/error.h"
@@ -33,6 +35,10 @@ class GeneralInterpreter {
       contract(op, *product, result);
     else if (const auto* of_table = std::get_if<TakeAttrs>(&op.attrs))
       take(op, *of_table, result);
+    else if (const auto* of_lines = std::get_if<ScanAttrs>(&op.attrs))
+      scan(op, *of_lines, result);
+    else if (const auto* order = std::get_if<SortAttrs>(&op.attrs))
+      sort(op, *order, result);
     else if (const auto* windows = std::get_if<WindowAttrs>(&op.attrs))
       window(op, *windows, result);
     else if (op.op == OpKind::add)
@@ -104,6 +110,48 @@ class GeneralInterpreter {
         result.at(e) += values_[op.reads[0]][i];
       ++i;
     });
+  }
+
+  // Calls f(first element of x, first element of a result with so many elements of a line) for each line.
+  template <class F>
+  void for_lines(BufferId x, const Lines& lines, int64_t of_result, const F& f) {
+    const int64_t count = lines.count(program_.at(x).shape.elements());
+    for (int64_t line = 0; line < count; ++line) {
+      const int64_t plane = line / lines.apart, column = line % lines.apart;
+      f(plane * lines.size * lines.apart + column, plane * of_result * lines.apart + column);
+    }
+  }
+
+  void scan(const Instruction& op, const ScanAttrs& attrs, std::vector<double>& result) {
+    const auto [size, apart] = attrs.lines;
+    const std::vector<double>& x = values_[op.reads[0]];
+    for_lines(
+        op.reads[0], attrs.lines, size, [&, size = size, apart = apart](int64_t first, int64_t) {
+          double sum = 0;
+          for (int64_t k = 0; k < size; ++k) {
+            const auto i = static_cast<size_t>(first + apart * (attrs.reversed ? size - 1 - k : k));
+            result[i] = attrs.exclusive ? sum : sum + x[i];
+            sum += x[i];
+          }
+        });
+  }
+
+  void sort(const Instruction& op, const SortAttrs& attrs, std::vector<double>& result) {
+    const auto [size, apart] = attrs.lines;
+    const std::vector<double>& x = values_[op.reads[0]];
+    for_lines(op.reads[0], attrs.lines, attrs.kept,
+              [&, size = size, apart = apart](int64_t first, int64_t to) {
+                std::vector<int64_t> order(static_cast<size_t>(size));
+                std::iota(order.begin(), order.end(), int64_t{0});
+                std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
+                  const double of_a = x[static_cast<size_t>(first + a * apart)],
+                               of_b = x[static_cast<size_t>(first + b * apart)];
+                  return attrs.descending ? of_a > of_b : of_a < of_b;
+                });
+                for (int64_t k = 0; k < attrs.kept; ++k)
+                  result[static_cast<size_t>(to + k * apart)] =
+                      static_cast<double>(order[static_cast<size_t>(k)]);
+              });
   }
 
   void window(const Instruction& op, const WindowAttrs& w, std::vector<double>& result) {

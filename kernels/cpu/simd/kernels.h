@@ -23,6 +23,7 @@ int64_t layer_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t rms_norm_weight_grad_workspace(const KernelSpec& spec);
 int64_t reduce_workspace(const KernelSpec& spec);
 int64_t put_workspace(const KernelSpec& spec);
+int64_t sort_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
 int64_t error_squares_workspace(const KernelSpec& spec);

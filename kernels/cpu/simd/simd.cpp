@@ -31,6 +31,7 @@ constexpr WorkspaceRow kWorkspaces[] = {
     {OpKind::cross_entropy_part, simd::cross_entropy_part_workspace},
     {OpKind::reduce, simd::reduce_workspace},
     {OpKind::put, simd::put_workspace},
+    {OpKind::sort, simd::sort_workspace},
     {OpKind::sum_rows, simd::sum_rows_workspace},
     {OpKind::sum_squares, simd::sum_squares_workspace},
     {OpKind::error_squares, simd::error_squares_workspace},

@@ -14,6 +14,8 @@ constexpr WorkspaceRow kWorkspaces[] = {
     {OpKind::cross_entropy_part, cross_entropy_part_workspace},
     {OpKind::reduce, reduce_workspace},
     {OpKind::put, put_workspace},
+    {OpKind::scan, scan_workspace},
+    {OpKind::sort, sort_workspace},
     {OpKind::sum_rows, sum_rows_workspace},
     {OpKind::sum_squares, sum_squares_workspace},
     {OpKind::project_columns, project_columns_workspace},

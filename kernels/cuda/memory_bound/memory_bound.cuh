@@ -5,7 +5,7 @@
 //
 // Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
 // its bits: embed, its gradients, add_rows, split_columns, join_columns, add, scale, relu, dropout, cast, accumulate,
-// round_wire, sum_squares, quantize, unpack_weight, optimizers.
+// round_wire, sum_squares, scan, sort, quantize, unpack_weight, optimizers.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -60,6 +60,8 @@ int64_t cross_entropy_workspace(const KernelSpec& spec);
 int64_t cross_entropy_part_workspace(const KernelSpec& spec);
 int64_t reduce_workspace(const KernelSpec& spec);
 int64_t put_workspace(const KernelSpec& spec);
+int64_t scan_workspace(const KernelSpec& spec);
+int64_t sort_workspace(const KernelSpec& spec);
 int64_t sum_rows_workspace(const KernelSpec& spec);
 int64_t sum_squares_workspace(const KernelSpec& spec);
 int64_t error_squares_workspace(const KernelSpec& spec);

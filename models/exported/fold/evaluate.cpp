@@ -11,7 +11,7 @@ std::vector<EvaluatedOp> collect_ops() {
   std::vector<EvaluatedOp> ops;
   for (const std::span<const EvaluatedOp> kind :
        {unary_ops(), binary_ops(), cast_ops(), creation_ops(), view_ops(), join_ops(), gather_ops(),
-        reduction_ops(), product_ops()})
+        reduction_ops(), product_ops(), sort_ops()})
     ops.insert(ops.end(), kind.begin(), kind.end());
   std::ranges::sort(ops, {}, &EvaluatedOp::target);
   return ops;

@@ -76,5 +76,6 @@ std::span<const EvaluatedOp> join_ops();
 std::span<const EvaluatedOp> gather_ops();
 std::span<const EvaluatedOp> reduction_ops();
 std::span<const EvaluatedOp> product_ops();
+std::span<const EvaluatedOp> sort_ops();
 
 }  // namespace dstrain::exported

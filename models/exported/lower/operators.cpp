@@ -15,7 +15,8 @@ std::vector<LoweredOp> collect() {
   for (const std::span<const LoweredOp> kind :
        {pointwise_operators(), truth_operators(), view_operators(), join_operators(),
         reduction_operators(), product_operators(), norm_operators(), attention_operators(),
-        lookup_operators(), convolution_operators(), recurrent_operators(), loss_operators()})
+        lookup_operators(), convolution_operators(), recurrent_operators(), loss_operators(),
+        sort_operators()})
     all.insert(all.end(), kind.begin(), kind.end());
   std::ranges::sort(all, {}, &LoweredOp::target);
   return all;

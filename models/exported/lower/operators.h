@@ -25,6 +25,7 @@ std::span<const LoweredOp> lookup_operators();
 std::span<const LoweredOp> convolution_operators();
 std::span<const LoweredOp> recurrent_operators();
 std::span<const LoweredOp> loss_operators();
+std::span<const LoweredOp> sort_operators();
 
 // Returns tensors one after the other along a dimension, which they have.
 Value joined(Lowering& lowering, std::vector<Value> values, int dimension);

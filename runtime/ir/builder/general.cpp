@@ -5,6 +5,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
 #include "runtime/ir/rule.h"
+#include "runtime/ir/views/take_sorted.h"
 
 namespace dstrain {
 namespace {
@@ -109,6 +110,22 @@ BufferId Builder::put(BufferId values, const TakeAttrs& attrs, const std::vector
   std::vector<BufferId> reads{values};
   reads.insert(reads.end(), indices.begin(), indices.end());
   return emit(OpKind::put, attrs, std::move(reads), activation_buffer("put", table, values));
+}
+
+BufferId Builder::scan(BufferId x, const ScanAttrs& attrs, std::optional<DType> result) {
+  Buffer sums = activation_buffer("scanned", program_.at(x).shape, x);
+  sums.dtype = result.value_or(sums.dtype);
+  return emit(OpKind::scan, attrs, {x}, std::move(sums));
+}
+
+BufferId Builder::sort(BufferId x, const SortAttrs& attrs) {
+  const Shape shape = take_sorted(attrs, program_.at(x).shape.elements()).space;
+  return emit(OpKind::sort, attrs, {x},
+              {.name = fresh("order"), .shape = shape, .dtype = DType::i32});
+}
+
+BufferId Builder::sorted(BufferId x, BufferId indices, const SortAttrs& attrs) {
+  return take(x, take_sorted(attrs, program_.at(x).shape.elements()), {indices});
 }
 
 BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {

@@ -72,6 +72,31 @@ struct TakeAttrs {
   bool operator==(const TakeAttrs&) const = default;
 };
 
+// The lines of an operand (n, size, apart): consecutive elements of a line are `apart` elements from each other.
+struct Lines {
+  int64_t size = 1, apart = 1;
+  // Returns how many lines `elements` are.
+  int64_t count(int64_t elements) const { return elements / size; }
+  bool operator==(const Lines&) const = default;
+};
+
+// The attributes of scan: element i of a line of the result is the sum of elements 0 to i.
+struct ScanAttrs {
+  Lines lines{};
+  bool reversed = false;   // of elements i to size - 1
+  bool exclusive = false;  // without element i
+  bool operator==(const ScanAttrs&) const = default;
+};
+
+// The attributes of sort: the first `kept` elements of each line, the smallest first. Equal elements stay in order, and NaN is
+// larger than every number.
+struct SortAttrs {
+  Lines lines{};
+  int64_t kept = 1;
+  bool descending = false;  // the largest first
+  bool operator==(const SortAttrs&) const = default;
+};
+
 // The attributes of window and window_grad: windows of `kernel` positions, `dilation` apart, begin `stride` positions apart,
 // the first one `padding` positions before the first of `size`. There are `out` of them. A position has `channels` elements, and
 // what is outside reads as `outside`.

@@ -120,7 +120,8 @@ TEST_CASE("an exported graph has the same bits however its work is divided") {
 }
 
 TEST_CASE("an exported graph trains in 16 bits") {
-  for (const char* const name : {"tokens", "gated", "attention", "convolutions", "norms"}) {
+  for (const char* const name :
+       {"tokens", "gated", "attention", "convolutions", "norms", "sorts"}) {
     CAPTURE(name);
     const ScratchFolder scratch;
     const Run run = train_graph(name, scratch, "bf16", {{"bf16", {{"enabled", true}}}});

@@ -282,6 +282,29 @@ class Gated(nn.Module):
         return F.cross_entropy(logits.reshape(-1, 40), shifted.reshape(-1))
 
 
+class Sorts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(5, 6))
+        self.experts = nn.Parameter(torch.randn(6, 6))
+        self.table = nn.Parameter(torch.randn(16, 6))
+
+    def forward(self, x, counts, y):
+        h = x * self.w                                                # (b, 5, 6)
+        high, _ = h.sort(dim=1, descending=True)
+        low, low_at = torch.sort(h, dim=2, stable=True)
+        worst, _ = h.topk(2, dim=1, largest=False)                    # (b, 2, 6)
+        ranks = h.argsort(dim=2).argsort(dim=2, descending=True)      # of indices, which are integers
+        score, chosen = h.topk(3, dim=2)                              # (b, 5, 3)
+        mixed = (score.softmax(2).unsqueeze(3) * self.experts[chosen]).sum(2)  # (b, 5, 6)
+        places = self.table[(counts > 1).cumsum(1)] + self.table[counts.cumsum(1).clamp(max=15)]
+        fewest, at = counts.sort(dim=1)
+        weights = (fewest + at).unsqueeze(2) * 0.1
+        total = (h.cumsum(1) * weights + h.cumsum(2).tanh() + high + 0.1 * low * low_at + mixed * places
+                 + h.gather(2, ranks) + 0.1 * counts.cumsum(1, dtype=torch.float32).unsqueeze(2) * h)
+        return F.mse_loss(total, y) + worst.square().mean()
+
+
 class Unknown(nn.Module):
     """Has operators that are unknown."""
 
@@ -318,6 +341,7 @@ def cases():
     yield "tokens", Tokens(), {"idx": integers(40, b, 8), "targets": ignored(integers(40, b, 8), 0.1)}
     ids = integers(40, b, 8)
     yield "gated", Gated(), {"input_ids": ids, "labels": ids.clone()}
+    yield "sorts", Sorts(), {"x": torch.randn(b, 5, 6), "counts": integers(6, b, 5), "y": torch.randn(b, 5, 6)}
 
 
 def doubles(inputs):

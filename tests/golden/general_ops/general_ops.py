@@ -277,6 +277,39 @@ class Maker:
     def window_grad(self):
         return self.window(back=True)
 
+    def lines(self):
+        """How many planes of how many elements of a line, and how far these are from each other."""
+        planes, apart = self.draw(1, 3), 1 if self.once_in(2) else self.draw(2, 3 if self.small else 20)
+        return planes, self.draw(1, 6 if self.small else self.random.choice([10, 100, 1000])), apart
+
+    def scan(self):
+        dtype = self.dtype()
+        shape = self.lines()
+        attrs = {"size": shape[1], "apart": shape[2], "reversed": self.once_in(2), "exclusive": self.once_in(2),
+                 "result": "f32" if self.once_in(2) else dtype}
+
+        def of(flat):
+            x = flat.view(shape).flip(1) if attrs["reversed"] else flat.view(shape)
+            y = x.cumsum(1)
+            if attrs["exclusive"]:
+                y = F.pad(y[:, :-1], (0, 0, 1, 0))
+            return y.flip(1) if attrs["reversed"] else y
+        leaf = self.values(math.prod(shape), dtype)
+        return self.case("scan", dtype, [leaf], of, [leaf], attrs, terms=of(leaf.detach() ** 2).sqrt())
+
+    def sort(self):
+        dtype, special = self.dtype(), self.once_in(3)
+        planes, size, apart = self.lines()
+        kept, descending = size if self.once_in(2) else self.draw(1, size), self.once_in(2)
+
+        def order(flat):
+            return torch.sort(flat.view(planes, size, apart), dim=1, descending=descending, stable=True)[1][:, :kept]
+        leaf = self.values(planes * size * apart, dtype, special)
+        case = self.case("sort", dtype, [leaf], lambda x: x.view(planes, size, apart).gather(1, order(x.detach())), [leaf],
+                         {"size": size, "apart": apart, "kept": kept, "descending": descending}, special=special)
+        case["order"] = order(leaf.detach()).flatten().tolist()
+        return case
+
 
 def scale_of(values, terms=None):
     """The largest value; where terms cancel, an eighth of their size counts, too."""
@@ -296,7 +329,7 @@ def main():
     options = parser.parse_args()
     maker = Maker(options.seed, options.small)
     with open(options.file, "w", encoding="utf-8") as file:
-        for op in ("map", "reduce", "contract", "take", "put", "window", "window_grad"):
+        for op in ("map", "reduce", "contract", "take", "put", "window", "window_grad", "scan", "sort"):
             for _ in range(options.cases):
                 print(json.dumps(getattr(maker, op)(), separators=(",", ":")), file=file)
 

@@ -52,3 +52,23 @@ TEST_CASE("no gradient goes back through detached values") {
   CHECK(program.parameters[0].gradient == kNone);
   CHECK(program.parameters[1].gradient != kNone);
 }
+
+TEST_CASE("a sort gives indices, and the values that they name have gradients") {
+  Program program;
+  Builder b(program, {.batch = 1});
+  b.unit("u");
+  const BufferId w = b.parameter("w", {2, 5}, Init::normal, 1);
+  const SortAttrs largest{.lines = {5, 1}, .kept = 2, .descending = true};
+  const BufferId order = b.sort(w, largest), values = b.sorted(w, order, largest);
+  CHECK(program.at(order).dtype == DType::i32);
+  CHECK(program.at(order).shape == Shape{2, 2, 1});
+  CHECK(program.at(values).shape == program.at(order).shape);
+  const BufferId sums = b.scan(values, {.lines = {2, 1}}, DType::f32);
+  b.loss(sums, LossWeight::samples);
+  const size_t forward = program.instructions.size();
+  backward(program);
+  REQUIRE(program.instructions.size() == forward + 2);
+  CHECK(program.instructions[forward].op == OpKind::scan);
+  CHECK(program.instructions[forward + 1].op == OpKind::put);
+  CHECK(program.parameters[0].gradient != kNone);
+}

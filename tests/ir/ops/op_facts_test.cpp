@@ -151,6 +151,7 @@ TEST_CASE("an op adds to its sums and replaces its other outputs") {
   CHECK((!sums(OpKind::layer_norm_grad, 0) && sums(OpKind::layer_norm_grad, 1) &&
          sums(OpKind::layer_norm_grad, 2)));
   CHECK((sums(OpKind::layer_norm_weight_grad, 0) && sums(OpKind::layer_norm_weight_grad, 1)));
+  CHECK((sums(OpKind::scan, 0) && !sums(OpKind::sort, 0)));
 }
 
 TEST_CASE("what makes a loss reads targets, and is the model's") {

@@ -122,6 +122,13 @@ void take_elements(const TakeRun& walk, const T* table, bool accumulate, To* out
   }
 }
 
+void take_integers(const TakeRun& walk, const int32_t* table, int32_t* out, int64_t begin,
+                   int64_t end) {
+  for_elements(walk, begin, end, [&](int64_t at, int64_t element) {
+    out[at] = element < 0 ? std::numeric_limits<int32_t>::min() : table[element];
+  });
+}
+
 // Adds columns [begin, end) of all rows to rows of the table.
 void put_columns(const TakeRun& walk, ValueRow values, float* table, int64_t begin, int64_t end) {
   for (int64_t row = 0; row < walk.rows(); ++row) {
@@ -147,10 +154,10 @@ void put_all(const TakeRun& walk, int threads, ValueRow values, float* table) {
   const int64_t columns = walk.columns(), n = walk.rows() * columns;
   if (walk.by_row() && walk.stride(0) == 1)
     return parallel_ranges(
-        walk.columns_are_apart() ? threads : 1, columns, 64,
+        walk.is_apart(walk.space.rank - 1) ? threads : 1, columns, 64,
         [&](int64_t begin, int64_t end) { put_columns(walk, values, table, begin, end); });
   const int64_t first = walk.space[0], of_first = n / std::max<int64_t>(1, first);
-  parallel_ranges(walk.first_is_apart() ? threads : 1, first,
+  parallel_ranges(walk.is_apart(0) ? threads : 1, first,
                   std::max<int64_t>(1, kFlatGrain / std::max<int64_t>(1, of_first)),
                   [&](int64_t begin, int64_t end) {
                     with_floats(values.dtype, [&](auto type) {
@@ -172,6 +179,9 @@ std::unique_ptr<Kernel> make_take(const KernelSpec& spec) {
     void* const out = data(call.out, 0);
     parallel_ranges(
         threads, walk.rows() * walk.columns(), kFlatGrain, [&](int64_t begin, int64_t end) {
+          if (from == DType::i32)
+            return take_integers(here, static_cast<const int32_t*>(table),
+                                 static_cast<int32_t*>(out), begin, end);
           if (rows) return take_rows(here, {from, table}, call.accumulate, {to, out}, begin, end);
           with_floats(from, [&](auto of_table) {
             with_floats(to, [&](auto of_result) {

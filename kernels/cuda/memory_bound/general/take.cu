@@ -1,5 +1,5 @@
-// take and put: elements that operands of indices name. put adds in the order of the indices: a thread has a column of all
-// rows, or one thread has everything where columns may meet. Minimum memory traffic: the indices, what is taken or put, and
+// take and put: elements that operands of indices name. put adds in the order of the indices: a thread has an index of each
+// dimension whose indices never meet, and walks through the others. Minimum memory traffic: the indices, what is taken or put, and
 // as much of the table.
 #include <limits>
 
@@ -19,27 +19,32 @@ struct DeviceTake {
   int64_t stride[kMostIndices], size[kMostIndices];
   int rank, count;
 
-  __device__ static int64_t element(const DeviceView& of, const int64_t* index, int rank) {
+  __device__ static int64_t element_of(const DeviceView& of, const int64_t* index, int rank) {
     int64_t element = of.offset;
     for (int d = 0; d < rank; ++d) element += index[d] * of.strides[d];
     return element;
   }
 
-  // Returns the element of the table that belongs to index `at` of the space; -1: there is none.
+  // Returns the element of the table that belongs to an index of the space; -1: there is none.
+  __device__ int64_t element(const int64_t* index) const {
+    int64_t found = element_of(table, index, rank);
+    for (int i = 0; i < count; ++i) {
+      int64_t named = indices[i][element_of(view[i], index, rank)];
+      if (named < 0) named += size[i];
+      if (named < 0 || named >= size[i]) return -1;
+      found += named * stride[i];
+    }
+    return found;
+  }
+
+  // The same of index `at` in order.
   __device__ int64_t element(int64_t at) const {
     int64_t index[Shape::kMaxRank];
     for (int d = rank - 1; d >= 0; --d) {
       index[d] = d > 0 ? at % sizes[d] : at;
       if (d > 0) at /= sizes[d];
     }
-    int64_t found = element(table, index, rank);
-    for (int i = 0; i < count; ++i) {
-      int64_t named = indices[i][element(view[i], index, rank)];
-      if (named < 0) named += size[i];
-      if (named < 0 || named >= size[i]) return -1;
-      found += named * stride[i];
-    }
-    return found;
+    return element(index);
   }
 
   void read(std::span<const Tensor> operands) {
@@ -77,23 +82,64 @@ struct TakeElements {
   }
 };
 
-template <class T>
-struct PutColumns {
+struct TakeIntegers {
   DeviceTake take;
-  const T* values;
-  float* table;
-  int64_t rows, columns, each;  // each: columns of a thread
+  const int32_t* table;
+  int32_t* y;
 
   __device__ void operator()(int64_t at, int64_t n) const {
     if (at < 0 || at >= n) return;
-    const int64_t begin = at * each, end = begin + each;
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t c = begin; c < end; ++c) {
-        const int64_t i = row * columns + c, element = take.element(i);
-        if (element >= 0) table[element] += widen(values[i]);
-      }
+    const int64_t element = take.element(at);
+    y[at] = element < 0 ? static_cast<int32_t>(0x80000000u) : table[element];
   }
 };
+
+// Which dimensions of a put its threads divide among them, and how many indices that makes, and the others.
+struct Division {
+  bool apart[Shape::kMaxRank];
+  int64_t threads, each;
+};
+
+template <class T>
+struct PutElements {
+  DeviceTake take;
+  Division division;
+  const T* values;
+  float* table;
+
+  // Sets the dimensions that are apart, or the others, to index `at` of these. Returns how far on in the values that is.
+  __device__ int64_t set(int64_t* index, bool apart, int64_t at) const {
+    int64_t further = 0, stride = 1;
+    for (int d = take.rank - 1; d >= 0; --d) {
+      if (division.apart[d] == apart) {
+        index[d] = at % take.sizes[d];
+        at /= take.sizes[d];
+        further += index[d] * stride;
+      }
+      stride *= take.sizes[d];
+    }
+    return further;
+  }
+
+  __device__ void operator()(int64_t at, int64_t n) const {
+    if (at < 0 || at >= n) return;
+    int64_t index[Shape::kMaxRank];
+    const int64_t first = set(index, true, at);
+    for (int64_t k = 0; k < division.each; ++k) {
+      const int64_t i = first + set(index, false, k), element = take.element(index);
+      if (element >= 0) table[element] += widen(values[i]);
+    }
+  }
+};
+
+Division division_of(const TakeWalk& walk) {
+  Division division{.apart = {}, .threads = 1, .each = 1};
+  for (int d = 0; d < walk.space.rank; ++d) {
+    division.apart[d] = walk.is_apart(d);
+    (division.apart[d] ? division.threads : division.each) *= walk.space[d];
+  }
+  return division;
+}
 
 struct Clear {
   float* table;
@@ -119,6 +165,12 @@ std::unique_ptr<Kernel> make_take(const KernelSpec& spec, const LaunchContext& c
   const DeviceTake take = take_of(TakeWalk(attrs_as<TakeAttrs>(spec.attrs)));
   return kernel_of([context, take, n = elements(spec.out[0]), from = spec.in[0].dtype,
                     to = spec.out[0].dtype](const KernelCall& call) {
+    if (from == DType::i32) {
+      auto* const y = data<int32_t>(call.out, 0);
+      TakeIntegers f{take, data<const int32_t>(call.in, 0), y};
+      f.take.read(call.in);
+      return launch_flat<1>(context, "take (integers)", static_cast<const int32_t*>(y), n, f);
+    }
     with_type(from, [&](auto of_table) {
       with_type(to, [&](auto of_result) {
         using T = decltype(of_table);
@@ -139,9 +191,8 @@ int64_t put_workspace(const KernelSpec& spec) {
 
 std::unique_ptr<Kernel> make_put(const KernelSpec& spec, const LaunchContext& context) {
   const TakeWalk walk(attrs_as<TakeAttrs>(spec.attrs));
-  return kernel_of([context, take = take_of(walk), apart = walk.columns_are_apart(),
-                    rows = walk.rows(), columns = walk.columns(), from = spec.in[0].dtype,
-                    out = spec.out[0]](const KernelCall& call) {
+  return kernel_of([context, take = take_of(walk), division = division_of(walk),
+                    from = spec.in[0].dtype, out = spec.out[0]](const KernelCall& call) {
     const int64_t n = elements(out);
     const bool exact = out.dtype == DType::f32;
     float* const table = exact ? data<float>(call.out, 0) : workspace<float>(call, n);
@@ -149,10 +200,9 @@ std::unique_ptr<Kernel> make_put(const KernelSpec& spec, const LaunchContext& co
       launch_flat<1>(context, "put (clear)", static_cast<const float*>(table), n, Clear{table});
     with_type(from, [&](auto type) {
       using T = decltype(type);
-      const int64_t each = apart ? 1 : columns;
-      PutColumns<T> f{take, data<const T>(call.in, 0), table, rows, columns, each};
+      PutElements<T> f{take, division, data<const T>(call.in, 0), table};
       f.take.read(call.in);
-      launch_flat<1>(context, "put", static_cast<const float*>(nullptr), columns / each, f);
+      launch_flat<1>(context, "put", static_cast<const float*>(nullptr), division.threads, f);
     });
     if (exact) return;
     with_type(out.dtype, [&](auto type) {

@@ -1,6 +1,6 @@
 // take: y[i] = the element of table x that index i of the space names, through the operands of indices: gather,
 // index_select, rows of an embedding. put: x = 0, then x[the element that i names] += y[i], in the order of the indices:
-// scatter_add, index_add. An index that is outside of its dimension takes NaN, and puts nothing. Each is the gradient of
+// scatter_add, index_add. An index that is outside of its dimension takes NaN, of integers the smallest, and puts nothing. Each is the gradient of
 // the other.
 #pragma once
 
@@ -10,12 +10,12 @@ namespace dstrain::ops {
 
 inline constexpr size_t kMostIndices = 4;
 
+// Checks the table and the operands of indices.
 inline void expect_table(const Operands& o, const Buffer& table, const TakeAttrs& attrs,
                          const Instruction& op) {
   o.expect(!attrs.indices.empty() && attrs.indices.size() <= kMostIndices &&
                op.reads.size() == attrs.indices.size() + 1,
            "1 to 4 operands of indices");
-  o.values(table);
   o.expect(attrs.space.elements() > 0, "an index space has at least one index");
   o.expect(!attrs.table.bounded(attrs.space), "the view of a table has no bounds");
   auto range = elements_read(attrs.table, attrs.space);
@@ -45,8 +45,12 @@ inline constexpr OpRule take{
           o.count(2, kMostIndices + 1, 1, 1);
           const auto attrs = attrs_as<TakeAttrs>(op.attrs);
           expect_table(o, o.in(0), attrs, op);
-          o.values(o.out(0));
-          o.expect(o.out(0), attrs.space.elements(), o.out(0).dtype);
+          const bool integers = o.in(0).dtype == DType::i32;
+          if (!integers) {
+            o.values(o.in(0));
+            o.values(o.out(0));
+          }
+          o.expect(o.out(0), attrs.space.elements(), integers ? DType::i32 : o.out(0).dtype);
           o.no_alias();
         },
     .backward = [](const Instruction& op, Gradients& g) { emit_transpose(op, OpKind::put, g); },
@@ -64,6 +68,7 @@ inline constexpr OpRule put{
           o.count(2, kMostIndices + 1, 1, 1);
           const auto attrs = attrs_as<TakeAttrs>(op.attrs);
           expect_table(o, o.out(0), attrs, op);
+          o.values(o.out(0));
           o.values(o.in(0));
           o.expect(o.in(0), attrs.space.elements(), o.in(0).dtype);
           o.no_alias();

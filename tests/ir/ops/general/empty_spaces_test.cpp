@@ -57,5 +57,34 @@ TEST_CASE("products, tables and windows of nothing are refused") {
              Contains("at least one plane"));
 }
 
+TEST_CASE("lines of nothing, parts of lines and more than a line has are refused") {
+  OneOp t;
+  const BufferId x = t.run({6}), y = t.run({6}), order = t.buffer({6}, DType::i32);
+  const auto scan = [&](Lines lines, BufferId from, BufferId to) {
+    return t.refusal(
+        {.op = OpKind::scan, .attrs = ScanAttrs{lines}, .reads = {from}, .writes = {to}});
+  };
+  CHECK(scan({3, 2}, x, y) == "");
+  CHECK_THAT(scan({0, 1}, x, y), Contains("1 to 2^31 - 1 elements"));
+  CHECK_THAT(scan({int64_t{1} << 31, 1}, x, y), Contains("1 to 2^31 - 1 elements"));
+  CHECK_THAT(scan({4, 1}, x, y), Contains("whole lines"));
+  CHECK_THAT(scan({3, 1}, t.run({0}), t.run({0})), Contains("whole lines"));
+  CHECK_THAT(scan({3, 1}, x, x), Contains("overlap"));
+  CHECK_THAT(scan({3, 1}, order, y), Contains("i32"));
+  CHECK(scan({3, 1}, order, t.buffer({6}, DType::i32)) == "");
+  const auto sort = [&](int64_t kept, BufferId to) {
+    return t.refusal({.op = OpKind::sort,
+                      .attrs = SortAttrs{.lines = {3, 2}, .kept = kept},
+                      .reads = {x},
+                      .writes = {to}});
+  };
+  CHECK(sort(3, order) == "");
+  CHECK(sort(1, t.buffer({2}, DType::i32)) == "");
+  CHECK_THAT(sort(4, order), Contains("as many elements are kept"));
+  CHECK_THAT(sort(0, order), Contains("as many elements are kept"));
+  CHECK_THAT(sort(2, order), Contains("must have 4 elements"));
+  CHECK_THAT(sort(3, y), Contains("i32"));
+}
+
 }  // namespace
 }  // namespace dstrain

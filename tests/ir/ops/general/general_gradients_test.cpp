@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "runtime/ir/views/adjoint.h"
+#include "runtime/ir/views/take_sorted.h"
 #include "tests/ir/one_op.h"
 #include "tests/support/general_interpreter.h"
 
@@ -49,6 +50,15 @@ class GradientCase {
     integers_.emplace_back(id, values);
   }
 
+  // Adds the indices that a sort of the first operand gives, whose elements become different from each other.
+  void order(const SortAttrs& attrs) {
+    for (size_t i = 0; i < values_[0].size(); ++i) values_[0][i] += static_cast<double>(i) / 65536;
+    const BufferId id = t_.buffer(t_.program.at(y_).shape, DType::i32);
+    forward_.push_back(
+        {.op = OpKind::sort, .attrs = attrs, .reads = {op_.reads[0]}, .writes = {id}});
+    op_.reads.push_back(id);
+  }
+
   void check(Draw& draw) {
     forward_.push_back(op_);
     REQUIRE(t_.refusal(op_) == "");
@@ -57,7 +67,8 @@ class GradientCase {
     for (const Instruction& op : forward_) g.mark(op);
     const BufferId seed = g.like(y_);
     g.contribute(y_, seed);
-    for (size_t i = forward_.size(); i-- > 0;) rule_of(forward_[i].op).backward(forward_[i], g);
+    for (size_t i = forward_.size(); i-- > 0;)
+      if (g.needs(forward_[i].writes[0])) rule_of(forward_[i].op).backward(forward_[i], g);
     GeneralInterpreter run(t_.program);
     compute(run);
     run[seed] = d_y;
@@ -240,6 +251,34 @@ TEST_CASE("gradients of take and put are those of finite differences") {
                           {takes ? all : attrs.space.elements()}, takes ? attrs.space : Shape{all});
     gradient.indices(indices);
     gradient.check(draw);
+  }
+}
+
+Lines random_lines(Draw& draw) {
+  return {draw(1, 6), draw.once_in(2) ? 1 : draw(2, 3)};
+}
+
+TEST_CASE("gradients of running sums are those of finite differences") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Draw draw(seed);
+    const ScanAttrs attrs{random_lines(draw), draw.once_in(2), draw.once_in(2)};
+    const int64_t elements = draw(1, 3) * attrs.lines.size * attrs.lines.apart;
+    INFO("seed " << seed);
+    GradientCase(draw, {.op = OpKind::scan, .attrs = attrs}, {elements}, {elements}).check(draw);
+  }
+}
+
+TEST_CASE("gradients of sorted values are those of finite differences") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Draw draw(seed);
+    SortAttrs attrs{.lines = random_lines(draw), .descending = draw.once_in(2)};
+    attrs.kept = draw(1, attrs.lines.size);
+    const int64_t elements = draw(1, 3) * attrs.lines.size * attrs.lines.apart;
+    const TakeAttrs take = take_sorted(attrs, elements);
+    INFO("seed " << seed);
+    GradientCase sorted(draw, {.op = OpKind::take, .attrs = take}, {elements}, take.space);
+    sorted.order(attrs);
+    sorted.check(draw);
   }
 }
 

@@ -196,6 +196,17 @@ TEST_CASE("what moves and sums flat ranges has the processor's bits") {
                            {{Shape{n}, dtype, normal_values(n, 4, 10)}}, {{Shape{1}, DType::f64}});
 }
 
+TEST_CASE("running sums and orders have the processor's bits") {
+  const OpInputs o;
+  for (const DType dtype : kRunTypes)
+    for (const Lines lines : {Lines{o.r * o.c, 1}, Lines{o.r, o.c}}) {
+      require_processor_bits(o.with(OpKind::scan, ScanAttrs{.lines = lines, .reversed = true}),
+                             {o.rows(dtype, 3)}, {{Shape{o.r, o.c}, DType::f32}});
+      require_processor_bits(o.with(OpKind::sort, SortAttrs{.lines = lines, .kept = 9}),
+                             {o.rows(dtype, 4)}, {{Shape{lines.count(o.r * o.c) * 9}, DType::i32}});
+    }
+}
+
 TEST_CASE("unpacked weights have the processor's bits") {
   const OpInputs o;
   const int64_t n = 3 * kWeightGroup + 77;

@@ -224,6 +224,36 @@ TEST_CASE("sums and extremes are made over dimensions") {
         Truths{0, 1, 1});
 }
 
+TEST_CASE("elements are ordered along a dimension: equal ones stay, and NaN is the largest") {
+  P p;
+  p.with_floats("f", {2, 4}, {1.F, NAN, -0.F, 0.F, 2.F, 2.F, -INFINITY, 2.F})
+      .with_wholes("a", {3, 2}, {5, 1, 5, 2, -4, 1});
+  const auto truth = [](bool value) { return json{{"as_bool", value}}; };
+  CHECK(p.wholes("aten.argsort.default", {{"self", ref("f")}}, {2, 4}) ==
+        Wholes{2, 3, 0, 1, 2, 0, 1, 3});
+  CHECK(p.wholes("aten.argsort.stable",
+                 {{"self", ref("f")}, {"stable", truth(true)}, {"descending", truth(true)}},
+                 {2, 4}) == Wholes{1, 0, 2, 3, 0, 1, 3, 2});
+  CHECK(p.wholes("aten.argsort.default", {{"self", ref("a")}, {"dim", P::whole(0)}}, {3, 2}) ==
+        Wholes{2, 0, 0, 2, 1, 1});
+  SmallProgram program;
+  program.constant("f", SmallProgram::kF32, {1, 4}, bytes_of<float>({1.F, 7.F, NAN, 7.F}))
+      .describe("values", SmallProgram::kF32, {1, 2})
+      .describe("places", SmallProgram::kI64, {1, 2})
+      .add("aten.topk.default", {{"self", ref("f")}, {"k", P::whole(2)}}, "values")
+      .output("values")
+      .output("places");
+  program.graph()["nodes"].back()["outputs"].push_back(ref("places"));
+  const FoldedGraph graph = folded(program);
+  REQUIRE(graph.graph.outputs.size() == 2);
+  const auto value_of = [&](size_t i) {
+    return graph.constants.at(graph.graph.outputs[i].tensor.id);
+  };
+  const Floats values = elements_of<float>(value_of(0));
+  CHECK((std::isnan(values[0]) && values[1] == 7));
+  CHECK(elements_of<int64_t>(value_of(1)) == Wholes{2, 1});
+}
+
 TEST_CASE("matrices are multiplied, in batches too") {
   P p;
   p.with_floats("a", {2, 1, 2}, {1.F, 2.F, 3.F, 4.F})

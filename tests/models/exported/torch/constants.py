@@ -12,7 +12,7 @@ import sys
 import torch
 from torch.nn import functional
 
-INF = float("inf")
+INF, NAN = float("inf"), float("nan")
 
 
 def constants():
@@ -35,7 +35,7 @@ class Constants(torch.nn.Module):
 
     def forward(self, x):
         return (*self.unary(), *self.pairs(), *self.quotients(), *self.casts(), *self.created(x), *self.views(),
-                *self.joined(), *self.taken(), *self.reduced(), *self.products(), *self.chosen())
+                *self.joined(), *self.taken(), *self.reduced(), *self.ordered(), *self.products(), *self.chosen())
 
     def unary(self):
         whole_too = (torch.abs, torch.neg, torch.square, torch.sign, torch.relu, torch.floor, torch.ceil, torch.trunc,
@@ -126,6 +126,15 @@ class Constants(torch.nn.Module):
                 yield from (t.mean(), t.mean(0), t.mean((0, 1), keepdim=True))
         yield from (self.i64.sum(dtype=torch.float32), self.f32.mean(1, dtype=torch.float64),
                     self.i64.cumsum(1, dtype=torch.float32))
+
+    def ordered(self):
+        for t in (self.f32, self.f64, self.f16, self.bf16, self.i64, self.u8, self.mask):
+            for dim, descending in itertools.product(range(t.dim()), (False, True)):
+                yield from (*torch.sort(t, dim=dim, descending=descending, stable=True),
+                            torch.argsort(t, dim=dim, descending=descending, stable=True))
+        holes = self.f32.masked_fill(self.mask, NAN)
+        yield from (*holes.sort(1), *holes.sort(0, descending=True), *self.f32.topk(2), holes.topk(2)[0],
+                    *self.f32.topk(2, dim=0, largest=False), self.f64.argsort())
 
     def products(self):
         f, b, row = self.f32, self.blocks, self.bf16.float()

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/ir/views/take_sorted.h"
 #include "tests/ir/one_op.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
@@ -127,6 +128,16 @@ inline Instruction instruction_of(const json& c) {
                                .size = of.at("size").get<int64_t>()});
     return {.op = name == "take" ? OpKind::take : OpKind::put, .attrs = attrs};
   }
+  if (name == "scan")
+    return {.op = OpKind::scan,
+            .attrs = ScanAttrs{{c.at("size").get<int64_t>(), c.at("apart").get<int64_t>()},
+                               c.at("reversed").get<bool>(),
+                               c.at("exclusive").get<bool>()}};
+  if (name == "sort")
+    return {.op = OpKind::sort,
+            .attrs = SortAttrs{{c.at("size").get<int64_t>(), c.at("apart").get<int64_t>()},
+                               c.at("kept").get<int64_t>(),
+                               c.at("descending").get<bool>()}};
   REQUIRE((name == "window" || name == "window_grad"));
   WindowAttrs attrs{.planes = c.at("planes").get<int64_t>(),
                     .channels = c.at("channels").get<int64_t>(),
@@ -168,24 +179,29 @@ class JsonCase {
         set(id, values);
         op_.reads.push_back(id);
       }
-    op_.writes.push_back(
-        t_.buffer({static_cast<int64_t>(c.at("expected").size())}, dtype_of(c.at("result"))));
+    result_ = t_.buffer({static_cast<int64_t>(c.at("expected").size())}, dtype_of(c.at("result")));
+    op_.writes = {result_};
+    if (op_.op == OpKind::sort) take_values();
   }
 
   // Requires that results and gradients are PyTorch's, within 2e-6 of the largest value and one rounding in 16 bits.
   void check() {
-    REQUIRE(t_.refusal(op_) == "");
     std::vector<Instruction> forward = before_;
     forward.push_back(op_);
-    for (const Instruction& op : forward) run(op);
-    require_near("result", op_.writes[0], dtype_of(case_.at("result")), case_.at("expected"),
+    for (const Instruction& op : forward) {
+      REQUIRE(t_.refusal(op) == "");
+      run(op);
+    }
+    if (order_ != kNone) CHECK(values_.at(order_).values() == numbers_of(case_.at("order")));
+    require_near("result", result_, dtype_of(case_.at("result")), case_.at("expected"),
                  case_.at("scale"));
     if (!case_.contains("d")) return;
     Gradients g(t_.program);
     for (const Instruction& op : forward) g.mark(op);
-    const BufferId d = g.like(op_.writes[0]);
-    g.contribute(op_.writes[0], d);
-    for (size_t i = forward.size(); i-- > 0;) rule_of(forward[i].op).backward(forward[i], g);
+    const BufferId d = g.like(result_);
+    g.contribute(result_, d);
+    for (size_t i = forward.size(); i-- > 0;)
+      if (g.needs(forward[i].writes[0])) rule_of(forward[i].op).backward(forward[i], g);
     set(d, numbers_of(case_.at("d")));
     for (const Instruction& op : t_.program.instructions) {
       REQUIRE(t_.refusal(op) == "");
@@ -204,6 +220,17 @@ class JsonCase {
   }
 
  private:
+  // Lets the sort give indices, by which a take reads the case's values.
+  void take_values() {
+    const auto attrs = attrs_as<SortAttrs>(op_.attrs);
+    const BufferId x = op_.reads[0];
+    const TakeAttrs take = take_sorted(attrs, t_.program.at(x).shape.elements());
+    order_ = t_.buffer(take.space, DType::i32);
+    op_.writes = {order_};
+    before_.push_back(op_);
+    op_ = {.op = OpKind::take, .attrs = take, .reads = {x, order_}, .writes = {result_}};
+  }
+
   void set(BufferId id, const std::vector<double>& values) {
     const Buffer& buffer = t_.program.at(id);
     values_.insert_or_assign(id, Guarded(buffer.shape, buffer.dtype, values));
@@ -241,6 +268,7 @@ class JsonCase {
   const json& case_;
   DType dtype_;
   Instruction op_;
+  BufferId result_ = kNone, order_ = kNone;  // order_: what a sort gives
   std::vector<Instruction> before_;
   OneOp t_;
   std::map<BufferId, Guarded> values_;
