@@ -55,7 +55,48 @@ std::vector<const Instruction*> all_of(const Program& program, OpKind op) {
   return list;
 }
 
+// A product, running sums of its rows, or along the samples of a micro-batch, and a head.
+template <bool kRows>
+void build_scan(Builder& b, const ModelConfig& c) {
+  const int64_t width = c.integer("width"), ids = c.integer("vocab_size"),
+                length = c.integer("length");
+  b.unit("embedding");
+  const BufferId table = b.vocabulary("embedding.weight", {ids, width}, Init::normal, 0.5f);
+  BufferId x =
+      b.embed(b.input("ids", InputRole::token_ids, DType::i32, {length}), table, kNone, length);
+  b.layer("hidden", 0);
+  x = b.linear(x, b.parameter("hidden.0.weight", {width, width}, Init::normal, 0.5f), kNone,
+               Activation::none);
+  x = b.scan(x, {.lines = kRows ? Lines{width, 1} : Lines{length, width}});
+  b.unit("head");
+  const BufferId head = b.vocabulary("head.weight", {ids, width}, Init::normal, 0.02f);
+  const BufferId targets = b.input("targets", InputRole::labels, DType::i32, {length});
+  b.cross_entropy(b.linear(x, head, kNone, Activation::none), targets, ids);
+}
+
+template <bool kRows>
+ModelConfig scan_model() {
+  static const ModelFamily family =
+      mixed_over_tokens(kRows ? "rows" : "samples", build_scan<kRows>);
+  ModelConfig model(family);
+  model.set("depth", int64_t{1});
+  model.set("vocab_size", int64_t{11});
+  return model;
+}
+
 }  // namespace
+
+TEST_CASE("running sums of rows are a rank's own, and others are refused") {
+  for (const auto& [sequence, tensor] : {std::pair{1, 2}, {2, 1}, {2, 2}}) {
+    CAPTURE(sequence, tensor);
+    Job job = layers_job(sequence, tensor);
+    job.model = scan_model<true>();
+    CHECK_NOTHROW(make_stage_plans(job, 0, fake_inputs()));
+    job.model = scan_model<false>();
+    CHECK_THROWS_WITH(make_stage_plans(job, 0, fake_inputs()),
+                      Catch::Contains("scan reads operands through views"));
+  }
+}
 
 TEST_CASE("ranks of a group read an input whole, and gather nothing of it") {
   Job job = layers_job(1, 2);
