@@ -200,6 +200,19 @@ TEST_CASE("what cannot weigh a loss, or be a metric, is refused") {
   CHECK_THAT(error(""), Contains("the graph returns lr as a metric, which every run has"));
 }
 
+TEST_CASE("a metric that needs an operator which is not supported is left out, with a warning") {
+  const MetricFolder folder;
+  TokenGraph graph({});
+  graph.measure();
+  graph.make("odd", json::array(), "aten.erfinv.default", {{"self", TokenGraph::ref("peak")}});
+  graph.returns({{"loss", "loss"}, {"odd", "odd"}, {"peak", "peak"}});
+  folder.write("m.pt2", graph.archive());
+  CHECK_THAT(folder.ran(""), Catch::Contains("output odd is no metric of the run: node \"odd\" "
+                                             "(aten.erfinv.default) is not supported"));
+  CHECK(folder.column("peak").size() == 3);
+  CHECK(folder.column("odd").empty());
+}
+
 TEST_CASE("an exported model of texts is measured by eval, with its accuracy") {
   const MetricFolder folder;
   folder.ran("");
