@@ -146,6 +146,19 @@ void check_initial_adapters(const Job& job) {
                 split_adapters(weights_of(job.model)).adapters);
 }
 
+// Returns the file of the job's first weights, or their index. The model of a file takes those of a folder by their names alone,
+// so they may be divided over several files.
+std::string first_weights(const Job& job, bool is_option) {
+  const bool is_fixed = job.model.family().is_fixed;
+  if (!is_option && !is_fixed)
+    return directory_weights(job.init_weights, "--model " + job.init_weights);
+  std::error_code none;
+  const std::filesystem::path folder(job.init_weights), index = folder / kIndexName;
+  const bool divided =
+      std::filesystem::exists(index, none) && !std::filesystem::exists(folder / kWeightsName, none);
+  return is_fixed && divided ? index.string() : weights_file(job.init_weights);
+}
+
 }  // namespace
 
 void settle_device(Job& job, RunsWhere where) {
@@ -235,9 +248,7 @@ RunInput read_input(const ConfigRequest& request, RunsWhere where, CacheUse cach
   settle_device(job, where);
   input.output_line = settle_output(input.loaded).line;
   if (!job.init_weights.empty())
-    job.init_weights = request.init_weights || job.model.family().is_fixed
-                           ? weights_file(job.init_weights)
-                           : directory_weights(job.init_weights, "--model " + job.init_weights);
+    job.init_weights = first_weights(job, request.init_weights.has_value());
   check_name_patterns(input.loaded);
   input.texts = use_token_cache(job, cache, [&job] {
     refuse_model_directory(job);

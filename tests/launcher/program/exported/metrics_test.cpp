@@ -1,5 +1,6 @@
 // What an exported graph returns beside its loss: metrics, and what weighs the loss.
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -243,6 +244,24 @@ TEST_CASE("names lose the prefix of a wrapper, in weights that are written and r
   CHECK(again.wait() == 0);
   CAPTURE(again.text());
   CHECK(folder.read("again/model.safetensors") == stripped);
+  // Of a folder whose index divides them, too.
+  std::filesystem::create_directory(folder.root / "divided");
+  json index;
+  for (const char* const name : {"token.weight", "place.weight", "document.weight", "weight"})
+    index["weight_map"][name] = "model-1.safetensors";
+  folder.write("divided/model-1.safetensors", stripped);
+  folder.write("divided/model.safetensors.index.json", index.dump());
+  const std::string divided =
+      "--set dstrain.model.strip_prefix=head. --init_weights divided --steps 0";
+  folder.ran(divided);
+  CHECK(folder.read("out/model.safetensors") == stripped);
+  index["weight_map"].erase("weight");
+  index["weight_map"]["head.weight"] = "model-1.safetensors";
+  folder.write("divided/model.safetensors.index.json", index.dump());
+  folder.write("divided/model-1.safetensors", plain);
+  const std::string error = folder.ran(divided, 1);
+  CHECK_THAT(error, Catch::Contains("lacks") || Catch::Contains("missing"));
+  CHECK_THAT(error, Catch::Contains("head.weight"));
   CHECK_THAT(
       only_error(folder.ran("--set dstrain.model.strip_prefix=model.", 1)),
       Catch::Contains("no tensor has a name that begins so: the first one is document.weight"));
