@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/ir/ops/newton_schulz.h"
@@ -147,7 +148,7 @@ class List {
     add("sort rows" + at, OpKind::sort, SortAttrs{{c, 1}, c}, {x}, {ids(r * c, c)});
     add("sort 8 of 64" + at, OpKind::sort, SortAttrs{{64, 1}, 8, true}, {x}, {ids(r * c / 8, 64)});
     // A convolution's windows of 3 x 3 elements.
-    WindowAttrs w{.planes = r * c / 1024 / 64, .channels = 64};
+    WindowAttrs w{.planes = std::max<int64_t>(1, r * c / 1024 / 64), .channels = 64};
     w.dimensions[1] = w.dimensions[2] = {.size = 32, .kernel = 3, .padding = 1, .out = 32};
     const Operand image = run({w.planes, 1024, 64}), windows = run({w.planes, 1024, 9 * 64});
     add("window" + at, OpKind::window, w, {image}, {windows});
