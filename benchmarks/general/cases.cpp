@@ -218,9 +218,8 @@ class Cases {
     const auto add = [&](const std::string& name, OpKind op, int64_t planes, int64_t channels,
                          WindowAttrs::Dimension d) {
       d.out = (d.size + 2 * d.padding - d.dilation * (d.kernel - 1) - 1) / d.stride + 1;
-      const WindowAttrs attrs{.planes = planes,
-                              .channels = channels,
-                              .dimensions = {WindowAttrs::Dimension{}, d, d}};
+      const WindowAttrs attrs{
+          .planes = planes, .channels = channels, .dimensions = {WindowAttrs::Dimension{}, d, d}};
       const TensorSpec x = values({planes, d.size, d.size, channels}),
                        y = values({planes, attrs.windows(), attrs.kernel(), channels});
       const bool back = op == OpKind::window_grad;
