@@ -156,7 +156,8 @@ class GeneralInterpreter {
 
   void window(const Instruction& op, const WindowAttrs& w, std::vector<double>& result) {
     const auto& [d0, d1, d2] = w.dimensions;
-    const Shape space{w.planes, d0.out, d1.out, d2.out, d0.kernel, d1.kernel, d2.kernel, w.channels};
+    const Shape space{w.planes,  d0.out,    d1.out,    d2.out,
+                      d0.kernel, d1.kernel, d2.kernel, w.channels};
     const std::vector<double>& from = values_[op.reads[0]];
     size_t i = 0;
     for_indices(space, [&](const View::Numbers& n) {

@@ -78,8 +78,7 @@ struct WindowSums {
         window = window * w.d[d].out + o;
       }
       if (has)
-        sum += widen(
-            y[((plane * w.windows + window) * w.kernel + place) * w.channels + channel]);
+        sum += widen(y[((plane * w.windows + window) * w.kernel + place) * w.channels + channel]);
     }
     return sum;
   }

@@ -214,7 +214,8 @@ TEST_CASE("gradients of contractions are those of finite differences") {
 TEST_CASE("gradients of windows and of their sums are those of finite differences") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Draw draw(seed);
-    WindowAttrs w{.planes = draw(1, 2), .channels = draw(1, 3), .outside = draw.once_in(2) ? 0.0f : 2.0f};
+    WindowAttrs w{
+        .planes = draw(1, 2), .channels = draw(1, 3), .outside = draw.once_in(2) ? 0.0f : 2.0f};
     for (size_t i = 1; i < 3; ++i)
       w.dimensions[i] = {.size = draw(1, 5),
                          .kernel = draw(1, 3),

@@ -282,8 +282,7 @@ TEST_CASE("windows have the elements of any convolution, and their gradient the 
     const WindowAttrs attrs = random_windows(draw);
     const int64_t kernel = attrs.kernel(), windows = attrs.windows();
     const int64_t channels = attrs.channels, elements = attrs.planes * kernel * windows * channels;
-    const Operand x =
-        random_operand(attrs.planes * attrs.positions() * channels, dtype, seed + 1);
+    const Operand x = random_operand(attrs.planes * attrs.positions() * channels, dtype, seed + 1);
     const Operand d_y = random_operand(elements, dtype, seed + 2);
     std::vector<double> expected, sums(x.values.size(), 0);
     const auto& [d0, d1, d2] = attrs.dimensions;
@@ -297,9 +296,8 @@ TEST_CASE("windows have the elements of any convolution, and their gradient the 
                     at2 = o % d2.out * d2.stride + k % d2.kernel * d2.dilation - d2.padding;
       const bool inside =
           at0 >= 0 && at0 < d0.size && at1 >= 0 && at1 < d1.size && at2 >= 0 && at2 < d2.size;
-      const auto element =
-          static_cast<size_t>(
-              (((plane * d0.size + at0) * d1.size + at1) * d2.size + at2) * channels + c);
+      const auto element = static_cast<size_t>(
+          (((plane * d0.size + at0) * d1.size + at1) * d2.size + at2) * channels + c);
       expected.push_back(inside ? x.values[element] : static_cast<double>(attrs.outside));
       if (inside) sums[element] += d_y.values[static_cast<size_t>(i)];
     }
