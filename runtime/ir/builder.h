@@ -178,6 +178,8 @@ class Builder {
   BufferId sorted(BufferId x, BufferId indices, const SortAttrs& attrs);
   // Returns the elements of all windows of x (planes, size..., channels): (planes, out..., kernel... * channels).
   BufferId window(BufferId x, const WindowAttrs& attrs);
+  // Returns (planes, size..., channels) with the sums of what windows (planes, out..., kernel... * channels) have of each element.
+  BufferId window_sums(BufferId windows, const WindowAttrs& attrs);
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
   // all losses take the same. Its name and weight: as those of cross_entropy().
   void loss(BufferId x, LossWeight by, const std::string& name = "loss", float weight = 1);

@@ -85,6 +85,17 @@ void Gradients::contribute(BufferId value, BufferId gradient) {
   replace(value, sum);
 }
 
+void Gradients::settle(const Instruction& op) {
+  for (const BufferId value : op.reads) {
+    if (value == kNone || program_.at(value).parameter < 0 || of(value) == kNone) continue;
+    const Shape& own = program_.at(value).shape;
+    const Shape space = own.rank == 0 ? Shape{1} : own;
+    const MapAttrs same{.formula = Formula::input(0), .space = space, .views = {dense_view(space)}};
+    emit_weight(OpKind::map, same, {of(value)}, {value});
+    gradient_.erase(value);
+  }
+}
+
 void Gradients::replace(BufferId value, BufferId gradient) {
   if (const BufferId before = of(value); before != kNone) --uses_[before];
   gradient_[value] = gradient;
@@ -94,6 +105,11 @@ void Gradients::replace(BufferId value, BufferId gradient) {
 bool Gradients::exclusive(BufferId gradient) const {
   const auto it = uses_.find(gradient);
   return it != uses_.end() && it->second == 1;
+}
+
+BufferId Gradients::place_of(BufferId value, BufferId gradient) {
+  const bool alike = program_.at(value).shape == program_.at(gradient).shape;
+  return alike && exclusive(gradient) ? gradient : like(value);
 }
 
 Instruction& Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,

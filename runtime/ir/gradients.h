@@ -36,8 +36,14 @@ class Gradients {
   void contribute(BufferId value, BufferId gradient);
   // Like contribute(), for an op that has already added of(value) to `gradient`.
   void replace(BufferId value, BufferId gradient);
+  // Adds to the gradients of the parameters that `op` reads like any other values what its rule has contributed. Call behind the
+  // rule.
+  void settle(const Instruction& op);
   // Returns whether `gradient` is the gradient of one value only, so that an op may overwrite it.
   bool exclusive(BufferId gradient) const;
+  // Returns where an op that reads `gradient` writes that of `value`: over it, or where others need it, or it has other dimensions,
+  // to a new buffer.
+  BufferId place_of(BufferId value, BufferId gradient);
 
   // Appends an activation-gradient instruction, which is returned until the next one is appended.
   Instruction& emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,

@@ -60,3 +60,27 @@ TEST_CASE("weight gradients are f32 and accumulate over micro-batches; a tied us
   CHECK(t.program.instructions[0].accumulate == Accumulate::after_first_micro);
   CHECK(t.program.instructions[1].accumulate == Accumulate::always);
 }
+
+TEST_CASE("a parameter that is read like any other values gets what contributes to it") {
+  OneOp t(DType::bf16);
+  const BufferId w = t.parameter({4, 6});
+  Gradients g(t.program);
+  const BufferId first = g.like(w), second = g.like(w);
+  const Instruction reader{.op = OpKind::scale, .reads = {w}, .writes = {t.run({4, 6})}};
+  g.contribute(w, first);
+  g.settle(reader);
+  g.replace(w, second);
+  g.settle(reader);
+  g.settle(reader);  // there is nothing more
+  REQUIRE(t.program.instructions.size() == 2);
+  const BufferId gradient = t.program.parameters[0].gradient;
+  REQUIRE(gradient != kNone);
+  CHECK(g.of(w) == kNone);
+  for (const Instruction& op : t.program.instructions) {
+    CHECK(op.op == OpKind::map);
+    CHECK(op.writes == std::vector{gradient});
+  }
+  CHECK(t.program.instructions[0].reads == std::vector{first});
+  CHECK(t.program.instructions[1].reads == std::vector{second});
+  CHECK(t.program.instructions[1].accumulate == Accumulate::always);
+}

@@ -29,12 +29,24 @@ TensorRef input_behind(const Graph& graph, TensorRef ref) {
   return ref;
 }
 
+// Returns whether an operator takes a term of the loss, beside those that add terms: it needs its value.
+bool is_taken(const Graph& graph, const LossTerms& losses, TensorRef term) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (std::ranges::find(losses.sums, n) != losses.sums.end()) continue;
+    bool taken = false;
+    for_each_operand(graph.nodes[n], [&](TensorRef ref) { taken = taken || ref == term; });
+    if (taken) return true;
+  }
+  return false;
+}
+
 // Returns the labels that texts give, if a validation takes the mean over all of them: the last micro-batch may have few.
 TensorRef labels_of_mean(const Graph& graph, const GraphFacts& facts, const LossTerms& losses) {
   if (losses.terms.size() != 1) return {};
   const Node* const node = maker_of(graph, losses.terms[0].tensor);
   if (!node || !is_by_class(graph, *node) || !is_mean(*node) || node->whole("ignore_index") >= 0)
     return {};
+  if (cross_entropies(graph, losses).empty()) return {};  // others take it, as a number
   const TensorRef input = input_behind(graph, node->tensor("target"));
   for (const GraphInput& of_graph : graph.inputs)
     if (of_graph.tensor == input && of_graph.kind == InputKind::user &&
@@ -44,6 +56,15 @@ TensorRef labels_of_mean(const Graph& graph, const GraphFacts& facts, const Loss
 }
 
 }  // namespace
+
+std::vector<const Node*> cross_entropies(const Graph& graph, const LossTerms& losses) {
+  std::vector<const Node*> nodes;
+  for (const LossTerm& term : losses.terms)
+    if (const Node* node = maker_of(graph, term.tensor);
+        node && is_by_class(graph, *node) && !is_taken(graph, losses, term.tensor))
+      if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+  return nodes;
+}
 
 const Node* maker_of(const Graph& graph, TensorRef ref) {
   const auto node = std::ranges::find_if(graph.nodes, [ref](const Node& n) {

@@ -37,4 +37,8 @@ Value count_of(Lowering& lowering, const Node& node, const Value& ids);
 // Returns a number times its weight, f32; 0 where the weight is 0, whatever the number.
 Value weighed(Lowering& lowering, const Node& node, const Value& value, const Value& weight);
 
+// Returns the nodes of the terms that are cross-entropies by classes. The program has an operation for these, which makes the
+// gradient of the logits as well, so they come after all other nodes.
+std::vector<const Node*> cross_entropies(const Graph& graph, const LossTerms& losses);
+
 }  // namespace dstrain::exported

@@ -11,17 +11,6 @@
 namespace dstrain::exported {
 namespace {
 
-// Returns whether an operator takes a term of the loss, beside those that add terms: it needs its value.
-bool is_taken(const Graph& graph, const LossTerms& losses, TensorRef term) {
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (std::ranges::find(losses.sums, n) != losses.sums.end()) continue;
-    bool taken = false;
-    for_each_operand(graph.nodes[n], [&](TensorRef ref) { taken = taken || ref == term; });
-    if (taken) return true;
-  }
-  return false;
-}
-
 std::string name_of_term(size_t t) {
   return t == 0 ? "loss" : "loss" + std::to_string(t + 1);
 }
@@ -83,7 +72,7 @@ Prepared prepare(Lowering& lowering, const Node& node, const std::string& name, 
         node,
         [ignored](std::span<const Formula> x) { return select(equal(x[0], ignored), -1, x[0]); },
         {targets}, targets.type);
-  const BufferId ids = lowering.dense(targets);
+  const BufferId ids = lowering.dense(lowering.integers(targets));
   // A mean over all targets is what the program takes of the rows' losses themselves.
   const bool plain = mean.by == LossWeight::targets && !mean.weight;
   return {
@@ -101,28 +90,23 @@ Prepared prepare(Lowering& lowering, const Node& node, const std::string& name, 
 
 }  // namespace
 
-std::vector<const Node*> cross_entropies(const Graph& graph, const LossTerms& losses) {
-  std::vector<const Node*> nodes;
-  for (const LossTerm& term : losses.terms)
-    if (const Node* node = maker_of(graph, term.tensor);
-        node && is_by_class(graph, *node) && !is_taken(graph, losses, term.tensor))
-      if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
-  return nodes;
-}
-
 void emit_losses(Lowering& lowering, const LossTerms& losses, const LossMean& mean,
                  const std::vector<GraphOutput>& metrics) {
   Builder& b = lowering.builder();
+  const std::vector<const Node*> at_end = cross_entropies(lowering.graph(), losses);
   std::vector<Prepared> prepared;
   for (size_t t = 0; t < losses.terms.size(); ++t) {
     const LossTerm& term = losses.terms[t];
     const std::string name = name_of_term(t);
     const Node* node = maker_of(lowering.graph(), term.tensor);
-    if (node && is_by_class(lowering.graph(), *node)) {
+    if (std::ranges::find(at_end, node) != at_end.end()) {
       prepared.push_back(prepare(lowering, *node, name, term.weight, mean));
       continue;
     }
     Value value = lowering.value(term.tensor);
+    if (value.shape.elements() != 1)
+      fail_user("the loss {} has the shape {}: expected a fraction without dimensions",
+                lowering.graph().tensor(term.tensor).name, to_string(value.shape));
     if (mean.weight) {
       Node self;
       self.name = name;

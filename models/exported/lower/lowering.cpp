@@ -2,21 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <numeric>
 #include <utility>
-
-#include "models/exported/fold/elements.h"
 
 namespace dstrain::exported {
 namespace {
 
 // What a map may read and do, so that the one that computes its gradient has enough room.
 constexpr size_t kMostOperands = 5, kMostSteps = 24;
-
-// Numbers that f32 has exactly, in which formulas compute integers.
-constexpr int64_t kMostExact = int64_t{1} << 24;
 
 constexpr float kIgnoredLabel = -100;  // PyTorch's
 
@@ -80,8 +73,6 @@ Value Lowering::input(const GraphInput& input) {
   const Shape shape = shape_of(input.tensor);
   switch (input.kind) {
     case InputKind::parameter:
-      if (shape.rank == 0)
-        fail_user("parameter {} has no dimension: give it one element, torch.zeros(1)", input.name);
       return parameter(input, shape);
     case InputKind::user:
       return user_input(input, shape);
@@ -144,36 +135,6 @@ Value Lowering::parameter(const GraphInput& input, const Shape& shape) {
                shape, info.type);
 }
 
-Value Lowering::constant_value(TensorRef ref, const HostTensor& tensor) {
-  Shape shape;
-  for (const int64_t size : tensor.sizes) shape.append(size);
-  const auto read = loader_of<double>(tensor.type);
-  std::vector<float> values;
-  const bool integers = is_integer(tensor.type);
-  std::vector<int32_t> numbers;
-  bool uniform = true;
-  double first = 0;
-  for (Walk walk(tensor.sizes, {&tensor}); !walk.is_done(); walk.next()) {
-    const double x = read(walk.at(0));
-    if (values.empty() && numbers.empty()) first = x;
-    uniform = uniform && (x == first || (std::isnan(x) && std::isnan(first)));
-    if (!integers) {
-      values.push_back(static_cast<float>(x));
-    } else if (std::abs(x) > static_cast<double>(std::numeric_limits<int32_t>::max())) {
-      fail_user("constant {} has the integer {}: expected one of 32 bits", graph().tensor(ref).name,
-                x);
-    } else {
-      numbers.push_back(static_cast<int32_t>(x));
-    }
-  }
-  if (uniform && (!integers || std::abs(first) <= kMostExact))
-    return expand(number(first, tensor.type), shape);
-  const void* data = integers ? static_cast<const void*>(numbers.data()) : values.data();
-  const BufferId id = builder_.constant(graph().tensor(ref).name, space_of(shape),
-                                        integers ? DType::i32 : DType::f32, data);
-  return whole(id, shape, tensor.type);
-}
-
 Value Lowering::bounded_operand(const Node& node, std::string_view argument) {
   if (const std::optional<Scalar> scalar = node.scalar(argument)) {
     const ScalarType type = std::holds_alternative<double>(*scalar)    ? ScalarType::f32
@@ -193,11 +154,6 @@ std::vector<Value> Lowering::operands(const Node& node, std::string_view argumen
   std::vector<Value> values;
   for (const TensorRef ref : node.tensors(argument)) values.push_back(value(ref));
   return values;
-}
-
-const HostTensor* Lowering::constant(const Node& node, std::string_view argument) const {
-  const auto held = folded_.constants.find(node.tensor(argument).id);
-  return held == folded_.constants.end() ? nullptr : &held->second;
 }
 
 std::optional<BufferId> Lowering::parameter(const Value& value) const {
@@ -225,11 +181,20 @@ std::vector<int> Lowering::dimensions(const Node& node, std::string_view argumen
   return all;
 }
 
+bool Lowering::is_misstated(const Node& node) const {
+  bool is = node.target == "aten.cross_entropy_loss.default" && node.whole("reduction") == 0;
+  for_each_operand(node, [&](TensorRef ref) { is = is || misstated_.contains(ref.id); });
+  return is;
+}
+
 void Lowering::set(const Node& node, Value value, size_t output) {
   const TensorRef ref = node.outputs.at(output);
   if (!ref) return;
-  check(value.shape == shape_of(ref), "{} gives {}, and the graph says {}", describe(node),
-        to_string(value.shape), to_string(shape_of(ref)));
+  if (value.shape != shape_of(ref)) {
+    check(is_misstated(node), "{} gives {}, and the graph says {}", describe(node),
+          to_string(value.shape), to_string(shape_of(ref)));
+    misstated_.insert(ref.id);
+  }
   value.type = graph().tensor(ref).type;
   if (uses_[ref.id] > 1 && !value.is_plain() && !value.operands.empty()) value = computed(value);
   values_[ref.id] = std::move(value);
@@ -284,6 +249,14 @@ Value Lowering::computed(const Value& value) {
   for (size_t d = 0; d < order.size(); ++d)
     back[static_cast<size_t>(order[d])] = static_cast<int>(d);
   return permute(whole(emit(ordered), ordered.shape, value.type), back);
+}
+
+Value Lowering::integers(const Value& value) {
+  Value whole_numbers = value;
+  whole_numbers.type = ScalarType::i64;
+  if (value.is_plain() && builder_.program().at(value.operands[0].buffer).dtype == DType::i32)
+    return whole_numbers;
+  return whole(emit(whole_numbers), value.shape, ScalarType::i64);
 }
 
 Value Lowering::pointwise(const Node& node,

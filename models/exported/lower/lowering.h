@@ -80,6 +80,13 @@ class Lowering {
   BufferId rows(const Value& value);
   // Returns the value, plain: in memory as its first operand that has all elements.
   Value computed(const Value& value);
+  // Returns the value in 32-bit integers, which lose what is behind the point.
+  Value integers(const Value& value);
+  // Returns a constant of these elements. `name`: what it is for a node.
+  Value list(const Node& node, std::string_view name, const Shape& shape,
+             const std::vector<int32_t>& elements);
+  Value list(const Node& node, std::string_view name, const Shape& shape,
+             const std::vector<float>& elements);
   // Returns a function of values, which have one shape together.
   Value pointwise(const Node& node,
                   const std::function<Formula(std::span<const Formula>)>& function,
@@ -103,6 +110,9 @@ class Lowering {
 
  private:
   Value held(TensorRef ref);
+  // Returns whether archives of PyTorch 2.15 may have another shape for a node's result than it has: where the batch is free,
+  // they say that a cross-entropy without reduction has no dimension, and so of what is computed from it.
+  bool is_misstated(const Node& node) const;
   Value input(const GraphInput& input);
   BufferId declare(const GraphInput& input, const Shape& shape);
   Value user_input(const GraphInput& input, const Shape& shape);
@@ -119,6 +129,7 @@ class Lowering {
       last_use_;  // by tensor: how many nodes take it, and the last one
   std::map<int32_t, const GraphInput*> inputs_;
   std::map<std::string, BufferId> running_;
+  std::set<int32_t> misstated_;  // tensors
 };
 
 }  // namespace dstrain::exported

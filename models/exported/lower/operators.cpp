@@ -13,9 +13,13 @@ namespace {
 std::vector<LoweredOp> collect() {
   std::vector<LoweredOp> all;
   for (const std::span<const LoweredOp> kind :
-       {pointwise_operators(), truth_operators(), view_operators(), join_operators(),
-        reduction_operators(), product_operators(), norm_operators(), attention_operators(),
-        lookup_operators(), convolution_operators(), recurrent_operators(), loss_operators(),
+       {pointwise_operators(),   truth_operators(),      view_operators(),
+        join_operators(),        reduction_operators(),  product_operators(),
+        norm_operators(),        attention_operators(),  lookup_operators(),
+        convolution_operators(), pool_operators(),       recurrent_operators(),
+        loss_operators(),        class_loss_operators(), function_operators(),
+        scatter_operators(),     bag_operators(),        choice_operators(),
+        resampling_operators(),  einsum_operators(),     replacement_operators(),
         sort_operators()})
     all.insert(all.end(), kind.begin(), kind.end());
   std::ranges::sort(all, {}, &LoweredOp::target);

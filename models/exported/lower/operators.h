@@ -23,12 +23,27 @@ std::span<const LoweredOp> norm_operators();
 std::span<const LoweredOp> attention_operators();
 std::span<const LoweredOp> lookup_operators();
 std::span<const LoweredOp> convolution_operators();
+std::span<const LoweredOp> pool_operators();
 std::span<const LoweredOp> recurrent_operators();
 std::span<const LoweredOp> loss_operators();
 std::span<const LoweredOp> sort_operators();
+std::span<const LoweredOp> class_loss_operators();
+std::span<const LoweredOp> function_operators();
+std::span<const LoweredOp> scatter_operators();
+std::span<const LoweredOp> bag_operators();
+std::span<const LoweredOp> choice_operators();
+std::span<const LoweredOp> resampling_operators();
+std::span<const LoweredOp> einsum_operators();
+std::span<const LoweredOp> replacement_operators();
 
 // Returns tensors one after the other along a dimension, which they have.
 Value joined(Lowering& lowering, std::vector<Value> values, int dimension);
+
+// Returns x with elements dropped by the counter, of rows of a sample each; x itself outside training.
+Value dropped(Lowering& lowering, const Node& node, const Value& x, double p);
+
+// Lets an operator add a tensor's own elements around it: `mode` is reflect, replicate or circular. Returns false at another.
+bool pad_with_own(Lowering& lowering, const Node& node, std::string_view mode);
 
 // Returns the operator, or null if it is not known here.
 const LoweredOp* find_operator(std::string_view target);

@@ -7,6 +7,12 @@
 
 namespace dstrain::exported {
 
+// Returns the numbers of all dimensions of a value.
+std::vector<int> all_dimensions(const Value& x);
+// Return the dimensions that an operator reduces, all where it says none, and whether it keeps them, of one element each.
+std::vector<int> dimensions_of(Lowering& lowering, const Node& node, const Value& x);
+bool keeps(const Node& node);
+
 // Returns the mean over dimensions, f32.
 Value mean_of(Lowering& lowering, const Node& node, const Value& x,
               const std::vector<int>& dimensions, bool keep);

@@ -134,4 +134,10 @@ BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {
                   "windows", {attrs.planes, attrs.windows(), attrs.kernel() * attrs.channels}, x));
 }
 
+BufferId Builder::window_sums(BufferId windows, const WindowAttrs& attrs) {
+  return emit(
+      OpKind::window_grad, attrs, {windows},
+      activation_buffer("window_sums", {attrs.planes, attrs.positions(), attrs.channels}, windows));
+}
+
 }  // namespace dstrain

@@ -33,7 +33,7 @@ inline constexpr OpRule activation{
           if (!g.needs(x)) return;
           const BufferId ref =
               attrs_as<ActivationAttrs>(op.attrs).activation == Activation::relu ? y : x;
-          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          const BufferId d_x = g.place_of(x, d_y);
           g.emit(OpKind::activation_grad, op.attrs, {d_y, ref}, {d_x});
           g.contribute(x, d_x);
         },
@@ -148,7 +148,7 @@ inline constexpr OpRule gated{
         [](const Instruction& op, Gradients& g) {
           const BufferId gate = op.reads[0], up = op.reads[1], d_y = g.of(op.writes[0]);
           if (!g.needs(gate) && !g.needs(up)) return;
-          const BufferId d_gate = g.exclusive(d_y) ? d_y : g.like(gate), d_up = g.like(up);
+          const BufferId d_gate = g.place_of(gate, d_y), d_up = g.like(up);
           g.emit(OpKind::gated_grad, op.attrs, {d_y, gate, up}, {d_gate, d_up});
           if (g.needs(gate)) g.contribute(gate, d_gate);
           if (g.needs(up)) g.contribute(up, d_up);
@@ -192,7 +192,7 @@ inline constexpr OpRule softcap{
         [](const Instruction& op, Gradients& g) {
           const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
           if (!g.needs(x)) return;
-          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          const BufferId d_x = g.place_of(x, d_y);
           g.emit(OpKind::softcap_grad, op.attrs, {d_y, x}, {d_x});
           g.contribute(x, d_x);
         },
@@ -228,7 +228,7 @@ inline constexpr OpRule scale{
         [](const Instruction& op, Gradients& g) {
           const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
           if (!g.needs(x)) return;
-          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          const BufferId d_x = g.place_of(x, d_y);
           g.emit(OpKind::scale, op.attrs, {d_y}, {d_x});
           g.contribute(x, d_x);
         },

@@ -58,7 +58,7 @@ inline constexpr OpRule linear{
           check(epilogue != Activation::gelu && op.reads.size() < 5,
                 "gelu and residuals join products later");
           if (epilogue != Activation::none) {
-            const BufferId d_pre = g.exclusive(d_y) ? d_y : g.like(y);
+            const BufferId d_pre = g.place_of(y, d_y);
             g.emit(OpKind::activation_grad, op.attrs, {d_y, y}, {d_pre});
             d_y = d_pre;
           }

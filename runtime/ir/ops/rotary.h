@@ -38,7 +38,7 @@ inline constexpr OpRule rotary{
         [](const Instruction& op, Gradients& g) {
           const BufferId x = op.reads[0], d_y = g.of(op.writes[0]);
           if (!g.needs(x)) return;
-          const BufferId d_x = g.exclusive(d_y) ? d_y : g.like(x);
+          const BufferId d_x = g.place_of(x, d_y);
           std::vector<BufferId> reads = op.reads;
           reads[0] = d_y;
           g.emit(OpKind::rotary_grad, op.attrs, reads, {d_x});

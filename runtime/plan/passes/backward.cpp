@@ -17,6 +17,7 @@ void backward(Program& program) {
     check(rule.backward != nullptr, "{} has no backward rule", rule.name);
     g.set_origin(op);
     rule.backward(op, g);
+    g.settle(op);
   }
 }
 

@@ -2,16 +2,19 @@
 
 Needs torch and safetensors:  python3 tests/golden/exported/make_exported.py
 For each model it writes, to the folder of its name, model.pt2, data.safetensors (a batch, by the names of the graph's inputs)
-and gradients.safetensors (of the first step), and to cases.json the losses of three AdamW steps on that batch.
+and gradients.safetensors (of the first step), and to cases.json the losses of three AdamW steps on that batch. Names of cases write these alone.
 """
 
 import json
 import pathlib
+import sys
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
+
+from operator_cases import Sorts, operator_cases
 
 FOLDER = pathlib.Path(__file__).parent
 BATCH = 4
@@ -282,29 +285,6 @@ class Gated(nn.Module):
         return F.cross_entropy(logits.reshape(-1, 40), shifted.reshape(-1))
 
 
-class Sorts(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.randn(5, 6))
-        self.experts = nn.Parameter(torch.randn(6, 6))
-        self.table = nn.Parameter(torch.randn(16, 6))
-
-    def forward(self, x, counts, y):
-        h = x * self.w                                                # (b, 5, 6)
-        high, _ = h.sort(dim=1, descending=True)
-        low, low_at = torch.sort(h, dim=2, stable=True)
-        worst, _ = h.topk(2, dim=1, largest=False)                    # (b, 2, 6)
-        ranks = h.argsort(dim=2).argsort(dim=2, descending=True)      # of indices, which are integers
-        score, chosen = h.topk(3, dim=2)                              # (b, 5, 3)
-        mixed = (score.softmax(2).unsqueeze(3) * self.experts[chosen]).sum(2)  # (b, 5, 6)
-        places = self.table[(counts > 1).cumsum(1)] + self.table[counts.cumsum(1).clamp(max=15)]
-        fewest, at = counts.sort(dim=1)
-        weights = (fewest + at).unsqueeze(2) * 0.1
-        total = (h.cumsum(1) * weights + h.cumsum(2).tanh() + high + 0.1 * low * low_at + mixed * places
-                 + h.gather(2, ranks) + 0.1 * counts.cumsum(1, dtype=torch.float32).unsqueeze(2) * h)
-        return F.mse_loss(total, y) + worst.square().mean()
-
-
 class Unknown(nn.Module):
     """Has operators that are unknown."""
 
@@ -342,6 +322,7 @@ def cases():
     ids = integers(40, b, 8)
     yield "gated", Gated(), {"input_ids": ids, "labels": ids.clone()}
     yield "sorts", Sorts(), {"x": torch.randn(b, 5, 6), "counts": integers(6, b, 5), "y": torch.randn(b, 5, 6)}
+    yield from operator_cases(b)
 
 
 def doubles(inputs):
@@ -374,11 +355,15 @@ def refused():
 
 
 def main():
+    chosen = sys.argv[1:]
+    golden = json.loads((FOLDER / "cases.json").read_text())["cases"] if chosen else {}
     torch.manual_seed(7)
-    refused()
+    if not chosen:
+        refused()
     torch.manual_seed(7)
-    golden = {}
     for name, model, inputs in cases():
+        if chosen and name not in chosen:
+            continue
         model = model.train()
         batch = torch.export.Dim("batch", min=1, max=64)
         shapes = tuple({0: batch} for _ in inputs)

@@ -125,6 +125,33 @@ Results eye(const Operands& o) {
   return {result};
 }
 
+// The rows and columns of a matrix's elements on one side of a diagonal.
+template <bool kLower>
+Results triangle_indices(const Operands& o) {
+  const int64_t rows = o.node().whole("row"), columns = o.node().whole("col"),
+                offset = o.node().whole("offset");
+  if (rows < 0 || columns < 0) o.fail("has {} rows and {} columns", rows, columns);
+  o.budget().spend(rows * columns);
+  std::vector<int64_t> places[2];
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      if (kLower ? j - i <= offset : j - i >= offset) {
+        places[0].push_back(i);
+        places[1].push_back(j);
+      }
+  const auto count = static_cast<int64_t>(places[0].size());
+  const HostTensor result =
+      make_tensor(o.budget(), o.type_or("dtype", ScalarType::i64), {2, count});
+  const auto store = storer_of<int64_t>(result.type);
+  char* at = result.data.get();
+  for (const std::vector<int64_t>& of : places)
+    for (const int64_t place : of) {
+      store(at, place);
+      at += size_of(result.type);
+    }
+  return {result};
+}
+
 constexpr EvaluatedOp kCreationOps[] = {
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},
@@ -133,6 +160,10 @@ constexpr EvaluatedOp kCreationOps[] = {
     {"aten.eye.m", eye},
     {"aten.full.default", full},
     {"aten.zeros.default", all_of<0>},
+    // What is in a fresh tensor is not defined.
+    {"aten.empty.memory_format", all_of<0>},
+    {"aten.empty_like.default", all_like<0>, "self"},
+    {"aten.new_empty.default", new_all<0>, "self"},
     {"aten.ones.default", all_of<1>},
     {"aten.scalar_tensor.default", scalar_tensor},
     {"aten.full_like.default", full_like, "self"},
@@ -142,6 +173,8 @@ constexpr EvaluatedOp kCreationOps[] = {
     {"aten.new_full.default", new_full, "self"},
     {"aten.new_zeros.default", new_all<0>, "self"},
     {"aten.new_ones.default", new_all<1>, "self"},
+    {"aten.tril_indices.default", triangle_indices<true>},
+    {"aten.triu_indices.default", triangle_indices<false>},
 };
 
 }  // namespace

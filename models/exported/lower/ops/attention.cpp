@@ -53,7 +53,10 @@ std::optional<int64_t> causal_window(const HostTensor& mask) {
 BufferId rows_of(Lowering& l, const Value& heads) {
   const Value by_token = transpose(heads, 1, 2);
   const Shape& s = by_token.shape;
-  return l.rows(l.reshaped(by_token, {s[0] * s[1], s[2] * s[3]}));
+  const Shape matrix{s[0] * s[1], s[2] * s[3]};
+  const BufferId rows = l.rows(l.reshaped(by_token, matrix));
+  if (l.builder().program().at(rows).shape.rank == 2) return rows;
+  return l.builder().map(Formula::input(0), matrix, {{rows, dense_view(matrix)}});
 }
 
 // The program's operation, where each query sees the keys up to its own.

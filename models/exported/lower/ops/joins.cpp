@@ -80,8 +80,11 @@ void lower_stack(Lowering& l, const Node& node) {
 
 // Elements of `value` around a tensor; a negative number of them takes elements away.
 void lower_pad(Lowering& l, const Node& node) {
-  if (node.target == "aten.pad.default" && node.text("mode") != "constant")
-    Lowering::fail(node, "has the mode {}: expected \"constant\"", node.text("mode"));
+  if (node.target == "aten.pad.default" && node.text("mode") != "constant") {
+    if (pad_with_own(l, node, node.text("mode"))) return;
+    Lowering::fail(node, "has the mode {}: expected constant, reflect, replicate or circular",
+                   node.text("mode"));
+  }
   Value x = l.operand(node, "self");
   const std::vector<int64_t> pad = node.wholes("pad");
   float value = 0;
@@ -122,9 +125,19 @@ void lower_repeat(Lowering& l, const Node& node) {
 }
 
 constexpr LoweredOp kJoins[] = {
-    {"aten.cat.default", lower_cat},     {"aten.constant_pad_nd.default", lower_pad},
-    {"aten.pad.default", lower_pad},     {"aten.repeat.default", lower_repeat},
+    {"aten.cat.default", lower_cat},
+    {"aten.constant_pad_nd.default", lower_pad},
+    {"aten.pad.default", lower_pad},
+    {"aten.repeat.default", lower_repeat},
+    {"aten.hstack.default",
+     [](Lowering& l, const Node& node) {
+       std::vector<Value> values = l.operands(node, "tensors");
+       for (Value& value : values)
+         if (value.shape.rank == 0) value = unsqueeze(std::move(value), 0);
+       l.set(node, joined(l, values, values[0].shape.rank == 1 ? 0 : 1));
+     }},
     {"aten.stack.default", lower_stack},
+    {"aten.tile.default", lower_repeat},
 };
 
 }  // namespace

@@ -50,14 +50,21 @@ void lower_huber(Lowering& l, const Node& node) {
 
 template <Formula (*kLoss)(const Formula&, const Formula&)>
 void lower_bce(Lowering& l, const Node& node) {
-  if (node.find("pos_weight") && node.has("pos_weight"))
-    Lowering::fail(node, "has weights of positive targets, which is not supported");
+  const Value x = l.operand(node, "self"), target = l.operand(node, "target");
   Value losses = l.pointwise(
-      node, [](Formulas x) { return kLoss(x[0], x[1]); },
-      {l.operand(node, "self"), l.operand(node, "target")}, ScalarType::f32);
+      node, [](Formulas f) { return kLoss(f[0], f[1]); }, {x, target}, ScalarType::f32);
+  if (node.find("pos_weight") && node.has("pos_weight"))
+    losses = l.pointwise(
+        node,
+        [](Formulas f) {
+          // The target's part of the loss, -log(sigmoid(x)), counts so many times.
+          return f[0] + (f[3] - 1) * f[2] *
+                            (maximum(-f[1], 0) + logarithm(1 + exponential(-absolute(f[1]))));
+        },
+        {losses, x, target, l.operand(node, "pos_weight")}, ScalarType::f32);
   if (node.has("weight"))
     losses = l.pointwise(
-        node, [](Formulas x) { return x[0] * x[1]; }, {losses, l.operand(node, "weight")},
+        node, [](Formulas f) { return f[0] * f[1]; }, {losses, l.operand(node, "weight")},
         ScalarType::f32);
   set_losses(l, node, losses);
 }
@@ -80,26 +87,12 @@ void lower_dropout(Lowering& l, const Node& node) {
   for (size_t i = 1; i < node.outputs.size(); ++i)
     if (node.outputs[i] && l.is_used(node.outputs[i]))
       Lowering::fail(node, "gives its mask to other operators, which is not supported");
-  if (!on || p == 0 || !l.builder().options().training) return l.set(node, x);
-  if (x.shape.rank < 2 || x.shape[0] % l.batch() != 0)
-    Lowering::fail(node, "drops elements of {}: expected samples first", to_string(x.shape));
-  const int64_t rows = x.shape.elements() / x.shape[-1];
-  const BufferId dense = l.rows(l.reshaped(x, {rows, x.shape[-1]}));
-  l.set(node, whole(l.builder().dropout(dense, rows / l.batch(), p), x.shape, x.type));
-}
-
-void refuse_cross_entropy(Lowering&, const Node& node) {
-  Lowering::fail(
-      node,
-      "is not the loss itself or is used beside, or has weights of classes or probabilities as "
-      "targets, which is not supported: expected a mean or a sum over classes, "
-      "which the loss is a sum of");
+  l.set(node, on ? dropped(l, node, x, p) : x);
 }
 
 constexpr LoweredOp kLosses[] = {
     {"aten.binary_cross_entropy.default", lower_bce<binary_cross_entropy>},
     {"aten.binary_cross_entropy_with_logits.default", lower_bce<binary_cross_entropy_of_logit>},
-    {"aten.cross_entropy_loss.default", refuse_cross_entropy},
     {"aten.dropout.default", lower_dropout},
     {"aten.huber_loss.default", lower_huber},
     {"aten.kl_div.default", lower_kl_div},
@@ -112,6 +105,15 @@ constexpr LoweredOp kLosses[] = {
 };
 
 }  // namespace
+
+Value dropped(Lowering& l, const Node& node, const Value& x, double p) {
+  if (p == 0 || !l.builder().options().training) return x;
+  if (x.shape.rank < 2 || x.shape[0] % l.batch() != 0)
+    Lowering::fail(node, "drops elements of {}: expected samples first", to_string(x.shape));
+  const int64_t rows = x.shape.elements() / x.shape[-1];
+  const BufferId dense = l.rows(l.reshaped(x, {rows, x.shape[-1]}));
+  return whole(l.builder().dropout(dense, rows / l.batch(), p), x.shape, x.type);
+}
 
 std::span<const LoweredOp> loss_operators() {
   return kLosses;

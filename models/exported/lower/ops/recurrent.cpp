@@ -70,6 +70,16 @@ State gru_cell(Lowering& l, const Node& node, const Value& of_input, const State
   return {hidden, {}};
 }
 
+// The same of a network without gates.
+template <Formula (*kFormula)(const Formula&)>
+State plain_cell(Lowering& l, const Node& node, const Value& of_input, const State& before,
+                 const CellWeights& w) {
+  const Value hidden = l.computed(l.pointwise(
+      node, [](Formulas f) { return kFormula(f[0] + f[1]); },
+      {of_input, product(l, node, before.hidden, w.hidden, w.hidden_bias)}, of_input.type));
+  return {hidden, {}};
+}
+
 // Returns tensors side by side along a new dimension.
 Value stacked(Lowering& l, const std::vector<Value>& parts, int dimension) {
   std::vector<Value> with_dimension;
@@ -79,55 +89,91 @@ Value stacked(Lowering& l, const std::vector<Value>& parts, int dimension) {
 
 using Cell = State (*)(Lowering&, const Node&, const Value&, const State&, const CellWeights&);
 
-// x (samples, tokens, inputs), or tokens first; states (layers, samples, hidden).
+// The networks that a node has: `directions` for each layer, the second one from the last token to the first.
+struct Network {
+  Cell cell = nullptr;
+  int64_t gates = 0;
+  bool has_cell = false;
+  size_t layers = 0, directions = 1;
+  bool biases = true;
+  std::vector<Value> params;
+  Value hidden, cells;  // before the first token: (layers * directions, samples, hidden)
+
+  CellWeights weights(size_t number) const {
+    const size_t each = biases ? 4 : 2;
+    CellWeights w{params[number * each], params[number * each + 1], {}, {}};
+    if (biases) {
+      w.input_bias = params[number * each + 2];
+      w.hidden_bias = params[number * each + 3];
+    }
+    return w;
+  }
+};
+
+Network network_of(Lowering& l, const Node& node, Cell cell, int64_t gates, bool has_cell) {
+  Network n;
+  n.cell = cell;
+  n.gates = gates;
+  n.has_cell = has_cell;
+  n.layers = static_cast<size_t>(node.whole("num_layers"));
+  n.directions = node.flag("bidirectional") ? 2 : 1;
+  n.biases = node.flag("has_biases");
+  n.params = l.operands(node, "params");
+  const size_t expected = n.layers * n.directions * (n.biases ? 4 : 2);
+  if (n.params.size() != expected)
+    Lowering::fail(node, "has {} weights: expected {}", n.params.size(), expected);
+  if (has_cell) {
+    const std::vector<Value> states = l.operands(node, "hx");
+    n.hidden = states.at(0);
+    n.cells = states.at(1);
+  } else {
+    n.hidden = l.operand(node, "hx");
+  }
+  return n;
+}
+
+// Runs direction `number` of a layer over x (samples, tokens, inputs). Returns the hidden states of all tokens, in their order;
+// `state` becomes the last one.
+Value run_direction(Lowering& l, const Node& node, const Network& n, size_t number, const Value& x,
+                    State& state) {
+  const CellWeights w = n.weights(number);
+  const bool backward = n.directions == 2 && number % 2 == 1;
+  const int64_t samples = x.shape[0], tokens = x.shape[1];
+  const auto place = static_cast<int64_t>(number);
+  state = {l.computed(select(n.hidden, 0, place)), {}};
+  if (n.has_cell) state.cell = l.computed(select(n.cells, 0, place));
+  const Value of_input = l.reshaped(
+      product(l, node, l.reshaped(x, {samples * tokens, x.shape[2]}), w.input, w.input_bias),
+      {samples, tokens, n.gates * state.hidden.shape[1]});
+  std::vector<Value> outputs(static_cast<size_t>(tokens));
+  for (int64_t i = 0; i < tokens; ++i) {
+    const int64_t t = backward ? tokens - 1 - i : i;
+    state = n.cell(l, node, select(of_input, 1, t), state, w);
+    outputs[static_cast<size_t>(t)] = state.hidden;
+  }
+  return stacked(l, outputs, 1);
+}
+
+// x (samples, tokens, inputs), or tokens first.
 void lower_recurrent(Lowering& l, const Node& node, Cell cell, int64_t gates, bool has_cell) {
-  if (node.flag("bidirectional"))
-    Lowering::fail(node, "runs in two directions, which is not supported");
-  if (node.real("dropout") > 0 && node.flag("train") && l.builder().options().training)
-    Lowering::fail(node, "drops elements between layers, which is not supported: expected 0");
   Value x = l.operand(node, "input");
   if (x.shape.rank != 3)
     Lowering::fail(node, "has an input of {}: expected samples", to_string(x.shape));
   const bool batch_first = node.flag("batch_first");
   if (!batch_first) x = transpose(std::move(x), 0, 1);
-  const int64_t samples = x.shape[0], tokens = x.shape[1];
-  const std::vector<Value> params = l.operands(node, "params");
-  const bool biases = node.flag("has_biases");
-  const size_t each = biases ? 4 : 2;
-  const auto layers = static_cast<size_t>(node.whole("num_layers"));
-  if (params.size() != layers * each)
-    Lowering::fail(node, "has {} weights of {} layers: expected {} of each", params.size(), layers,
-                   each);
-  std::vector<Value> hidden, cells;
-  if (has_cell) {
-    const std::vector<Value> states = l.operands(node, "hx");
-    hidden.push_back(states.at(0));
-    cells.push_back(states.at(1));
-  } else {
-    hidden.push_back(l.operand(node, "hx"));
-  }
+  const Network n = network_of(l, node, cell, gates, has_cell);
+  const double dropout = node.flag("train") ? node.real("dropout") : 0;
   std::vector<Value> last_hidden, last_cells;
-  for (size_t layer = 0; layer < layers; ++layer) {
-    CellWeights w{params[layer * each], params[layer * each + 1], {}, {}};
-    if (biases) {
-      w.input_bias = params[layer * each + 2];
-      w.hidden_bias = params[layer * each + 3];
-    }
-    const auto number = static_cast<int64_t>(layer);
-    State state{l.computed(select(hidden[0], 0, number)), {}};
-    if (has_cell) state.cell = l.computed(select(cells[0], 0, number));
-    const int64_t columns = gates * state.hidden.shape[1];
-    const Value of_input = l.reshaped(
-        product(l, node, l.reshaped(x, {samples * tokens, x.shape[2]}), w.input, w.input_bias),
-        {samples, tokens, columns});
+  for (size_t layer = 0; layer < n.layers; ++layer) {
+    if (layer > 0) x = dropped(l, node, x, dropout);
     std::vector<Value> outputs;
-    for (int64_t t = 0; t < tokens; ++t) {
-      state = cell(l, node, select(of_input, 1, t), state, w);
-      outputs.push_back(state.hidden);
+    for (size_t d = 0; d < n.directions; ++d) {
+      State state;
+      outputs.push_back(run_direction(l, node, n, layer * n.directions + d, x, state));
+      last_hidden.push_back(state.hidden);
+      last_cells.push_back(state.cell);
     }
-    x = stacked(l, outputs, 1);
-    last_hidden.push_back(state.hidden);
-    last_cells.push_back(state.cell);
+    x = n.directions == 1 ? outputs[0] : joined(l, outputs, 2);
   }
   l.set(node, batch_first ? x : transpose(x, 0, 1));
   if (node.outputs.at(1) && l.is_used(node.outputs[1])) l.set(node, stacked(l, last_hidden, 0), 1);
@@ -135,11 +181,42 @@ void lower_recurrent(Lowering& l, const Node& node, Cell cell, int64_t gates, bo
     l.set(node, stacked(l, last_cells, 0), 2);
 }
 
+// One step of a cell whose operands are those of a layer: x (samples, inputs).
+void lower_cell(Lowering& l, const Node& node, Cell cell, bool has_cell) {
+  const Value x = l.operand(node, "input");
+  if (x.shape.rank != 2)
+    Lowering::fail(node, "has an input of {}: expected samples", to_string(x.shape));
+  CellWeights w{l.operand(node, "w_ih"), l.operand(node, "w_hh"), {}, {}};
+  if (node.has("b_ih")) w.input_bias = l.operand(node, "b_ih");
+  if (node.has("b_hh")) w.hidden_bias = l.operand(node, "b_hh");
+  State state;
+  if (has_cell) {
+    const std::vector<Value> states = l.operands(node, "hx");
+    state = {states.at(0), states.at(1)};
+  } else {
+    state.hidden = l.operand(node, "hx");
+  }
+  const Value of_input = product(l, node, x, w.input, w.input_bias);
+  state = cell(l, node, of_input, state, w);
+  l.set(node, state.hidden);
+  if (has_cell) l.set(node, state.cell, 1);
+}
+
 constexpr LoweredOp kRecurrent[] = {
     {"aten.gru.input",
      [](Lowering& l, const Node& node) { lower_recurrent(l, node, gru_cell, 3, false); }},
+    {"aten.gru_cell.default",
+     [](Lowering& l, const Node& node) { lower_cell(l, node, gru_cell, false); }},
     {"aten.lstm.input",
      [](Lowering& l, const Node& node) { lower_recurrent(l, node, lstm_cell, 4, true); }},
+    {"aten.lstm_cell.default",
+     [](Lowering& l, const Node& node) { lower_cell(l, node, lstm_cell, true); }},
+    {"aten.rnn_relu.input",
+     [](Lowering& l, const Node& node) { lower_recurrent(l, node, plain_cell<relu>, 1, false); }},
+    {"aten.rnn_tanh.input",
+     [](Lowering& l, const Node& node) {
+       lower_recurrent(l, node, plain_cell<tangent>, 1, false);
+     }},
 };
 
 }  // namespace

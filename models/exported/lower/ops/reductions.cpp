@@ -18,20 +18,6 @@ double reduced_count(const Shape& shape, const std::vector<int>& dimensions) {
   return count;
 }
 
-std::vector<int> all_dimensions(const Value& x) {
-  std::vector<int> all;
-  for (int d = 0; d < x.shape.rank; ++d) all.push_back(d);
-  return all;
-}
-
-// The dimensions and the choice of an operator that may say neither.
-std::vector<int> dimensions_of(Lowering& l, const Node& node, const Value& x) {
-  return node.find("dim") ? l.dimensions(node, "dim", x.shape.rank) : all_dimensions(x);
-}
-bool keeps(const Node& node) {
-  return node.find("keepdim") && node.flag("keepdim");
-}
-
 template <Reduction kKind>
 void lower_reduction(Lowering& l, const Node& node) {
   const Value x = l.operand(node, "self");
@@ -123,6 +109,23 @@ constexpr LoweredOp kReductions[] = {
 };
 
 }  // namespace
+
+std::vector<int> all_dimensions(const Value& x) {
+  std::vector<int> all;
+  for (int d = 0; d < x.shape.rank; ++d) all.push_back(d);
+  return all;
+}
+
+std::vector<int> dimensions_of(Lowering& l, const Node& node, const Value& x) {
+  if (!node.find("dim") || !node.has("dim")) return all_dimensions(x);
+  if (std::holds_alternative<Size>(*node.find("dim")))
+    return {l.dimension(node, "dim", x.shape.rank)};
+  return l.dimensions(node, "dim", x.shape.rank);
+}
+
+bool keeps(const Node& node) {
+  return node.find("keepdim") && node.flag("keepdim");
+}
 
 Value scaled(Value x, double factor) {
   x.formula = x.formula * static_cast<float>(factor);
