@@ -198,10 +198,17 @@ void OpenedModel::find_batch() {
             model_.archive.path(), input->name, to_string(tensor.sizes));
     const Size& batch = tensor.sizes[0];
     if (batch.is_fixed() && family_.batch > 0 && family_.batch != batch.value())
-      fail_user("{}: inputs have {} and {} samples: expected the same number in all",
-                model_.archive.path(), family_.batch, batch.value());
+      facts_.is_one_sample = true;
     if (batch.is_fixed()) family_.batch = batch.value();
   }
+  if (!facts_.is_one_sample) return;
+  for (const GraphInput* input : inputs)
+    if (!graph.tensor(input->tensor).sizes[0].is_fixed())
+      fail_user(
+          "{}: the first dimension of some inputs varies, and others have {} and more: expected "
+          "samples first in all, or the same shapes always",
+          model_.archive.path(), family_.batch);
+  family_.batch = 1;
 }
 
 std::string_view OpenedModel::add_size(std::string_view name, int64_t value) {
@@ -226,7 +233,9 @@ void OpenedModel::add_input(const FedInput& fed) {
   input.role = fed.role;
   input.dtype = is_array && is_floating(tensor.type) ? DType::f32 : DType::i32;
   if (is_array) {
-    for (size_t d = 1; d < tensor.sizes.size(); ++d) input.sizes.push_back(tensor.sizes[d].value());
+    for (size_t d = facts_.is_one_sample ? 0 : 1; d < tensor.sizes.size(); ++d)
+      input.sizes.push_back(tensor.sizes[d].value());
+    if (facts_.is_one_sample) input.whole = input.sizes;
     return;
   }
   input.shape = {kContext};
@@ -257,8 +266,8 @@ void OpenedModel::find_parameters() {
 SymbolValues OpenedModel::symbols(int64_t batch) const {
   std::vector<InputSizes> inputs;
   for (const GraphInput* input : user_inputs(model_.graph)) {
-    InputSizes sizes{input->name, {batch}};
     const TensorInfo& tensor = model_.graph.tensor(input->tensor);
+    InputSizes sizes{input->name, {facts_.is_one_sample ? tensor.sizes[0].value() : batch}};
     for (size_t d = 1; d < tensor.sizes.size(); ++d) sizes.sizes.push_back(tensor.sizes[d].value());
     inputs.push_back(std::move(sizes));
   }

@@ -31,6 +31,9 @@ struct GraphFacts {
   std::vector<std::string>
       blocks{};  // patterns of the modules that are layers; none: found by itself
 
+  // Inputs have no dimension of samples: a sample has all of each, as the nodes and the edges of a graph.
+  bool is_one_sample = false;
+
   // Returns the role of an input of the user. Throws InternalError if it has none.
   InputRole role_of(std::string_view input) const;
 };

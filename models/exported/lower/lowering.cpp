@@ -92,7 +92,7 @@ Value Lowering::input(const GraphInput& input) {
 BufferId Lowering::declare(const GraphInput& input, const Shape& shape) {
   const InputRole role = facts_.role_of(input.name);
   Shape sample;
-  for (int d = 1; d < shape.rank; ++d) sample.append(shape[d]);
+  for (int d = facts_.is_one_sample ? 0 : 1; d < shape.rank; ++d) sample.append(shape[d]);
   const bool floating = role == InputRole::array && is_floating(graph().tensor(input.tensor).type);
   return builder_.input(input.name, role, floating ? DType::f32 : DType::i32, sample);
 }

@@ -119,6 +119,17 @@ TEST_CASE("an exported graph has the same bits however its work is divided") {
   CHECK(weights(divided, {"--num_gpus", "4", "--pipeline_num_stages", "2"}) == plain);
 }
 
+TEST_CASE("a graph whose inputs have different first dimensions has one sample") {
+  const ScratchFolder scratch;
+  const Run run = train_graph("nodes", scratch, "whole",
+                              {{"train_batch_size", 1},
+                               {"train_micro_batch_size_per_gpu", 1},
+                               {"dstrain", {{"data", {{"whole", {"x", "edges", "y"}}}}}}});
+  const json golden = read_json(Case("exported").folder / "cases.json").at("whole");
+  CHECK(largest_relative_distance(golden.get<std::vector<double>>(), run.column("loss")) <=
+        kTolerance);
+}
+
 TEST_CASE("an exported graph trains in 16 bits") {
   for (const char* const name :
        {"tokens", "gated", "attention", "convolutions", "norms", "sorts"}) {

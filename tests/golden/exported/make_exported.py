@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from operator_cases import Sorts, operator_cases
+from operator_cases import Sorts, operator_cases, whole_case
 
 FOLDER = pathlib.Path(__file__).parent
 BATCH = 4
@@ -354,6 +354,18 @@ def refused():
     save_file({"x": torch.rand(BATCH, 3) / 2}, FOLDER / "unknown" / "data.safetensors")
 
 
+def whole():
+    """Writes the graph whose inputs are one sample. Returns the losses of three steps."""
+    model, inputs = whole_case()
+    program = torch.export.export(model, tuple(inputs.values())).run_decompositions({})
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)
+    (FOLDER / "nodes").mkdir(exist_ok=True)
+    torch.export.save(program, FOLDER / "nodes" / "model.pt2")
+    save_file(inputs, FOLDER / "nodes" / "data.safetensors")
+    return train(model.double(), inputs, 3)[0]
+
+
 def main():
     chosen = sys.argv[1:]
     golden = json.loads((FOLDER / "cases.json").read_text())["cases"] if chosen else {}
@@ -378,7 +390,7 @@ def main():
         save_file({k: v.contiguous() for k, v in gradients.items()}, folder / "gradients.safetensors")
         golden[name] = {"losses": losses}
         print(name, losses)
-    (FOLDER / "cases.json").write_text(json.dumps({"batch": BATCH, "cases": golden}, indent=1) + "\n")
+    (FOLDER / "cases.json").write_text(json.dumps({"batch": BATCH, "cases": golden, "whole": whole()}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -213,8 +213,30 @@ class Sorts(nn.Module):
         return F.mse_loss(total, y) + worst.square().mean()
 
 
+class Nodes(nn.Module):
+    """A network of a graph's nodes and edges: its inputs have different first dimensions."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    @staticmethod
+    def spread(h, edges):
+        return torch.zeros_like(h).index_add(0, edges[1], h[edges[0]]) + h
+
+    def forward(self, x, edges, y):
+        h = self.spread(self.a(x), edges).relu()
+        return F.nll_loss(F.log_softmax(self.spread(self.b(h), edges), 1), y)
+
+
 def integers(high, *shape):
     return torch.randint(0, high, shape)
+
+
+def whole_case():
+    """Returns a module and its inputs, which are one sample."""
+    torch.manual_seed(11)
+    return Nodes(), {"x": torch.randn(7, 4), "edges": integers(7, 2, 12), "y": integers(3, 7)}
 
 
 def operator_cases(b):
