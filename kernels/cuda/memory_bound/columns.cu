@@ -93,9 +93,9 @@ void launch_columns(const LaunchContext& context, const char* name, ColumnBlocks
     constexpr int kOfThread = decltype(aligned)::value ? kN : 1;
     using Pack = Packed<T, kOfThread>;
     b.width /= kOfThread;
-    launch_flat<kOfThread>(context, name, y, n,
-                           Op<T, kOfThread>{b, reinterpret_cast<const Pack*>(x),
-                                            reinterpret_cast<Pack*>(y)});
+    launch_flat<kOfThread>(
+        context, name, y, n,
+        Op<T, kOfThread>{b, reinterpret_cast<const Pack*>(x), reinterpret_cast<Pack*>(y)});
   });
 }
 

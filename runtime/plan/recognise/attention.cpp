@@ -17,17 +17,20 @@ constexpr float kHidden = -1e9f;
 
 // How a mask hides scores: truth values that say which, or values that are added.
 enum class MaskKind : uint8_t { hides, shows, is_added };
-enum MaskRole : int { kScores, kMask, kScale, kBelow };
+struct MaskOperand {
+  static constexpr int kScores = 0, kMask = 1, kScale = 2, kBelow = 3;
+};
 
 struct MaskPattern {
   Formula formula{};
   MaskKind kind{};
-  bool divides = false;  // scores are divided by kScale, not multiplied
+  bool divides = false;  // scores are divided by MaskOperand::kScale, not multiplied
 };
 
 std::vector<MaskPattern> mask_patterns() {
-  const Formula p = Formula::input(kScores), mask = Formula::input(kMask),
-                s = Formula::input(kScale), below = Formula::input(kBelow);
+  const Formula p = Formula::input(MaskOperand::kScores), mask = Formula::input(MaskOperand::kMask),
+                s = Formula::input(MaskOperand::kScale),
+                below = Formula::input(MaskOperand::kBelow);
   std::vector<MaskPattern> patterns;
   for (const Formula& scores : {p, p * s, p / s}) {
     const bool divides = scores == p / s;
@@ -187,17 +190,18 @@ class Attentions {
     const MapAttrs* const map = walking_map(op);
     if (!map || map->space != space) return {};
     for (const MaskPattern& pattern : patterns_) {
-      const std::optional<Matched> found = match(pattern.formula, map->formula, {kScale, kBelow});
+      const std::optional<Matched> found =
+          match(pattern.formula, map->formula, {MaskOperand::kScale, MaskOperand::kBelow});
       if (!found) continue;
-      const auto scores = static_cast<size_t>(found->operand(kScores)),
-                 mask = static_cast<size_t>(found->operand(kMask));
+      const auto scores = static_cast<size_t>(found->operand(MaskOperand::kScores)),
+                 mask = static_cast<size_t>(found->operand(MaskOperand::kMask));
       const std::optional<ConstantTable> table = ConstantTable::of(program_, op.reads[mask]);
-      const bool hides =
-          pattern.kind == MaskKind::is_added || found->constant(kBelow).value_or(0) <= kHidden;
+      const bool hides = pattern.kind == MaskKind::is_added ||
+                         found->constant(MaskOperand::kBelow).value_or(0) <= kHidden;
       if (!table || !hides || !is_dense(map->views[scores], space)) continue;
       const auto window = Mask(*table, map->views[mask], space, pattern.kind).causal_window();
       if (!window) continue;
-      const float by = found->constant(kScale).value_or(1);
+      const float by = found->constant(MaskOperand::kScale).value_or(1);
       if (by > 0)
         return {.product = sources_.of(op.reads[scores], op.sublayer),
                 .scale = pattern.divides ? 1 / by : by,

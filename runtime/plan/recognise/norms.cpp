@@ -14,7 +14,9 @@ namespace {
 
 // The operands of the patterns: rows, weights, sums of squares; the number of columns or what is 1 by it, and eps; and what the norm
 // is added to.
-enum NormRole : int { kRows, kWeights, kSums, kCount, kEps, kAdded };
+struct NormOperand {
+  static constexpr int kRows = 0, kWeights = 1, kSums = 2, kCount = 3, kEps = 4, kAdded = 5;
+};
 
 struct NormPattern {
   Formula formula{};
@@ -25,8 +27,9 @@ struct NormPattern {
 
 // Returns weight * x / sqrt(sum / n + eps) in the ways in which it is written.
 std::vector<NormPattern> norm_patterns() {
-  const Formula x = Formula::input(kRows), w = Formula::input(kWeights), s = Formula::input(kSums),
-                n = Formula::input(kCount), eps = Formula::input(kEps);
+  const Formula x = Formula::input(NormOperand::kRows), w = Formula::input(NormOperand::kWeights),
+                s = Formula::input(NormOperand::kSums), n = Formula::input(NormOperand::kCount),
+                eps = Formula::input(NormOperand::kEps);
   std::vector<NormPattern> patterns;
   for (const bool divides : {false, true})
     for (const bool centred : {false, true}) {
@@ -35,7 +38,7 @@ std::vector<NormPattern> norm_patterns() {
       for (const Formula& formula :
            {weight * (x * (1 / root)), weight * (x / root), (weight * x) * (1 / root)}) {
         patterns.push_back({formula, centred, divides, false});
-        patterns.push_back({Formula::input(kAdded) + formula, centred, divides, true});
+        patterns.push_back({Formula::input(NormOperand::kAdded) + formula, centred, divides, true});
       }
     }
   return patterns;
@@ -50,16 +53,18 @@ struct NormForm {
 std::optional<NormForm> norm_of(const Formula& formula, int64_t columns,
                                 const std::vector<NormPattern>& patterns) {
   for (const NormPattern& pattern : patterns) {
-    const std::optional<Matched> found = match(pattern.formula, formula, {kCount, kEps});
+    const std::optional<Matched> found =
+        match(pattern.formula, formula, {NormOperand::kCount, NormOperand::kEps});
     if (!found) continue;
-    const float eps = *found->constant(kEps);
+    const float eps = *found->constant(NormOperand::kEps);
     const auto n = static_cast<float>(columns);
-    if (!(eps >= 0) || *found->constant(kCount) != (pattern.divides ? n : 1 / n)) continue;
+    if (!(eps >= 0) || *found->constant(NormOperand::kCount) != (pattern.divides ? n : 1 / n))
+      continue;
     NormForm form{.attrs = {eps, pattern.centred}};
-    form.rows = static_cast<size_t>(found->operand(kRows));
-    form.weights = static_cast<size_t>(found->operand(kWeights));
-    form.sums = static_cast<size_t>(found->operand(kSums));
-    if (pattern.adds) form.added = static_cast<size_t>(found->operand(kAdded));
+    form.rows = static_cast<size_t>(found->operand(NormOperand::kRows));
+    form.weights = static_cast<size_t>(found->operand(NormOperand::kWeights));
+    form.sums = static_cast<size_t>(found->operand(NormOperand::kSums));
+    if (pattern.adds) form.added = static_cast<size_t>(found->operand(NormOperand::kAdded));
     return form;
   }
   return std::nullopt;

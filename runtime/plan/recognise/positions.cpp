@@ -11,7 +11,10 @@ namespace {
 // on, the same for all samples.
 std::optional<int64_t> tokens_of(const View& view, const Shape& space) {
   if (space.rank < 2 || view.offset != 0 || view.bounded(space)) return std::nullopt;
-  const auto stride = [&](int d) { return view.strides[static_cast<size_t>(space.rank + d)]; };
+  const auto stride = [&](int d) {
+    const int dimension = space.rank + d;
+    return view.strides[static_cast<size_t>(dimension)];
+  };
   if (stride(-1) != 1 || stride(-2) != space[-1]) return std::nullopt;
   for (int d = -3; d >= -space.rank; --d)
     if (space[d] > 1 && stride(d) != 0) return std::nullopt;

@@ -17,7 +17,10 @@ namespace dstrain {
 namespace {
 
 // The operands of the pattern: heads, and what each of their halves is beside: the second half, and the first one.
-enum RotaryRole : int { kHeads, kCos, kSecond, kFirst, kSin, kRoles };
+struct RotaryOperand {
+  static constexpr int kHeads = 0, kCos = 1, kSecond = 2, kFirst = 3, kSin = 4;
+  static constexpr int kNumber = 5;
+};
 
 // What a map turns: the first `columns` of each head, at positions up to `seq_len`.
 struct Turned {
@@ -30,12 +33,13 @@ bool have_same_strides(const View& a, const View& b, int rank) {
 }
 
 // Returns what the views say of a map of rows of `row` columns; nothing if they are not those of a rotation of whole heads.
-std::optional<Turned> turned(const MapAttrs& map, const std::array<View, kRoles>& views,
-                             int64_t row) {
+std::optional<Turned> turned(const MapAttrs& map,
+                             const std::array<View, RotaryOperand::kNumber>& views, int64_t row) {
   const Shape& space = map.space;
   const int last = space.rank - 1;
   const auto d = static_cast<size_t>(last);
-  const View &x = views[kHeads], &second = views[kSecond], &first = views[kFirst];
+  const View &x = views[RotaryOperand::kHeads], &second = views[RotaryOperand::kSecond],
+             &first = views[RotaryOperand::kFirst];
   Turned result{.columns = space[last]};
   const int64_t half = result.columns / 2;
   const bool halves =
@@ -43,16 +47,17 @@ std::optional<Turned> turned(const MapAttrs& map, const std::array<View, kRoles>
       x.strides[d] == 1 && second.offset == half && first.offset == -half && second.begin[d] <= 0 &&
       second.end[d] == half && first.begin[d] == half && first.end[d] >= result.columns &&
       have_same_strides(x, second, space.rank) && have_same_strides(x, first, space.rank) &&
-      !x.bounded(space) && !views[kCos].bounded(space) && !views[kSin].bounded(space) &&
-      views[kCos].offset == 0 && views[kSin].offset == 0 && views[kCos].strides[d] == 1 &&
-      views[kSin].strides[d] == 1;
+      !x.bounded(space) && !views[RotaryOperand::kCos].bounded(space) &&
+      !views[RotaryOperand::kSin].bounded(space) && views[RotaryOperand::kCos].offset == 0 &&
+      views[RotaryOperand::kSin].offset == 0 && views[RotaryOperand::kCos].strides[d] == 1 &&
+      views[RotaryOperand::kSin].strides[d] == 1;
   if (!halves) return std::nullopt;
   for (int i = 0; i < last; ++i)
     if (second.bounds(i, space[i]) || first.bounds(i, space[i])) return std::nullopt;
   // One dimension is positions.
   for (int i = 0; i < last; ++i) {
-    const int64_t by_cos = views[kCos].strides[static_cast<size_t>(i)];
-    const int64_t by_sin = views[kSin].strides[static_cast<size_t>(i)];
+    const int64_t by_cos = views[RotaryOperand::kCos].strides[static_cast<size_t>(i)];
+    const int64_t by_sin = views[RotaryOperand::kSin].strides[static_cast<size_t>(i)];
     if (space[i] == 1 || (by_cos == 0 && by_sin == 0)) continue;
     if (result.seq_len > 0 || x.strides[static_cast<size_t>(i)] != row || by_cos == 0 ||
         by_sin == 0)
@@ -67,7 +72,7 @@ std::optional<Turned> turned(const MapAttrs& map, const std::array<View, kRoles>
   for (int i = 0; i < last; ++i) {
     const int64_t stride = x.strides[static_cast<size_t>(i)];
     if (space[i] == 1 || stride == 0 || stride % (row * result.seq_len) == 0) continue;
-    if (stride == row && views[kCos].strides[static_cast<size_t>(i)] != 0) continue;
+    if (stride == row && views[RotaryOperand::kCos].strides[static_cast<size_t>(i)] != 0) continue;
     if (stride < 0 || stride % result.columns != 0) return std::nullopt;
     end += (space[i] - 1) * stride;
   }
@@ -121,24 +126,26 @@ std::optional<Instruction> rotation_in(Program& program, Instruction& op) {
   const MapAttrs* const map = walking_map(op);
   if (!map || op.reads.size() < 3) return std::nullopt;
   const Formula pattern =
-      Formula::input(kHeads) * Formula::input(kCos) +
-      (-Formula::input(kSecond) + Formula::input(kFirst)) * Formula::input(kSin);
+      Formula::input(RotaryOperand::kHeads) * Formula::input(RotaryOperand::kCos) +
+      (-Formula::input(RotaryOperand::kSecond) + Formula::input(RotaryOperand::kFirst)) *
+          Formula::input(RotaryOperand::kSin);
   const std::optional<Matched> found = match(pattern, map->formula);
   if (!found) return std::nullopt;
-  std::array<View, kRoles> views;
-  std::array<BufferId, kRoles> buffers{};
-  for (int role = 0; role < kRoles; ++role) {
+  std::array<View, RotaryOperand::kNumber> views;
+  std::array<BufferId, RotaryOperand::kNumber> buffers{};
+  for (int role = 0; role < RotaryOperand::kNumber; ++role) {
     const int operand = found->operand(role);
     views[static_cast<size_t>(role)] = map->views[static_cast<size_t>(operand)];
     buffers[static_cast<size_t>(role)] = op.reads[static_cast<size_t>(operand)];
   }
-  const BufferId x = buffers[kHeads];
+  const BufferId x = buffers[RotaryOperand::kHeads];
   const Buffer rows = program.at(x);
-  if (buffers[kSecond] != x || buffers[kFirst] != x || rows.dtype != program.at(op.writes[0]).dtype)
+  if (buffers[RotaryOperand::kSecond] != x || buffers[RotaryOperand::kFirst] != x ||
+      rows.dtype != program.at(op.writes[0]).dtype)
     return std::nullopt;
   const std::optional<Turned> heads = turned(*map, views, rows.shape[-1]);
-  const std::optional<ConstantTable> cos = ConstantTable::of(program, buffers[kCos]),
-                                     sin = ConstantTable::of(program, buffers[kSin]);
+  const std::optional<ConstantTable> cos = ConstantTable::of(program, buffers[RotaryOperand::kCos]),
+                                     sin = ConstantTable::of(program, buffers[RotaryOperand::kSin]);
   if (!heads || !cos || !sin || rows.shape.elements() % (rows.shape[-1] * heads->seq_len) != 0)
     return std::nullopt;
   const std::optional<RotaryAttrs> attrs = rotation_of(*heads, *cos, *sin);
@@ -152,7 +159,7 @@ std::optional<Instruction> rotation_in(Program& program, Instruction& op) {
                            .writes = {y},
                            .group = op.group,
                            .sublayer = op.sublayer};
-  op.attrs = MapAttrs{Formula::input(0), map->space, {views[kHeads]}};
+  op.attrs = MapAttrs{Formula::input(0), map->space, {views[RotaryOperand::kHeads]}};
   op.reads = {y};
   return rotary;
 }

@@ -47,7 +47,7 @@ class Scatters(nn.Module):
 
 
 class Images(nn.Module):
-    """Transposed convolutions, other sizes, padding with own elements, and pools whose windows differ or have equal elements."""
+    """Transposed convolutions, one of each channel by itself, other sizes, padding with own elements, and pools whose windows differ or have equal elements."""
 
     def __init__(self):
         super().__init__()
@@ -55,6 +55,7 @@ class Images(nn.Module):
         self.one = nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
         self.two = nn.ConvTranspose2d(4, 3, 3, stride=2, dilation=2, bias=False)
         self.three = nn.ConvTranspose3d(2, 2, (1, 2, 2), stride=(1, 2, 2))
+        self.alone = nn.Conv2d(4, 4, 3, stride=2, padding=1, groups=4)
 
     def forward(self, x, steps, y):
         h = x * self.scale                                            # (b, 4, 6, 5)
@@ -67,7 +68,8 @@ class Images(nn.Module):
         around = [F.pad(h, (2, 1, 3, 0), mode="reflect"), F.pad(h, (1, 2, 2, 1), mode="replicate"), F.pad(h, (2, 2, 1, 1), mode="circular")]
         pools = [F.max_pool2d(s, 3, stride=2, padding=1), F.max_pool1d(s[:, :, 0], 2), F.adaptive_max_pool2d(s, (3, 1)),
                  F.avg_pool2d(h, 3, stride=2, padding=1, ceil_mode=True), F.avg_pool2d(h, 3, stride=2, padding=1, count_include_pad=False),
-                 F.adaptive_avg_pool2d(h, (4, 3)), F.unfold(h, 3, padding=1, stride=2), F.fold(h.flatten(2)[:, :, :6], (4, 4), 2, stride=(1, 2))]
+                 F.adaptive_avg_pool2d(h, (4, 3)), self.alone(h).relu(),
+                 F.unfold(h, 3, padding=1, stride=2), F.fold(h.flatten(2)[:, :, :6], (4, 4), 2, stride=(1, 2))]
         losses = [(i + 1) * 0.01 * (p.sin() * (p + 1)).mean() for i, p in enumerate(up + around + pools)]
         return F.mse_loss(h.mean(dim=(2, 3)), y) + sum(losses)
 

@@ -126,10 +126,10 @@ void lower_adaptive_average(Lowering& l, const Node& node) {
       for (int64_t i = begin; i < end; ++i)
         shares[static_cast<size_t>(o * from + i)] = 1 / static_cast<float>(end - begin);
     }
-    x = transpose(std::move(x), d, x.shape.rank - 1);
-    Shape parts = x.shape;
+    const Value lines = transpose(x, d, x.shape.rank - 1);
+    Shape parts = lines.shape;
     parts.dims[static_cast<size_t>(parts.rank - 1)] = to;
-    const Value means = l.contracted(l.reshaped(x, {x.shape.elements() / from, from}),
+    const Value means = l.contracted(l.reshaped(lines, {lines.shape.elements() / from, from}),
                                      l.list(node, fmt::format("shares_{}", d), {to, from}, shares));
     x = transpose(l.reshaped(means, parts), d, parts.rank - 1);
   }
