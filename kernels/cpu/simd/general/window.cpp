@@ -169,9 +169,9 @@ SIMD_FN void grad_bands(const WindowRun& run, int64_t begin, int64_t end) {
           }
       }
     }
+    const int64_t at = ((plane * d0.size + i0) * d1.size + first) * run.row();
     with_type(run.to, [&](auto type) SIMD_INLINE {
-      auto* const to = static_cast<decltype(type)*>(run.out) +
-                       ((plane * d0.size + i0) * d1.size + first) * run.row();
+      auto* const to = static_cast<decltype(type)*>(run.out) + at;
       write_run(sums.data(), (last - first) * run.row(), run.accumulate, to);
     });
   }

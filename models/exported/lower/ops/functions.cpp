@@ -107,7 +107,7 @@ void lower_prelu(Lowering& l, const Node& node) {
   if (slope.shape.elements() == 1)
     slope = l.reshaped(slope, {});
   else
-    for (int d = 2; d < x.shape.rank; ++d) slope = unsqueeze(std::move(slope), slope.shape.rank);
+    for (int d = 2; d < x.shape.rank; ++d) slope = unsqueeze(slope, slope.shape.rank);
   l.set(node, l.pointwise(
                   node, [](Formulas f) { return select(less(0, f[0]), f[0], f[1] * f[0]); },
                   {x, slope}, x.type));
