@@ -238,7 +238,13 @@ BufferId Lowering::exact(const Value& value) {
 }
 
 BufferId Lowering::rows(const Value& value) {
-  return builder_.matrix(dense(value), value.shape.rank == 0 ? 1 : value.shape[-1]);
+  const BufferId elements = dense(value);
+  const int64_t columns = value.shape.rank == 0 ? 1 : value.shape[-1];
+  if (builder_.program().at(elements).dtype == builder_.options().dtype)
+    return builder_.matrix(elements, columns);
+  // Sums are f32, and operations of rows take the run's dtype.
+  const Shape matrix{value.shape.elements() / columns, columns};
+  return builder_.map(Formula::input(0), matrix, {{elements, dense_view(matrix)}});
 }
 
 Value Lowering::computed(const Value& value) {

@@ -76,7 +76,7 @@ class Lowering {
   BufferId dense(const Value& value);
   // The same in f32, whatever the run's dtype. The value depends on operands, or is a number.
   BufferId exact(const Value& value);
-  // As dense(), in rows of the last dimension.
+  // As dense(), in rows of the last dimension and in the run's dtype.
   BufferId rows(const Value& value);
   // Returns the value, plain: in memory as its first operand that has all elements.
   Value computed(const Value& value);
