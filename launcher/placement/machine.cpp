@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "launcher/placement/system_numbers.h"
-#include "runtime/core/files/cgroup.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/cgroup.h"
 #include "runtime/core/text.h"
 
 namespace dstrain {

@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "launcher/placement/system_numbers.h"
-#include "runtime/core/files/cgroup.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/cgroup.h"
 
 namespace dstrain {
 namespace {

@@ -15,8 +15,8 @@
 #include <set>
 #include <string>
 
-#include "runtime/core/files/cgroup.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/cgroup.h"
 
 namespace dstrain {
 namespace {

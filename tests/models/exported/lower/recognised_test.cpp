@@ -14,9 +14,8 @@ namespace {
 
 // Returns how often the forward pass of an archive has each operation, outside of the layer that ends with the loss.
 std::map<std::string, int> operations_of(const std::string& archive, bool training = true) {
-  const OpenedModel model(
-      {.file = source_file("tests/golden/exported/" + archive + "/model.pt2")}, GivenData::arrays,
-      exported_family().keys);
+  const OpenedModel model({.file = source_file("tests/golden/exported/" + archive + "/model.pt2")},
+                          GivenData::arrays, exported_family().keys);
   Program program;
   Builder builder(program, {.batch = 3, .training = training});
   model.family().build(builder, ModelConfig(model.family()));
