@@ -125,7 +125,7 @@ std::optional<SeenElements> composed(const SeenElements& outer, const SeenElemen
   if (outer.view.bounded(outer.space) || inner.view.bounded(inner.space)) return std::nullopt;
   if (outer.space.elements() == 0 || inner.space.elements() == 0) return std::nullopt;
   const View order = dense_view(inner.space);
-  // Of each inner dimension the largest index that is read, as far as it is known.
+  // The largest index that is read of each inner dimension, as far as it is known.
   View::Numbers largest{};
   SeenElements result{.view = {.offset = inner.view.offset}};
   int64_t rest = outer.view.offset;

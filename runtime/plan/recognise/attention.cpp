@@ -130,6 +130,8 @@ class Attentions {
     const Instruction* weights = sources_.of(op.reads[0], op.sublayer);
     DropoutAttrs dropout;
     if (weights && weights->op == OpKind::dropout_grad) {
+      // What else reads the weights must see the mask that attention has.
+      if (sources_.readers(op.reads[0]) != 1) return {};
       dropout = attrs_as<DropoutAttrs>(weights->attrs);
       weights = sources_.of(weights->reads[0], op.sublayer);
     }
@@ -186,7 +188,7 @@ class Attentions {
   }
 
   // Returns the scores that a map scales and hides; none if it does another thing.
-  CausalScores causal_scores(const Instruction& op, const Shape& space) const {
+  CausalScores causal_scores(const Instruction& op, const Shape& space) {
     const MapAttrs* const map = walking_map(op);
     if (!map || map->space != space) return {};
     for (const MaskPattern& pattern : patterns_) {
@@ -199,7 +201,8 @@ class Attentions {
       const bool hides = pattern.kind == MaskKind::is_added ||
                          found->constant(MaskOperand::kBelow).value_or(0) <= kHidden;
       if (!table || !hides || !is_dense(map->views[scores], space)) continue;
-      const auto window = Mask(*table, map->views[mask], space, pattern.kind).causal_window();
+      const auto window =
+          window_of({op.reads[mask], map->views[mask], space, pattern.kind}, *table);
       if (!window) continue;
       const float by = found->constant(MaskOperand::kScale).value_or(1);
       if (by > 0)
@@ -208,6 +211,24 @@ class Attentions {
                 .window = *window};
     }
     return {};
+  }
+
+  // A mask as scores read it.
+  struct SeenMask {
+    BufferId buffer = kNone;
+    View view{};
+    Shape space{};
+    MaskKind kind{};
+    bool operator==(const SeenMask&) const = default;
+  };
+
+  // Returns the window that a mask shows. All layers ask for the same one, which is looked at once.
+  std::optional<int64_t> window_of(const SeenMask& mask, const ConstantTable& table) {
+    for (const auto& [known, window] : windows_)
+      if (known == mask) return window;
+    const auto window = Mask(table, mask.view, mask.space, mask.kind).causal_window();
+    windows_.emplace_back(mask, window);
+    return window;
   }
 
   // Returns copies of queries, keys and values as rows of tokens, attention, and a copy of its result in the place of that of
@@ -255,6 +276,7 @@ class Attentions {
   Program& program_;
   Sources sources_;
   std::vector<MaskPattern> patterns_;
+  std::vector<std::pair<SeenMask, std::optional<int64_t>>> windows_;
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ struct TokenGraph {
     }
     make("logits", {kBatch, 8, 40}, "aten.linear.default",
          {{"input", ref(x)}, {"weight", ref("p_head")}});
-    // Of a module "head", which dstrain.model.blocks can name.
+    // They belong to a module "head", which dstrain.model.blocks can name.
     program.graph()["nodes"].back()["metadata"] = {
         {"nn_module_stack",
          "L__self__,,m.Model;L__self___head,head,torch.nn.modules.linear.Linear"}};

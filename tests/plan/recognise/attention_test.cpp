@@ -20,7 +20,8 @@ struct Written {
   int64_t behind = 0;        // queries see keys up to so many behind their own
   int64_t window = kTokens;  // and so many up to their own
   bool drops = false;
-  int64_t packed_columns = 0;  // not 0: queries, keys and values are columns of rows of so many
+  bool read_elsewhere = false;  // the weights
+  int64_t packed_columns = 0;   // not 0: queries, keys and values are columns of rows of so many
 };
 
 // Returns a program that writes attention in general operations, and multiplies its rows by a weight.
@@ -52,6 +53,7 @@ Program written(const Written& w) {
   BufferId weights = b.map(exponential(kP - Formula::input(1)) / Formula::input(2), space,
                            {{masked, dense}, {most, by_row}, {sum, by_row}});
   if (w.drops) weights = b.dropout(weights, kTokens, 0.25);
+  if (w.read_elsewhere) b.activation(weights, Activation::relu);
   View values = heads(2);
   std::swap(values.strides[2], values.strides[3]);
   const BufferId y = b.contract({weights, dense}, {v, values}, batch, kTokens, kWidth, kTokens);
@@ -107,6 +109,9 @@ TEST_CASE("other masks and other weights stay as they are") {
     return operations(written(w)).find("attention") == std::string::npos;
   };
   CHECK(stays({.behind = 1}));
+  // Both readers of dropped weights have one mask.
+  CHECK(stays({.drops = true, .read_elsewhere = true}));
+  CHECK_FALSE(stays({.read_elsewhere = true}));
   CHECK(stays({.behind = -1}));
   CHECK(stays({.hidden = 0}));
   CHECK(stays({.shown = 1, .hidden = 0}));

@@ -65,7 +65,7 @@ TEST_CASE("numbers that a graph returns beside its loss are metrics, means as th
   const std::string text = folder.ran(micro_batch(2));
   const std::vector<double> counts = folder.column("count"), tokens = folder.column("tokens");
   REQUIRE(counts.size() == 3);
-  // Of step 1 the 4 samples are tokens 1 to 32, in two micro-batches.
+  // The 4 samples of step 1 are tokens 1 to 32, in two micro-batches.
   CHECK(counts[0] == 10.5);
   CHECK(tokens[0] == 4);
   CHECK(folder.column("peak").size() == 3);
@@ -87,7 +87,7 @@ TEST_CASE("metrics and weights do not depend on how the work is divided") {
   for (const std::string weight : {"", "--set dstrain.model.loss_weight=count "}) {
     CAPTURE(weight);
     const std::string options = weight + micro_batch(1);
-    // Of the same weights. Those of several ranks have gradients that were added in another order.
+    // Step 1 has the same weights; later ones follow from gradients that ranks add in another order.
     const std::string still = options + "--set optimizer.params.lr=0 ";
     CHECK(results(still + "--num_gpus 2") == results(still));
     CHECK(results(still + "--num_gpus 4") == results(still));
@@ -244,7 +244,7 @@ TEST_CASE("names lose the prefix of a wrapper, in weights that are written and r
   CHECK(again.wait() == 0);
   CAPTURE(again.text());
   CHECK(folder.read("again/model.safetensors") == stripped);
-  // Of a folder whose index divides them, too.
+  // A folder whose index divides the weights gives them, too.
   std::filesystem::create_directory(folder.root / "divided");
   json index;
   for (const char* const name : {"token.weight", "place.weight", "document.weight", "weight"})
