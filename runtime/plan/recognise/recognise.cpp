@@ -36,6 +36,16 @@ void remove_unread(Program& program, const std::set<BufferId>& unread_before) {
   }
 }
 
+// Lets constants that no instruction reads take no memory: masks, tables of angles.
+void drop_unread_constants(Program& program) {
+  const std::set<BufferId> read = operands_of(program);
+  std::erase_if(program.constants, [&](const ProgramConstant& constant) {
+    if (read.contains(constant.buffer)) return false;
+    program.at(constant.buffer).lifetime = Lifetime::micro;
+    return true;
+  });
+}
+
 }  // namespace
 
 void recognise(Program& program) {
@@ -48,6 +58,7 @@ void recognise(Program& program) {
   read_originals(program);
   recognise_positions(program);
   remove_unread(program, unread_before);
+  drop_unread_constants(program);
 }
 
 }  // namespace dstrain

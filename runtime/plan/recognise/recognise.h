@@ -6,7 +6,8 @@
 
 namespace dstrain {
 
-// Calls the rules below in their order. Instructions whose results nothing reads any more go.
+// Calls the rules below in their order. Instructions whose results nothing reads any more go, and so
+// do constants.
 void recognise(Program& program);
 
 // Each rule looks at all instructions of the forward pass.

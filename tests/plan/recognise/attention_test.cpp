@@ -78,6 +78,7 @@ TEST_CASE("attention is recognised in the ways in which it is written") {
     CHECK(p.instructions[0].reads ==
           std::vector{p.inputs[0].buffer, p.inputs[1].buffer, p.inputs[2].buffer});
     CHECK(p.instructions[1].reads[0] == p.instructions[0].writes[0]);
+    CHECK(p.constants.empty());  // the mask takes no memory
   }
 }
 
@@ -112,6 +113,7 @@ TEST_CASE("other masks and other weights stay as they are") {
   // Both readers of dropped weights have one mask.
   CHECK(stays({.drops = true, .read_elsewhere = true}));
   CHECK_FALSE(stays({.read_elsewhere = true}));
+  CHECK(written({.behind = 1}).constants.size() == 1);
   CHECK(stays({.behind = -1}));
   CHECK(stays({.hidden = 0}));
   CHECK(stays({.shown = 1, .hidden = 0}));

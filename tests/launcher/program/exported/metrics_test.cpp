@@ -87,7 +87,7 @@ TEST_CASE("metrics and weights do not depend on how the work is divided") {
   for (const std::string weight : {"", "--set dstrain.model.loss_weight=count "}) {
     CAPTURE(weight);
     const std::string options = weight + micro_batch(1);
-    // Step 1 has the same weights; later ones follow from gradients that ranks add in another order.
+    // At a learning rate of 0 weights stay the same, which gradients that ranks add in another order would change.
     const std::string still = options + "--set optimizer.params.lr=0 ";
     CHECK(results(still + "--num_gpus 2") == results(still));
     CHECK(results(still + "--num_gpus 4") == results(still));
