@@ -12,6 +12,7 @@ packages=(
   libaio-dev                                    # tensors on disk
   libssl-dev                                    # HMAC between hosts
   libpcre2-dev                                  # tokenizers of rare patterns
+  libpng-dev libjpeg62-turbo-dev                # images
   nlohmann-json3-dev libcli11-dev libfmt-dev libxxhash-dev
   catch2                                        # tests
   libbenchmark-dev libdnnl-dev                  # benchmarks

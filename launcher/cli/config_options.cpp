@@ -47,7 +47,8 @@ void add_sources(CommandLine& line, ConfigRequest& request) {
   for (const std::string& type : split_words(request.models->types("|"))) types.push_back({type});
   line.values("--model", types);
   line.option("--data", "PATH",
-              "the training text or token file, a file or folder of arrays, or a pattern for token "
+              "the training text or token file, a file or folder of arrays, a folder of images, or "
+              "a pattern for token "
               "files or arrays (\"data/*.bin\")",
               text(request.data));
   line.option("--vocab", "RUN", "read the text with the vocabulary of this run",

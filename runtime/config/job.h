@@ -48,8 +48,8 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
-// The format of the data file: auto, char, byte, bin or arrays.
-enum class DataFormat { automatic, characters, bytes, tokens, arrays };
+// The format of the data file: auto, char, byte, bin, arrays or images.
+enum class DataFormat { automatic, characters, bytes, tokens, arrays, images };
 // The ids of a token file without a header that says it: found out from the file, or given.
 enum class TokenDtype { automatic, uint16, uint32 };
 // How documents become samples: parts of the stream of all tokens; whole documents, several in a sample; or one document
@@ -60,6 +60,15 @@ enum class TooLong { cut, drop, error };
 // Which tokens of JSON lines count in the loss. `usual`: the assistant's of messages, a completion's with a prompt, all of a
 // text.
 enum class LossOn { usual, assistant, completion, all };
+// How samples are made of images, whose values are from 0 to 1 (docs/formats.md, images).
+struct ImageConfig {
+  std::vector<double> mean{0}, std{1};  // of all channels, or of each one: (value - mean) / std
+  int64_t crop = 0;                     // black pixels around an image, of which a part is drawn
+  bool flip = false;                    // half of the images are mirrored
+  int64_t size = 0;  // of the shorter side, to which images are scaled; 0: they are not
+  bool operator==(const ImageConfig&) const = default;
+};
+
 // The data files and how samples are taken from them. The tokens of a sample are the model's (ModelConfig::seq_len()).
 struct DataConfig {
   std::vector<std::string> paths;  // files, and patterns for files ("data/*.bin")
@@ -76,6 +85,7 @@ struct DataConfig {
   bool skip_invalid = false;  // leave out JSON lines that are invalid
   // Writes the messages of JSON lines: dstrain's own template by name, or a file; empty: that of the model's folder.
   std::string chat_template = {};
+  ImageConfig images = {};  // of format images
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -6,6 +6,7 @@
 //   dropout      stream = kDropoutStream + site, counter = (sample low, sample high, block, site-local 0)
 //   weights      stream = hash of the parameter's name, counter = (block low, block high, 0, 0)
 //   sample order stream = kOrderStream
+//   images       stream = kImageStream, counter = (place low, place high, 0, 0)
 //   factors      stream = hash of the matrix's name, counter = (block low, block high, updates low, updates high)
 #pragma once
 
@@ -21,6 +22,7 @@ using PhiloxBlock = std::array<uint32_t, 4>;
 
 inline constexpr uint64_t kDropoutStream = 0x64726f70'00000000ull;
 inline constexpr uint64_t kOrderStream = 0x6f726465'00000000ull;
+inline constexpr uint64_t kImageStream = 0x696d6167'00000000ull;
 inline constexpr uint64_t kSamplingStream = 0x73616d70'00000000ull;
 
 // Returns four random words.

@@ -34,7 +34,7 @@ class Dataset {
   // Returns the number of samples in the split; 2^40 for generated samples.
   virtual int64_t samples(Split split) const = 0;
   // Writes the `count` samples from place `first` of the order of `split` into all inputs of the model. Allocates
-  // nothing.
+  // nothing but what decoding compressed images takes.
   virtual void read(Split split, int64_t first, int64_t count,
                     std::span<const InputTensor> inputs) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;

@@ -12,6 +12,7 @@
 #include "runtime/data/file/data_files.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/generated_dataset.h"
+#include "runtime/data/images/image_dataset.h"
 #include "runtime/data/packing/packed_dataset.h"
 #include "runtime/data/text_source.h"
 #include "runtime/data/token_dataset.h"
@@ -116,6 +117,7 @@ std::unique_ptr<TokenSource> open_validation(const Job& job, const TokenSource& 
 }  // namespace
 
 std::unique_ptr<Dataset> open_dataset(const Job& job) {
+  if (job.data.format == DataFormat::images) return std::make_unique<ImageDataset>(job);
   if (job.model.family().reads_arrays()) return std::make_unique<ArrayDataset>(job);
   if (!job.model.family().reads_tokens()) return std::make_unique<GeneratedDataset>(job);
   Sources sources = open_sources(job);

@@ -27,6 +27,7 @@ constexpr std::string_view format_name(DataFormat format) {
       return "bin";
     case DataFormat::automatic:
     case DataFormat::arrays:
+    case DataFormat::images:
       break;
   }
   return "none";

@@ -33,7 +33,8 @@ std::vector<ModelKey> keys_of_archives() {
             .type = Type::any,
             .note = "what texts give the graph's inputs, such as {\"idx\": \"tokens\", \"tgt\": "
                     "\"targets\"}: tokens, targets, labels (the tokens themselves), mask, "
-                    "positions, documents; unset: by their names",
+                    "positions, documents; unset: by their names. Of images: images, labels; "
+                    "unset: by their types",
             .rule = &kInputs},
            FactChange::forbidden},
           {{.key = "dstrain.model.loss_weight",

@@ -15,9 +15,9 @@ namespace dstrain::exported {
 namespace {
 
 // What texts give an input of (samples, tokens).
-enum class TextKind : uint8_t { tokens, targets, labels, mask, positions, documents };
+enum class TextKind : uint8_t { tokens, targets, labels, mask, positions, documents, images };
 
-constexpr std::string_view kKinds = "tokens|targets|labels|mask|positions|documents";
+constexpr std::string_view kKinds = "tokens|targets|labels|mask|positions|documents|images";
 
 // A kind, its name, what the program calls it, and the names that inputs of it usually have.
 struct KindNames {
@@ -34,6 +34,7 @@ constexpr KindNames kNames[] = {
     {TextKind::mask, "mask", InputRole::mask, "attention_mask|mask"},
     {TextKind::positions, "positions", InputRole::positions, "position_ids|positions"},
     {TextKind::documents, "documents", InputRole::documents, "documents"},
+    {TextKind::images, "images", InputRole::array, ""},
 };
 
 const KindNames& names_of(TextKind kind) {
@@ -57,13 +58,19 @@ Kinds chosen_kinds(const std::string& chosen) {
 }
 
 bool is_sequence(const TensorInfo& tensor, TextKind kind) {
-  return tensor.sizes.size() == 2 && (!is_floating(tensor.type) || kind == TextKind::mask);
+  return kind != TextKind::images && tensor.sizes.size() == 2 &&
+         (!is_floating(tensor.type) || kind == TextKind::mask);
+}
+
+bool is_of_images(const TensorInfo& tensor, TextKind kind) {
+  return (kind == TextKind::images && tensor.sizes.size() == 4 && is_floating(tensor.type)) ||
+         (kind == TextKind::labels && tensor.sizes.size() == 1 && !is_floating(tensor.type));
 }
 
 class Feeding {
  public:
-  Feeding(const ExportedModel& model, const std::string& chosen)
-      : model_(model), chosen_(chosen_kinds(chosen)) {
+  Feeding(const ExportedModel& model, const std::string& chosen, bool images)
+      : model_(model), chosen_(chosen_kinds(chosen)), images_(images) {
     for (const auto& [name, kind] : chosen_) check_choice(name, kind);
     for (const GraphInput* input : user_inputs(model.graph)) {
       const std::optional<TextKind> kind = kind_of(*input);
@@ -128,15 +135,24 @@ class Feeding {
       names.push_back(input->name);
       if (input->name != name) continue;
       const TensorInfo& tensor = model_.graph.tensor(input->tensor);
-      if (is_sequence(tensor, kind)) return;
-      fail(
-          "dstrain.model.inputs says that input {} is {}, and it is {} {}: expected {} (batch, "
-          "tokens)",
-          name, names_of(kind).name, exported::name_of(tensor.type), to_string(tensor.sizes),
-          kind == TextKind::mask ? "numbers of" : "integers of");
+      if (images_ ? is_of_images(tensor, kind) : is_sequence(tensor, kind)) return;
+      fail("dstrain.model.inputs says that input {} is {}, and it is {} {}: expected {}", name,
+           names_of(kind).name, exported::name_of(tensor.type), to_string(tensor.sizes),
+           expected(kind));
     }
     fail("dstrain.model.inputs names {}, and the inputs of the graph are {}", printable(name),
          fmt::join(names, ", "));
+  }
+
+  // Returns what an input is that has a kind.
+  std::string_view expected(TextKind kind) const {
+    if (images_)
+      return kind == TextKind::images   ? "fractions of (batch, channels, height, width)"
+             : kind == TextKind::labels ? "integers of (batch)"
+                                        : "images or labels, as the data are images";
+    return kind == TextKind::images ? "another kind, as the data are texts"
+           : kind == TextKind::mask ? "numbers of (batch, tokens)"
+                                    : "integers of (batch, tokens)";
   }
 
   std::optional<TextKind> kind_of(const GraphInput& input) const {
@@ -156,6 +172,7 @@ class Feeding {
 
   const ExportedModel& model_;
   Kinds chosen_;
+  bool images_;                                 // the data are images
   std::vector<std::optional<TextKind>> kinds_;  // of each input of the user
   std::vector<std::string> others_;             // that texts do not give
 };
@@ -189,8 +206,8 @@ std::string inputs_problem(const dstrain::Node& value) {
 
 std::vector<FedInput> feed_inputs(const ExportedModel& model, GivenData data,
                                   const std::string& chosen) {
-  const Feeding feeding(model, chosen);
-  const bool arrays = data == GivenData::arrays ||
+  const Feeding feeding(model, chosen, data == GivenData::images);
+  const bool arrays = data == GivenData::arrays || data == GivenData::images ||
                       (data == GivenData::unknown && chosen.empty() && !feeding.is_of_texts());
   return arrays ? feeding.of_arrays() : feeding.of_texts();
 }

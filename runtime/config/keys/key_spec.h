@@ -19,9 +19,10 @@ enum class Type : uint8_t {
   rate,   // a real, or a list of one (DeepSpeed's list per parameter group)
   betas,  // two reals
   string,
-  choice,    // one of `choices`; if all of them are lower case, any case is accepted
-  strings,   // list of strings
-  integers,  // list of integers
+  choice,         // one of `choices`; if all of them are lower case, any case is accepted
+  strings,        // list of strings
+  integers,       // list of integers
+  real_or_reals,  // a real, or a list of at least one
   string_or_integers,
   string_or_strings,
   count_or_choice,  // an integer, or one of `choices`

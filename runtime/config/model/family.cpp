@@ -43,7 +43,9 @@ void check_input(const ModelFamily& family, const ModelInput& input) {
         input.whole.size());
   for (const std::string_view key : input.shape)
     check(is_integer_key(family, key), "{}: dimension {} is no integer key", what, key);
-  if (input.role != InputRole::token_ids && input.role != InputRole::labels)
+  if (input.role == InputRole::array && input.classes.empty()) return;
+  if (input.role != InputRole::token_ids && input.role != InputRole::labels &&
+      (input.role != InputRole::array || input.dtype != DType::i32))
     check(input.classes.empty(), "{}: {} have no classes", what, name_of(input.role));
   else
     check(is_integer_key(family, input.classes), "{}: its classes '{}' are no integer key", what,

@@ -64,8 +64,8 @@ struct KeyProblem {
   std::string message;
 };
 
-// What the data of a run are, for a model that takes texts or arrays: arrays by the names of its inputs, or not known.
-enum class GivenData : uint8_t { texts, arrays, unknown };
+// What the data of a run are, for a model that takes several kinds: arrays by the names of its inputs, or not known.
+enum class GivenData : uint8_t { texts, arrays, images, unknown };
 
 struct ModelFamily {
   std::string_view type;           // dstrain.model.type
@@ -107,6 +107,8 @@ struct ModelFamily {
   std::string_view file_suffix = {};  // of its name: ".pt2"
   // What `open` returns says: nothing changes the sizes, and these are the weights of the file.
   bool is_fixed = false;
+  bool usually_images =
+      false;          // the data are images where dstrain.data.format and their names do not say it
   int64_t batch = 0;  // the only samples of a micro-batch that the model takes; 0: any number
   std::function<ForeignNames()> names_of_weights = nullptr;
   std::function<std::vector<KeptTensor>()> kept_tensors = nullptr;

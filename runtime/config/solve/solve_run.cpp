@@ -7,9 +7,9 @@
 
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/data/solve_data.h"
 #include "runtime/config/solve/model/open_model.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
-#include "runtime/config/solve/solve_data.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/text.h"
 

@@ -150,6 +150,14 @@ std::vector<std::string> Values::texts(std::string_view key) {
   return list;
 }
 
+std::vector<double> Values::reals(std::string_view key) {
+  const Node value = resolve(key);
+  std::vector<double> list;
+  if (!value.is(Node::Kind::array)) return {value.real};
+  for (const Node& item : value.items) list.push_back(item.real);
+  return list;
+}
+
 double Values::real(std::string_view key, double derived, std::string_view why) {
   return resolve(key, node_of(derived), std::string(why)).real;
 }

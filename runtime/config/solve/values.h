@@ -37,6 +37,8 @@ class Values {
   double automatic(std::string_view key) const;
   // Returns the texts of a key that takes one or several; none if it is not given.
   std::vector<std::string> texts(std::string_view key);
+  // Returns the numbers of a key that takes one or several; the table's default if it is not given.
+  std::vector<double> reals(std::string_view key);
 
   // The same with `derived` instead of the table's default; `why` names its source in the origin.
   double real(std::string_view key, double derived, std::string_view why);

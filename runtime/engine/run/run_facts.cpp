@@ -80,6 +80,7 @@ std::string vocabulary_text(const Vocabulary& vocabulary) {
       return "token ids";
     case DataFormat::automatic:
     case DataFormat::arrays:
+    case DataFormat::images:
       break;
   }
   return "none";
@@ -108,6 +109,14 @@ std::string validation_text(const Dataset& dataset) {
                      dataset.validation_fingerprint());
 }
 
+// Returns how samples are made of images.
+std::string images_text(const DataConfig& data) {
+  const ImageConfig& p = data.images;
+  if (data.format != DataFormat::images) return "none";
+  return fmt::format("mean [{}], std [{}], crop {}, flip {}, size {}", fmt::join(p.mean, ", "),
+                     fmt::join(p.std, ", "), p.crop, p.flip, p.size);
+}
+
 void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   list.add(FactChange::forbidden, "vocabulary", vocabulary_text(dataset.vocabulary()));
   list.add(FactChange::forbidden, "dstrain.seed", job.seed);
@@ -126,6 +135,7 @@ void add_data(FactList& list, const Job& job, const Dataset& dataset) {
   if (job.data.packing != Packing::none)
     list.add_unusual(FactChange::forbidden, "dstrain.data.too_long",
                      std::string(kTooLong[static_cast<int>(job.data.too_long)]), "cut");
+  list.add_unusual(FactChange::forbidden, "images", images_text(job.data), "none");
   list.add(FactChange::allowed, "data",
            fmt::format("{}{} training samples, checksum {:016x}", several_files(dataset),
                        dataset.samples(Split::train), dataset.fingerprint()));

@@ -148,8 +148,9 @@ TEST_CASE("model: a family reads arrays of any number, names and sizes, and noth
   CHECK(refusal({x, x}) == "input x of the F has the name of another one, or none");
   CHECK(refusal({with(y, [](ModelInput& i) { i.dtype = DType::bf16; })}) ==
         "input y of the F is bf16: arrays are f32 or i32");
-  CHECK(refusal({with(y, [](ModelInput& i) { i.classes = "length"; })}) ==
-        "input y of the F: arrays have no classes");
+  CHECK(refusal({with(y, [](ModelInput& i) { i.classes = "length"; })}) == "none");
+  CHECK(refusal({with(x, [](ModelInput& i) { i.classes = "length"; })}) ==
+        "input x of the F: arrays have no classes");
   CHECK(refusal({with(x, [](ModelInput& i) { i.shape = {"length"}; })}) ==
         "input x of the F has its dimensions both by keys and as numbers");
   CHECK(refusal({with(x, [](ModelInput& i) {

@@ -46,6 +46,14 @@ constexpr Rule kArrayData{
     },
     "honoured; no_effect for a model that reads no arrays"};
 
+constexpr Rule kImageData{
+    [](const Facts& facts, const KeySpec&, const Node&) -> Judgement {
+      if (!facts.family->reads_arrays() && !facts.family->open)
+        return {State::no_effect, fmt::format("the {} reads no images", facts.family->title)};
+      return {};
+    },
+    "honoured; no_effect for data that are no images"};
+
 constexpr Rule kTooLong{
     [](const Facts& facts, const KeySpec& spec, const Node& value) -> Judgement {
       if ((facts.family->reads_tokens() || facts.family->open) &&
@@ -64,7 +72,8 @@ std::vector<KeySpec> data() {
        .type = Type::string_or_strings,
        .note =
            "required to train: a file, or several of bytes, token ids or arrays, or of text for "
-           "the tokenizer of --model DIR, as a list or as a pattern such as data/*.bin; samples "
+           "the tokenizer of --model DIR, or folders of images, as a list or as a pattern such as "
+           "data/*.bin; samples "
            "do not cross files",
        .rule = &kFileData},
       {.key = "dstrain.data.val_path",
@@ -83,11 +92,11 @@ std::vector<KeySpec> data() {
       {.key = "dstrain.data.format",
        .type = Type::choice,
        .fallback = "\"auto\"",
-       .note = "arrays, of models whose inputs are arrays, which have no other: .safetensors, .npz "
-               "and .npy files, and folders of .npy files; auto: of an exported model by the names "
-               "of the data",
+       .note = "of models whose inputs are arrays arrays (.safetensors, .npz and .npy files, and "
+               "folders of .npy files) or images (folders of classes, or CIFAR's binary files); "
+               "auto: there, and of an exported model, by the names of the data",
        .rule = &kFileData,
-       .choices = "auto|char|byte|bin|arrays"},
+       .choices = "auto|char|byte|bin|arrays|images"},
       {.key = "dstrain.data.token_dtype",
        .type = Type::choice,
        .fallback = "\"auto\"",
@@ -135,6 +144,41 @@ std::vector<KeySpec> data() {
        .min = 0,
        .max = 1,
        .open = true},
+      {.key = "dstrain.data.mean",
+       .type = Type::real_or_reals,
+       .fallback = "0",
+       .note = "what is taken from the values of images, which are from 0 to 1: of all channels, "
+               "or a number for each",
+       .rule = &kImageData,
+       .min = -1000,
+       .max = 1000},
+      {.key = "dstrain.data.std",
+       .type = Type::real_or_reals,
+       .fallback = "1",
+       .note = "what the values of images are divided by then: of all channels, or a number for "
+               "each",
+       .rule = &kImageData,
+       .min = 0,
+       .open = true},
+      {.key = "dstrain.data.crop",
+       .type = Type::integer,
+       .fallback = "0",
+       .note = "black pixels that training puts around an image, before it takes a part of the "
+               "model's size at a random place; 0: the middle",
+       .rule = &kImageData,
+       .min = 0,
+       .max = 4096},
+      {.key = "dstrain.data.flip",
+       .fallback = "false",
+       .note = "training mirrors half of the images, drawn at random",
+       .rule = &kImageData},
+      {.key = "dstrain.data.size",
+       .type = Type::integer,
+       .note = "pixels of the shorter side, to which images of folders are scaled; unset: all "
+               "have the model's size",
+       .rule = &kImageData,
+       .min = 1,
+       .max = 4096},
       {.key = "dstrain.data.chat_template",
        .type = Type::string,
        .note =

@@ -107,6 +107,12 @@ bool fits(const KeySpec& spec, const Node& node) {
       return all_are(node, Kind::string);
     case Type::integers:
       return all_are(node, Kind::integer);
+    case Type::real_or_reals:
+      return node.is(Kind::array)
+                 ? !node.items.empty() &&
+                       std::ranges::all_of(
+                           node.items, [&](const Node& item) { return number_fits(spec, item); })
+                 : number_fits(spec, node);
     case Type::string_or_integers:
       return node.is(Kind::string) || all_are(node, Kind::integer);
     case Type::string_or_strings:
@@ -239,6 +245,8 @@ std::string expectation(const KeySpec& spec, bool whole) {
       return "a list of strings";
     case Type::integers:
       return "a list of integers";
+    case Type::real_or_reals:
+      return fmt::format("a number{0}, or a list of numbers{0}", range_text(spec, whole));
     case Type::string_or_integers:
       return "a string or a list of integers";
     case Type::string_or_strings:

@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/data/data_names.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
@@ -63,33 +62,24 @@ std::vector<std::string> paths_of(const Values& values) {
   return paths;
 }
 
-// Returns whether a file or a pattern is of arrays by its name, or a folder with a .npy file.
-bool names_arrays(const std::string& path) {
-  constexpr std::string_view endings[] = {".safetensors", ".npz", ".npy"};
-  if (std::ranges::any_of(endings, [&path](auto end) { return path.ends_with(end); })) return true;
-  std::error_code none;
-  for (std::filesystem::directory_iterator at(path, none), end; !none && at != end;
-       at.increment(none))
-    if (at->path().extension() == ".npy") return true;
-  return false;
-}
-
 // Returns what the data are, by the format, or by their names and by what the model says of its inputs.
 GivenData given_data(const ModelConfig& model, const Values& values, Diagnostics& diagnostics) {
   const std::string inputs_key = model_path(model.family().inputs_key);
   const bool says_texts = !model.text(model.family().inputs_key).empty();
   const Member* const given = values.given("dstrain.data.format");
   const std::string format = given ? lower_case(given->value.text) : "auto";
+  if (format == "images") return GivenData::images;
   if (format == "arrays" && says_texts)
     diagnostics.error(inputs_key,
                       "says what texts give each input, and dstrain.data.format is \"arrays\", "
                       "which have the names of the inputs: remove one of the two",
                       {"dstrain.data.format"});
   if (format != "auto") return format == "arrays" ? GivenData::arrays : GivenData::texts;
-  if (says_texts) return GivenData::texts;
   const std::vector<std::string> paths = paths_of(values);
+  if (are_all(paths, names_images)) return GivenData::images;
+  if (says_texts) return GivenData::texts;
   if (paths.empty()) return GivenData::unknown;
-  return std::ranges::all_of(paths, names_arrays) ? GivenData::arrays : GivenData::texts;
+  return are_all(paths, names_arrays) ? GivenData::arrays : GivenData::texts;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "runtime/config/solve/solve_data.h"
+#include "runtime/config/solve/data/solve_data.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "runtime/config/model/family.h"
+#include "runtime/config/solve/data/data_names.h"
+#include "runtime/config/solve/data/solve_images.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {
@@ -40,8 +42,13 @@ void solve_seq_len(ModelConfig& model, Values& v, Diagnostics& diagnostics) {
 void solve_files(DataConfig& d, const ModelFamily& family, Values& v, Diagnostics& diagnostics,
                  const ConfigRequest& request) {
   const bool arrays = family.reads_arrays();
-  const std::string_view file = arrays ? "a file of arrays" : "a text or token file",
-                         files = arrays ? "files of arrays" : "token files";
+  const bool images = d.format == DataFormat::images;
+  const std::string_view file = images   ? "a folder of images"
+                                : arrays ? "a file of arrays"
+                                         : "a text or token file",
+                         files = images   ? "folders of images"
+                                 : arrays ? "files of arrays"
+                                          : "token files";
   constexpr std::string_view key = "dstrain.data.path", val_key = "dstrain.data.val_path";
   d.paths = v.texts(key);
   if (std::ranges::any_of(d.paths, &std::string::empty))
@@ -115,11 +122,11 @@ void solve_tokens(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReq
              : format == "byte" ? DataFormat::bytes
              : format == "bin"  ? DataFormat::tokens
                                 : DataFormat::automatic;
-  if (format == "arrays")
+  if (format == "arrays" || format == "images")
     diagnostics.error("dstrain.data.format",
-                      fmt::format("\"arrays\" is of models whose inputs are arrays, and the {} "
+                      fmt::format("\"{}\" is of models whose inputs are arrays, and the {} "
                                   "reads tokens: use auto, char, byte or bin",
-                                  job.model.family().title));
+                                  format, job.model.family().title));
   constexpr std::string_view dtype_key = "dstrain.data.token_dtype";
   const std::string dtype = v.text(dtype_key);
   d.token_dtype = dtype == "uint16"   ? TokenDtype::uint16
@@ -174,15 +181,26 @@ void solve_whole(ModelConfig& model, Values& v, Diagnostics& diagnostics) {
   model.set_whole(std::move(named));
 }
 
+// Returns what the data are of a model that reads arrays.
+DataFormat array_format(const ModelFamily& family, Values& v) {
+  const std::string format = v.text("dstrain.data.format");
+  if (format != "auto") return format == "images" ? DataFormat::images : DataFormat::arrays;
+  const std::vector<std::string> paths = v.texts("dstrain.data.path");
+  if (family.usually_images)
+    return are_all(paths, names_arrays) ? DataFormat::arrays : DataFormat::images;
+  return are_all(paths, names_images) ? DataFormat::images : DataFormat::arrays;
+}
+
 // Files of arrays tell their formats themselves.
 void solve_arrays(Job& job, Values& v, Diagnostics& diagnostics) {
   solve_whole(job.model, v, diagnostics);
+  if (job.data.format == DataFormat::images) return solve_images(job, v, diagnostics);
+  leave_out(kOfImages, "the data are arrays", v, diagnostics);
   constexpr std::string_view key = "dstrain.data.format";
   const std::string format = v.text(key);
-  job.data.format = DataFormat::arrays;
   if (format != "arrays" && format != "auto")
     diagnostics.error(key, fmt::format("\"{}\" is of models that read text, and the {} reads "
-                                       "arrays: use \"arrays\", or remove the key",
+                                       "arrays: use \"arrays\" or \"images\", or remove the key",
                                        format, job.model.family().title));
 }
 
@@ -195,6 +213,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
     d.random_order = false;
     return;
   }
+  if (family.reads_arrays()) d.format = array_format(family, v);
   solve_files(d, family, v, diagnostics, request);
   d.random_order = v.text("dstrain.data.order") == "random";
   d.val_fraction = d.val_path.empty() ? v.real("dstrain.data.val_fraction") : 0;
@@ -206,6 +225,7 @@ void solve_data(Job& job, Values& v, Diagnostics& diagnostics, const ConfigReque
   if (family.is_fixed)
     leave_out(arrays ? std::span<const std::string_view>(kOfTexts) : kOfArrays,
               fmt::format("the data are {}", arrays ? "arrays" : "texts"), v, diagnostics);
+  if (family.is_fixed && !arrays) leave_out(kOfImages, "the data are texts", v, diagnostics);
 }
 
 }  // namespace dstrain

@@ -57,7 +57,8 @@ TEST_CASE("arrays: keys of text have no effect, and its formats are errors") {
   CHECK(checked.job.data.packing == Packing::none);
   CHECK_THAT(with_arrays(R"("format": "bin")").error(),
              Catch::Contains("dstrain.data.format: \"bin\" is of models that read text, and the "
-                             "array model reads arrays: use \"arrays\", or remove the key"));
+                             "array model reads arrays: use \"arrays\" or \"images\", or remove "
+                             "the key"));
 }
 
 TEST_CASE("arrays: models that read no arrays refuse the format") {
