@@ -8,6 +8,7 @@
 #include "runtime/config/model/family.h"
 #include "runtime/ir/builder.h"
 #include "runtime/ir/formula/losses.h"
+#include "tests/support/general_layers.h"
 
 namespace dstrain {
 
@@ -15,8 +16,9 @@ class GeneralModelBuilder {
  public:
   GeneralModelBuilder(Builder& b, const ModelConfig& c)
       : b_(b),
-        samples_(b.options().batch),
-        tokens_(c.integer("length")),
+        layers_(b, c.integer("length")),
+        samples_(layers_.samples()),
+        tokens_(layers_.tokens()),
         width_(c.integer("width")),
         heads_(2),
         ids_(c.integer("vocab_size")),
@@ -44,40 +46,21 @@ class GeneralModelBuilder {
   static inline const Formula kX = Formula::input(0), kY = Formula::input(1),
                               kZ = Formula::input(2);
 
-  Shape rows(int64_t columns) const { return {samples_, tokens_, columns}; }
+  Shape rows(int64_t columns) const { return layers_.rows(columns); }
+  Seen whole(BufferId id) const { return layers_.whole(id); }
+  static Seen seen(BufferId id, View::Numbers strides) { return GeneralLayers::seen(id, strides); }
   BufferId ids() { return b_.input("ids", InputRole::token_ids, DType::i32, {tokens_}); }
-  Seen whole(BufferId id) const { return {id, dense_view(b_.program().at(id).shape)}; }
-  static Seen seen(BufferId id, View::Numbers strides) { return {id, {.strides = strides}}; }
-
-  // The elements of a row of a table for each token.
-  TakeAttrs by_id(int64_t columns) const {
-    return {.space = rows(columns),
-            .table = {.strides = {0, 0, 1}},
-            .indices = {{{.strides = {tokens_, 1, 0}}, columns, ids_}}};
-  }
 
   BufferId rows_of_ids(const std::string& name) {
     const BufferId table = b_.parameter(name, {ids_, width_}, Init::normal, 0.5f);
-    return b_.take(table, by_id(width_), {ids()});
+    return b_.take(table, layers_.by_id(width_, ids_), {ids()});
   }
 
   BufferId product(BufferId x, const std::string& name, int64_t out, int64_t in) {
-    const BufferId weight = b_.parameter(name, {out, in}, Init::normal, 0.3f);
-    return b_.contract(seen(x, {tokens_ * in, in, 1}), seen(weight, {0, in, 1}), {samples_},
-                       tokens_, out, in);
+    return layers_.product(x, b_.parameter(name, {out, in}, Init::normal, 0.3f));
   }
 
-  // (x - mean) / sqrt(mean square + eps), by rows.
-  BufferId norm(BufferId x) {
-    const float part = 1 / static_cast<float>(width_);
-    const Shape space = rows(width_);
-    const View by_row{.strides = {tokens_, 1, 0}};
-    const BufferId mean = b_.reduce(Reduction::sum, kX * part, space, 2, {whole(x)}, DType::f32);
-    const BufferId square = b_.reduce(Reduction::sum, (kX - kY) * (kX - kY) * part, space, 2,
-                                      {whole(x), {mean, by_row}}, DType::f32);
-    return b_.map((kX - kY) / square_root(kZ + 1e-5f), space,
-                  {whole(x), {mean, by_row}, {square, by_row}});
-  }
+  BufferId norm(BufferId x) { return layers_.centred_norm(x, width_, 1e-5f); }
 
   BufferId attention(BufferId normed, BufferId x, const std::string& name) {
     const int64_t size = width_ / heads_;
@@ -108,7 +91,7 @@ class GeneralModelBuilder {
 
   // Adds to each token a gate times the sum over the tokens of its id in the sample.
   BufferId sums_of_ids(BufferId x, const std::string& name) {
-    TakeAttrs of_sample = by_id(width_);
+    TakeAttrs of_sample = layers_.by_id(width_, ids_);
     of_sample.table.strides = {ids_ * width_, 0, 1};
     const BufferId sums = b_.put(x, of_sample, {ids()}, {samples_, ids_, width_});
     const BufferId mine = b_.take(sums, of_sample, {ids()});
@@ -131,6 +114,7 @@ class GeneralModelBuilder {
   }
 
   Builder& b_;
+  GeneralLayers layers_;
   int64_t samples_, tokens_, width_, heads_, ids_, notes_, depth_;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/ir/formula/match.h"
+#include "runtime/plan/recognise/composed.h"
 #include "runtime/plan/recognise/constant_table.h"
 #include "runtime/plan/recognise/recognise.h"
 #include "runtime/plan/recognise/sources.h"
@@ -92,24 +93,6 @@ struct CausalScores {
   int64_t window = 0;
 };
 
-// Returns whether an instruction reduces the last dimension of a space, of a formula of these operands: the first one has all
-// elements, and the others one for each row.
-bool reduces_rows(const Instruction* op, Reduction kind, const Formula& formula, const Shape& space,
-                  const std::vector<BufferId>& operands) {
-  const auto* const reduce = op ? std::get_if<ReduceAttrs>(&op->attrs) : nullptr;
-  if (!reduce || reduce->kind != kind || reduce->space != space || reduce->kept != space.rank - 1 ||
-      op->reads.size() != operands.size())
-    return false;
-  const std::optional<Matched> found = match(formula, reduce->formula);
-  for (size_t i = 0; found && i < operands.size(); ++i) {
-    const int operand = found->operand(static_cast<int>(i));
-    if (op->reads[static_cast<size_t>(operand)] != operands[i]) return false;
-    const View& view = reduce->views[static_cast<size_t>(operand)];
-    if (i == 0 ? !is_dense(view, space) : !is_by_row(view, space)) return false;
-  }
-  return found.has_value();
-}
-
 // Queries, keys or values: elements (samples, heads, tokens, width) of a buffer.
 struct Heads {
   BufferId buffer = kNone;
@@ -167,24 +150,24 @@ class Attentions {
 
   // Returns what an instruction computes the softmax of over the last dimension; kNone if it does not.
   BufferId softmax_operand(const Instruction& op, const Shape& space) const {
-    const Formula x = Formula::input(0), most = Formula::input(1), sum = Formula::input(2);
-    const MapAttrs* const map = walking_map(op);
-    std::array<BufferId, 3> buffers{};
-    if (!map || map->space != space || op.reads.size() != buffers.size()) return kNone;
-    const std::optional<Matched> found = match(exponential(x - most) / sum, map->formula);
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      if (!found) return kNone;
-      const int operand = found->operand(static_cast<int>(i));
-      const View& view = map->views[static_cast<size_t>(operand)];
-      if (i == 0 ? !is_dense(view, space) : !is_by_row(view, space)) return kNone;
-      buffers[i] = op.reads[static_cast<size_t>(operand)];
+    const Formula x = Formula::input(0), shifted = exponential(x - Formula::input(1));
+    if (!walking_map(op)) return kNone;
+    for (const Instruction* const most : reductions_read(sources_, op, Reduction::maximum)) {
+      const BufferId scores = most->reads[0], largest = most->writes[0];
+      const std::optional<Composed> form = composed(sources_, op, scores);
+      if (!form || form->space != space || form->reads.size() != 3) continue;
+      const std::optional<Matched> found = match(shifted / Formula::input(2), form->formula);
+      if (!found) continue;
+      const auto read = [&](int i) { return form->reads[static_cast<size_t>(found->operand(i))]; };
+      const auto view = [&](int i) { return form->views[static_cast<size_t>(found->operand(i))]; };
+      if (read(0) == scores && read(1) == largest && is_dense(view(0), space) &&
+          is_by_row(view(1), space) && is_by_row(view(2), space) &&
+          reduces_rows(sources_, most, Reduction::maximum, x, space, space[-1], {scores}) &&
+          reduces_rows(sources_, sources_.of(read(2), op.sublayer), Reduction::sum, shifted, space,
+                       space[-1], {scores, largest}))
+        return scores;
     }
-    const auto& [scores, largest, sums] = buffers;
-    const bool is_softmax =
-        reduces_rows(sources_.of(largest, op.sublayer), Reduction::maximum, x, space, {scores}) &&
-        reduces_rows(sources_.of(sums, op.sublayer), Reduction::sum, exponential(x - most), space,
-                     {scores, largest});
-    return is_softmax ? scores : kNone;
+    return kNone;
   }
 
   // Returns the scores that a map scales and hides; none if it does another thing.
@@ -244,12 +227,7 @@ class Attentions {
     std::vector<Instruction> instructions;
     const auto emit = [&](OpKind kind, const OpAttrs& of_op, std::vector<BufferId> reads,
                           std::vector<BufferId> writes) {
-      instructions.push_back({.op = kind,
-                              .attrs = of_op,
-                              .reads = std::move(reads),
-                              .writes = std::move(writes),
-                              .group = op.group,
-                              .sublayer = op.sublayer});
+      instructions.push_back(in_place_of(op, kind, of_op, std::move(reads), std::move(writes)));
     };
     const auto buffer = [&](const char* suffix, const Shape& shape, DType type) {
       return program_.add_buffer({.name = name + suffix, .shape = shape, .dtype = type});
@@ -283,13 +261,7 @@ class Attentions {
 
 void recognise_attention(Program& program) {
   Attentions attentions(program);
-  std::vector<Instruction> instructions;
-  for (const Instruction& op : program.instructions) {
-    std::vector<Instruction> found = attentions.of(op);
-    if (found.empty()) found = {op};
-    instructions.insert(instructions.end(), found.begin(), found.end());
-  }
-  program.instructions = std::move(instructions);
+  replace_each(program, [&](const Instruction& op) { return attentions.of(op); });
 }
 
 }  // namespace dstrain

@@ -1,11 +1,10 @@
 #include <cmath>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/ir/formula/match.h"
-#include "runtime/ir/rule.h"
+#include "runtime/plan/recognise/norm_parts.h"
 #include "runtime/plan/recognise/recognise.h"
 #include "runtime/plan/recognise/sources.h"
 
@@ -83,8 +82,9 @@ bool sums_squares(const Instruction* op, BufferId x, int64_t elements, int64_t c
 
 // Returns the norm that an instruction computes, and the sum with another operand if it adds one; nothing if it computes another
 // thing.
-std::vector<Instruction> norm_in(Program& program, const Sources& sources, const Instruction& op,
-                                 const std::vector<NormPattern>& patterns) {
+std::vector<Instruction> rms_norm_in(Program& program, const Sources& sources,
+                                     const Instruction& op,
+                                     const std::vector<NormPattern>& patterns) {
   const MapAttrs* const map = walking_map(op);
   if (!map) return {};
   const Shape& space = map->space;
@@ -104,37 +104,14 @@ std::vector<Instruction> norm_in(Program& program, const Sources& sources, const
       !is_by_row(map->views[form->sums], space) ||
       !sums_squares(sources.of(op.reads[form->sums], op.sublayer), x, space.elements(), space[-1]))
     return {};
-  if (form->added) {
-    const Buffer& added = program.at(op.reads[*form->added]);
-    if (!is_dense(map->views[*form->added], space) || added.dtype != dtype ||
-        added.shape.elements() != space.elements() || added.shape[-1] != shape[-1])
-      return {};
-  }
-  // The result has the rows of x.
-  if (program.at(y).shape[-1] != shape[-1] && !is_without_rows(program, y)) return {};
-  program.at(y).shape = shape;
-  const std::string name = program.at(y).name;
-  const auto buffer = [&](const char* suffix, const Shape& of, DType type) {
-    return program.add_buffer({.name = name + suffix, .shape = of, .dtype = type});
-  };
-  const auto instruction = [&op](OpKind kind, const OpAttrs& attrs, std::vector<BufferId> reads,
-                                 std::vector<BufferId> writes) {
-    return Instruction{.op = kind,
-                       .attrs = attrs,
-                       .reads = std::move(reads),
-                       .writes = std::move(writes),
-                       .group = op.group,
-                       .sublayer = op.sublayer};
-  };
-  const BufferId norm = form->added ? buffer(".norm", shape, dtype) : y;
-  const BufferId rstd =
-      buffer(".rstd", {shape.elements() / shape[-1], shape[-1] / space[-1]}, DType::f32);
-  std::vector<Instruction> instructions{
-      instruction(OpKind::rms_norm, form->attrs, {x, weight}, {norm, rstd})};
-  if (form->added)
-    instructions.push_back(instruction(OpKind::add_dropout, DropoutAttrs{.seq_len = 1},
-                                       {op.reads[*form->added], norm}, {y}));
-  return instructions;
+  if (form->added && !is_dense(map->views[*form->added], space)) return {};
+  return norm_and_sum(
+      program, op,
+      {.norm = OpKind::rms_norm,
+       .attrs = form->attrs,
+       .reads = {x, weight},
+       .statistics = {{".rstd", {shape.elements() / shape[-1], shape[-1] / space[-1]}}},
+       .added = form->added ? op.reads[*form->added] : kNone});
 }
 
 }  // namespace
@@ -142,13 +119,10 @@ std::vector<Instruction> norm_in(Program& program, const Sources& sources, const
 void recognise_norms(Program& program) {
   const std::vector<NormPattern> patterns = norm_patterns();
   const Sources sources(program);
-  std::vector<Instruction> instructions;
-  for (const Instruction& op : program.instructions) {
-    std::vector<Instruction> found = norm_in(program, sources, op, patterns);
-    if (found.empty()) found = {op};
-    instructions.insert(instructions.end(), found.begin(), found.end());
-  }
-  program.instructions = std::move(instructions);
+  replace_each(program, [&](const Instruction& op) {
+    std::vector<Instruction> found = rms_norm_in(program, sources, op, patterns);
+    return found.empty() ? layer_norm_in(program, sources, op) : found;
+  });
 }
 
 }  // namespace dstrain

@@ -36,6 +36,17 @@ void remove_unread(Program& program, const std::set<BufferId>& unread_before) {
   }
 }
 
+// Lets what named operations write be matrices: passes divide their rows.
+void make_matrices(Program& program) {
+  for (const Instruction& op : program.instructions) {
+    const auto* const map = std::get_if<MapAttrs>(&op.attrs);
+    const OpRule& rule = rule_of(op.op);
+    if (!rule.of_model || rule.walks_space || (map && !map->views.empty())) continue;
+    Shape& shape = program.at(op.writes[0]).shape;
+    if (shape.rank > 2) shape = {shape.elements() / shape[-1], shape[-1]};
+  }
+}
+
 // Lets constants that no instruction reads take no memory: masks, tables of angles.
 void drop_unread_constants(Program& program) {
   const std::set<BufferId> read = operands_of(program);
@@ -51,13 +62,17 @@ void drop_unread_constants(Program& program) {
 void recognise(Program& program) {
   const std::set<BufferId> unread_before = unread_results(program);
   recognise_formulas(program);
+  recognise_products(program);
   recognise_norms(program);
   recognise_rotary(program);
   recognise_attention(program);
   recognise_heads(program);
   read_originals(program);
-  recognise_positions(program);
+  recognise_embeddings(program);
+  make_matrices(program);
+  recognise_losses(program);
   remove_unread(program, unread_before);
+  overwrite_logits(program);
   drop_unread_constants(program);
 }
 

@@ -14,7 +14,9 @@ void recognise(Program& program);
 
 // Makes activations, gates, sums, caps and factors of maps whose formula is theirs.
 void recognise_formulas(Program& program);
-// Makes rms_norm of a sum of squares and the map that divides by its root.
+// Makes linear of the product of rows and a weight, with the bias that a map adds and the activation that it applies.
+void recognise_products(Program& program);
+// Makes rms_norm of a sum of squares and the map that divides by its root, and layer_norm of the sums of rows and of squares.
 void recognise_norms(Program& program);
 // Makes rotary of a map that turns halves of heads by angles which its tables of constants have.
 void recognise_rotary(Program& program);
@@ -25,7 +27,11 @@ void recognise_attention(Program& program);
 void recognise_heads(Program& program);
 // Lets operations read what a copy, which is in the same order, is of.
 void read_originals(Program& program);
-// Lets embed add the positions that a map adds.
-void recognise_positions(Program& program);
+// Makes embed of rows of a table that the tokens of samples name, and lets it add the positions that a map adds.
+void recognise_embeddings(Program& program);
+// Makes cross_entropy of the sum of what a softmax of logits has for each target, where targets below 0 do not count.
+void recognise_losses(Program& program);
+// Lets cross_entropy put the gradient of logits that it alone reads in the place of these.
+void overwrite_logits(Program& program);
 
 }  // namespace dstrain

@@ -120,17 +120,17 @@ std::optional<RotaryAttrs> rotation_of(const Turned& turned, const ConstantTable
   return attrs;
 }
 
-// Returns the instruction that turns the rows that a map reads, which becomes a copy of its result; nothing if the map does
-// not turn any.
-std::optional<Instruction> rotation_in(Program& program, Instruction& op) {
+// Returns the instruction that turns the rows that a map reads, and a copy of its result in the place of the map; nothing if the
+// map does not turn any.
+std::vector<Instruction> rotation_in(Program& program, const Instruction& op) {
   const MapAttrs* const map = walking_map(op);
-  if (!map || op.reads.size() < 3) return std::nullopt;
+  if (!map || op.reads.size() < 3) return {};
   const Formula pattern =
       Formula::input(RotaryOperand::kHeads) * Formula::input(RotaryOperand::kCos) +
       (-Formula::input(RotaryOperand::kSecond) + Formula::input(RotaryOperand::kFirst)) *
           Formula::input(RotaryOperand::kSin);
   const std::optional<Matched> found = match(pattern, map->formula);
-  if (!found) return std::nullopt;
+  if (!found) return {};
   std::array<View, RotaryOperand::kNumber> views;
   std::array<BufferId, RotaryOperand::kNumber> buffers{};
   for (int role = 0; role < RotaryOperand::kNumber; ++role) {
@@ -142,38 +142,27 @@ std::optional<Instruction> rotation_in(Program& program, Instruction& op) {
   const Buffer rows = program.at(x);
   if (buffers[RotaryOperand::kSecond] != x || buffers[RotaryOperand::kFirst] != x ||
       rows.dtype != program.at(op.writes[0]).dtype)
-    return std::nullopt;
+    return {};
   const std::optional<Turned> heads = turned(*map, views, rows.shape[-1]);
   const std::optional<ConstantTable> cos = ConstantTable::of(program, buffers[RotaryOperand::kCos]),
                                      sin = ConstantTable::of(program, buffers[RotaryOperand::kSin]);
   if (!heads || !cos || !sin || rows.shape.elements() % (rows.shape[-1] * heads->seq_len) != 0)
-    return std::nullopt;
+    return {};
   const std::optional<RotaryAttrs> attrs = rotation_of(*heads, *cos, *sin);
-  if (!attrs) return std::nullopt;
+  if (!attrs) return {};
   const BufferId y = program.add_buffer({.name = program.at(op.writes[0]).name + ".rotated",
                                          .shape = rows.shape,
                                          .dtype = rows.dtype});
-  const Instruction rotary{.op = OpKind::rotary,
-                           .attrs = *attrs,
-                           .reads = {x},
-                           .writes = {y},
-                           .group = op.group,
-                           .sublayer = op.sublayer};
-  op.attrs = MapAttrs{Formula::input(0), map->space, {views[RotaryOperand::kHeads]}};
-  op.reads = {y};
-  return rotary;
+  return {in_place_of(op, OpKind::rotary, *attrs, {x}, {y}),
+          in_place_of(op, OpKind::map,
+                      MapAttrs{Formula::input(0), map->space, {views[RotaryOperand::kHeads]}}, {y},
+                      op.writes)};
 }
 
 }  // namespace
 
 void recognise_rotary(Program& program) {
-  std::vector<Instruction> instructions;
-  for (Instruction& op : program.instructions) {
-    if (std::optional<Instruction> rotary = rotation_in(program, op))
-      instructions.push_back(*std::move(rotary));
-    instructions.push_back(std::move(op));
-  }
-  program.instructions = std::move(instructions);
+  replace_each(program, [&](const Instruction& op) { return rotation_in(program, op); });
 }
 
 }  // namespace dstrain

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/ir/rule.h"
+
 namespace dstrain {
 namespace {
 
@@ -68,6 +70,39 @@ bool is_by_column(const View& view, const Shape& space) {
   for (int d = 0; d < space.rank; ++d)
     if (space[d] > 1 && view.strides[static_cast<size_t>(d)] != (d + 1 == space.rank ? 1 : 0))
       return false;
+  return true;
+}
+
+bool is_of_rows(const View& view, const Shape& space, int64_t width) {
+  if (view.offset != 0 || view.bounded(space) || space.rank == 0) return false;
+  int64_t rows = width;
+  for (int d = space.rank - 1; d >= 0; --d) {
+    const int64_t stride = d + 1 == space.rank ? 1 : rows;
+    if (space[d] > 1 && view.strides[static_cast<size_t>(d)] != stride) return false;
+    if (d + 1 < space.rank) rows *= space[d];
+  }
+  return space[-1] <= width;
+}
+
+Instruction in_place_of(const Instruction& op, OpKind kind, OpAttrs attrs,
+                        std::vector<BufferId> reads, std::vector<BufferId> writes) {
+  return {.op = kind,
+          .attrs = std::move(attrs),
+          .reads = std::move(reads),
+          .writes = std::move(writes),
+          .group = op.group,
+          .sublayer = op.sublayer};
+}
+
+bool make_rows(Program& program, BufferId id, int64_t columns) {
+  Buffer& buffer = program.at(id);
+  if (buffer.shape[-1] == columns) return true;
+  const bool is_written = std::ranges::any_of(program.instructions, [id](const Instruction& op) {
+    return std::ranges::find(op.writes, id) != op.writes.end();
+  });
+  if (!is_written || buffer.shape.elements() % columns != 0 || !is_without_rows(program, id))
+    return false;
+  buffer.shape = {buffer.shape.elements() / columns, columns};
   return true;
 }
 

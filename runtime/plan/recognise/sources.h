@@ -1,7 +1,9 @@
-// Sources: which instruction of a forward pass a value comes from, and of which values it is a copy.
+// Sources: which instruction of a forward pass a value comes from, and of which values it is a copy. And what the rules of
+// recognition have in common.
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/ir/program.h"
@@ -44,5 +46,24 @@ const MapAttrs* walking_map(const Instruction& op);
 bool is_by_row(const View& view, const Shape& space);
 // Returns whether a view of a space reads one value for each index of the last dimension, in order.
 bool is_by_column(const View& view, const Shape& space);
+// Returns whether a view of a space reads the first elements of rows of `width`, one row after the other.
+bool is_of_rows(const View& view, const Shape& space, int64_t width);
+// Returns an instruction that does a part of what another one did, where that one was.
+Instruction in_place_of(const Instruction& op, OpKind kind, OpAttrs attrs,
+                        std::vector<BufferId> reads, std::vector<BufferId> writes);
+// Lets a buffer have rows of so many columns. Returns whether it does: what reads and writes it must not want others.
+bool make_rows(Program& program, BufferId id, int64_t columns);
+
+// Puts what `instead` returns in the place of each instruction, which stays if that is nothing.
+template <class F>
+void replace_each(Program& program, const F& instead) {
+  std::vector<Instruction> instructions;
+  for (const Instruction& op : program.instructions) {
+    std::vector<Instruction> found = instead(op);
+    if (found.empty()) found = {op};
+    instructions.insert(instructions.end(), found.begin(), found.end());
+  }
+  program.instructions = std::move(instructions);
+}
 
 }  // namespace dstrain

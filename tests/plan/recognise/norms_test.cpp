@@ -62,7 +62,7 @@ TEST_CASE("a norm of each head is one of runs of a row's columns") {
                                 .kept = 3,
                                 .weights = kColumns / 2});
   REQUIRE(operations(p) == "rms_norm");
-  CHECK(p.at(p.instructions[0].writes[0]).shape == Shape{2, 3, kColumns});
+  CHECK(p.at(p.instructions[0].writes[0]).shape == Shape{6, kColumns});
   CHECK(p.at(p.instructions[0].writes[1]).shape == Shape{6, 2});
 }
 

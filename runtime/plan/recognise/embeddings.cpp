@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,27 @@ std::optional<int64_t> tokens_of(const View& view, const Shape& space) {
   for (int d = -3; d >= -space.rank; --d)
     if (space[d] > 1 && stride(d) != 0) return std::nullopt;
   return space[-2];
+}
+
+// Makes embed of rows of a table that the tokens of samples name.
+void look_up(Program& program, Instruction& op) {
+  const auto* const take = std::get_if<TakeAttrs>(&op.attrs);
+  if (!take || op.op != OpKind::take || take->indices.size() != 1) return;
+  const BufferId table = op.reads[0], ids = op.reads[1], x = op.writes[0];
+  const TakeAttrs::Indices& named = take->indices[0];
+  const Shape &space = take->space, shape = program.at(table).shape;
+  const auto input = std::ranges::find(program.inputs, ids, &ProgramInput::buffer);
+  // Tokens are never negative: take counts such indices from the end, and embed does not.
+  if (input == program.inputs.end() || input->role != InputRole::token_ids ||
+      program.at(table).parameter < 0 || shape.rank != 2 || space.rank < 2 ||
+      space[-1] != shape[1] || named.stride != shape[1] || named.size > shape[0] ||
+      !is_by_column(take->table, space) || !is_by_row(named.view, space) ||
+      program.at(ids).shape.elements() * shape[1] != space.elements() ||
+      program.at(x).dtype != program.at(table).dtype || !make_rows(program, x, shape[1]))
+    return;
+  op.op = OpKind::embed;
+  op.attrs = EmbedAttrs{.seq_len = program.at(ids).shape[-1]};
+  op.reads = {ids, table, kNone};
 }
 
 void add_positions(Program& program, const Sources& sources, Instruction& op) {
@@ -49,7 +71,8 @@ void add_positions(Program& program, const Sources& sources, Instruction& op) {
 
 }  // namespace
 
-void recognise_positions(Program& program) {
+void recognise_embeddings(Program& program) {
+  for (Instruction& op : program.instructions) look_up(program, op);
   const Sources sources(program);
   for (Instruction& op : program.instructions) add_positions(program, sources, op);
 }
