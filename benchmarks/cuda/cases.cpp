@@ -5,46 +5,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "benchmarks/cuda/case_list.h"
 #include "runtime/ir/ops/newton_schulz.h"
 #include "runtime/ir/quantized.h"
 
 namespace dstrain::bench {
 namespace {
 
-constexpr DType kRun = DType::bf16;
 constexpr float kDropout = 0.1f;
 
-Operand run(Shape shape) {
-  return {.spec = {shape, kRun}};
-}
-Operand f32(Shape shape) {
-  return {.spec = {shape, DType::f32}};
-}
-Operand ids(int64_t rows, int64_t below) {
-  return {.spec = {Shape{rows}, DType::i32}, .below = below};
-}
-Operand updated(Operand o) {
-  o.updated = true;
-  return o;
-}
-Operand in_place(Operand o, int input) {
-  o.same_as = input;
-  return o;
-}
-
-double bytes_of(const Operand& o) {
-  return static_cast<double>(o.spec.shape.elements() * size_of(o.spec.dtype));
-}
-
-// Returns the bytes that a kernel must move: every operand once, updated ones twice.
-double bytes_of(const std::vector<Operand>& in, const std::vector<Operand>& out) {
-  double bytes = 0;
-  for (const Operand& o : in) bytes += bytes_of(o);
-  for (const Operand& o : out) bytes += bytes_of(o) * (o.updated ? 2 : 1);
-  return bytes;
-}
-
-class List {
+class List : CaseList {
  public:
   explicit List(const Shapes& shapes) : shapes_(shapes) {}
 
@@ -53,16 +23,10 @@ class List {
     for (const Width& w : shapes_.heads) attention(w);
     for (const int64_t v : shapes_.vocabularies) of_vocabulary(v);
     flat();
-    return std::move(cases_);
+    return take();
   }
 
  private:
-  void add(std::string name, OpKind op, const OpAttrs& attrs, std::vector<Operand> in,
-           std::vector<Operand> out, double flops = 0) {
-    const double bytes = bytes_of(in, out);
-    cases_.push_back({std::move(name), op, attrs, std::move(in), std::move(out), {bytes, flops}});
-  }
-
   void of_width(const Width& w) {
     const int64_t r = w.batch * shapes_.seq, c = w.channels, t = shapes_.seq;
     const std::string at = fmt::format(" C={}", c);
@@ -95,7 +59,7 @@ class List {
     const Formula value = Formula::input(0), bias = Formula::input(1);
     add("map" + at, OpKind::map, MapAttrs{value * sigmoid(value + bias)}, {wide, run({4 * c})},
         {wide});
-    general_ops(r, c, w.heads, at);
+    add_general_cases(*this, shapes_.seq, r, c, w.heads, at);
     add("scale" + at, OpKind::scale, ScaleAttrs{.factor = 0.5f}, {x}, {x});
     add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
     const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};
@@ -113,48 +77,6 @@ class List {
     residual_product(r, 4 * c, c);
     orthogonalize(c, c);
     orthogonalize(4 * c, c);
-  }
-
-  // The general ops over samples of T tokens: a transposed copy, sums of rows and of columns, a product for each head,
-  // rows of a table, running sums and orders.
-  void general_ops(int64_t r, int64_t c, int64_t heads, const std::string& at) {
-    const int64_t t = shapes_.seq, b = r / t, d = c / heads, rows_of_table = 4096;
-    const Operand x = run({r, c}), wide = run({r, 4 * c}), scores = run({b, heads, t, t});
-    const Formula value = Formula::input(0);
-    const Shape by_head{b, heads, t, d};
-    const View heads_of{.strides = {t * c, d, c, 1}};
-    add("map transposed" + at, OpKind::map, MapAttrs{value, by_head, {heads_of}}, {x}, {x});
-    const Shape rows{r, 4 * c}, columns{4 * c, r};
-    add("reduce rows" + at, OpKind::reduce,
-        ReduceAttrs{.space = rows, .kept = 1, .views = {dense_view(rows)}}, {wide}, {f32({r})});
-    add("reduce columns" + at, OpKind::reduce,
-        ReduceAttrs{.space = columns, .kept = 1, .views = {{.strides = {1, 4 * c}}}}, {wide},
-        {f32({4 * c})});
-    const double flops = 2.0 * static_cast<double>(b * heads * t) * static_cast<double>(t * d);
-    add("contract heads" + at, OpKind::contract,
-        ContractAttrs{.batch = {b, heads}, .m = t, .n = t, .k = d, .a = heads_of, .b = heads_of},
-        {x, x}, {scores}, flops);
-    const TakeAttrs take{.space = {r, c},
-                         .table = {.strides = {0, 1}},
-                         .indices = {{{.strides = {1, 0}}, c, rows_of_table}}};
-    const Operand table = run({rows_of_table, c}), named = ids(r, rows_of_table);
-    add("take" + at, OpKind::take, take, {table, named}, {x});
-    // Only the table's rows that the indices name are read.
-    cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(named);
-    add("put" + at, OpKind::put, take, {x, named}, {f32({rows_of_table, c})});
-    // Running sums along samples and along rows; the order of rows, and the 8 largest of 64 in turn.
-    add("scan columns" + at, OpKind::scan, ScanAttrs{{t, c}}, {x}, {f32({r, c})});
-    add("scan rows" + at, OpKind::scan, ScanAttrs{{c, 1}}, {x}, {f32({r, c})});
-    add("sort rows" + at, OpKind::sort, SortAttrs{{c, 1}, c}, {x}, {ids(r * c, c)});
-    add("sort 8 of 64" + at, OpKind::sort, SortAttrs{{64, 1}, 8, true}, {x}, {ids(r * c / 8, 64)});
-    // A convolution's windows of 3 x 3 elements.
-    WindowAttrs w{.planes = std::max<int64_t>(1, r * c / 1024 / 64), .channels = 64};
-    w.dimensions[1] = w.dimensions[2] = {.size = 32, .kernel = 3, .padding = 1, .out = 32};
-    const Operand image = run({w.planes, 1024, 64}), windows = run({w.planes, 1024, 9 * 64});
-    add("window" + at, OpKind::window, w, {image}, {windows});
-    add("window_grad" + at, OpKind::window_grad, w, {windows}, {image});
-    const Operand loss{.spec = {Shape{1}, DType::f64}};
-    add("sum_loss" + at, OpKind::sum_loss, {}, {f32({r})}, {loss, f32({r})});
   }
 
   // In fp32, so that tensor cores' rate is a floor that it stays far from.
@@ -226,7 +148,7 @@ class List {
     const Operand x = run({r, c}), position = run({shapes_.seq, c});
     add("embed" + at, OpKind::embed, attrs, {ids(r, v), run({v, c}), position}, {x});
     // Only the table's rows that occur in the batch are read.
-    cases_.back().floor.bytes = 2 * bytes_of(x) + bytes_of(position) + bytes_of(ids(r, v));
+    last().floor.bytes = 2 * bytes_of(x) + bytes_of(position) + bytes_of(ids(r, v));
     add("embed_token_grad" + at, OpKind::embed_token_grad, {}, {x, ids(r, v)}, {f32({v, c})});
     add("embed_position_grad", OpKind::embed_position_grad, attrs, {x}, {f32({shapes_.seq, c})});
   }
@@ -366,7 +288,6 @@ class List {
   }
 
   const Shapes& shapes_;
-  std::vector<Case> cases_;
 };
 
 }  // namespace

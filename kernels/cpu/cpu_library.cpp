@@ -1,7 +1,9 @@
 #include "kernels/cpu/cpu_library.h"
 
 #include "kernels/contraction.h"
+#include "kernels/convolution.h"
 #include "kernels/cpu/attention/attention.h"
+#include "kernels/cpu/convolutions/convolutions.h"
 #include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
 #include "kernels/cpu/simd/simd.h"
@@ -20,6 +22,9 @@ class CpuLibrary final : public KernelLibrary {
         return product_workspace_bytes(spec);
       case OpFamily::contraction:
         return contraction_workspace_bytes(*this, spec, spec.threads);
+      case OpFamily::convolution:
+        return computes_directly(spec) ? direct_convolution_workspace_bytes(spec)
+                                       : convolution_workspace_bytes(*this, spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
@@ -48,6 +53,10 @@ class CpuLibrary final : public KernelLibrary {
         break;
       case OpFamily::contraction:
         kernel = make_contraction(*this, spec, spec.threads);
+        break;
+      case OpFamily::convolution:
+        kernel =
+            computes_directly(spec) ? make_direct_convolution(spec) : make_convolution(*this, spec);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec);

@@ -1,4 +1,5 @@
 #include "kernels/contraction.h"
+#include "kernels/convolution.h"
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/library.h"
@@ -22,6 +23,8 @@ class Library final : public KernelLibrary {
         return product_workspace_bytes(spec);
       case OpFamily::contraction:
         return contraction_workspace_bytes(*this, spec, 0);
+      case OpFamily::convolution:
+        return convolution_workspace_bytes(*this, spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::newton_schulz:
@@ -60,6 +63,9 @@ class Library final : public KernelLibrary {
         break;
       case OpFamily::contraction:
         kernel = make_contraction(*this, spec, 0);
+        break;
+      case OpFamily::convolution:
+        kernel = make_convolution(*this, spec);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec, context_);

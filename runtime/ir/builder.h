@@ -176,10 +176,14 @@ class Builder {
   BufferId sort(BufferId x, const SortAttrs& attrs);
   // Returns the elements of x that sort() has named, through which gradients go back.
   BufferId sorted(BufferId x, BufferId indices, const SortAttrs& attrs);
-  // Returns the elements of all windows of x (planes, size..., channels): (planes, out..., kernel... * channels).
+  // Returns the elements of all windows of x (planes, size..., samples, channels): (planes, out... * samples, kernel... * channels).
   BufferId window(BufferId x, const WindowAttrs& attrs);
-  // Returns (planes, size..., channels) with the sums of what windows (planes, out..., kernel... * channels) have of each element.
+  // Returns (planes, size... * samples, channels) with the sums of what windows (planes, out..., samples, kernel... * channels) have
+  // of each element.
   BufferId window_sums(BufferId windows, const WindowAttrs& attrs);
+  // Returns the convolution of x (size..., samples, channels) with a weight (outputs, channels, kernel...), a parameter:
+  // (out... * samples, outputs).
+  BufferId convolution(BufferId x, BufferId weight, const ConvolutionAttrs& attrs);
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
   // all losses take the same. Its name and weight: as those of cross_entropy().
   void loss(BufferId x, LossWeight by, const std::string& name = "loss", float weight = 1);

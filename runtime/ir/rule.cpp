@@ -9,6 +9,7 @@
 #include "runtime/ir/ops/elementwise.h"
 #include "runtime/ir/ops/embed.h"
 #include "runtime/ir/ops/general/contract.h"
+#include "runtime/ir/ops/general/convolution.h"
 #include "runtime/ir/ops/general/map.h"
 #include "runtime/ir/ops/general/reduce.h"
 #include "runtime/ir/ops/general/scan.h"

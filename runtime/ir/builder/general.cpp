@@ -129,15 +129,24 @@ BufferId Builder::sorted(BufferId x, BufferId indices, const SortAttrs& attrs) {
 }
 
 BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {
-  return emit(OpKind::window, attrs, {x},
-              activation_buffer(
-                  "windows", {attrs.planes, attrs.windows(), attrs.kernel() * attrs.channels}, x));
+  return emit(
+      OpKind::window, attrs, {x},
+      activation_buffer(
+          "windows",
+          {attrs.planes, attrs.windows() * attrs.samples, attrs.kernel() * attrs.channels}, x));
 }
 
 BufferId Builder::window_sums(BufferId windows, const WindowAttrs& attrs) {
-  return emit(
-      OpKind::window_grad, attrs, {windows},
-      activation_buffer("window_sums", {attrs.planes, attrs.positions(), attrs.channels}, windows));
+  return emit(OpKind::window_grad, attrs, {windows},
+              activation_buffer("window_sums",
+                                {attrs.planes, attrs.positions() * attrs.samples, attrs.channels},
+                                windows));
+}
+
+BufferId Builder::convolution(BufferId x, BufferId weight, const ConvolutionAttrs& attrs) {
+  const WindowAttrs& w = attrs.windows;
+  return emit(OpKind::convolution, attrs, {x, weight},
+              activation_buffer("convolution", {w.windows() * w.samples, attrs.outputs}, x));
 }
 
 }  // namespace dstrain

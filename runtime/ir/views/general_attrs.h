@@ -98,8 +98,8 @@ struct SortAttrs {
 };
 
 // The attributes of window and window_grad: windows of `kernel` positions, `dilation` apart, begin `stride` positions apart,
-// the first one `padding` positions before the first of `size`. There are `out` of them. A position has `channels` elements, and
-// what is outside reads as `outside`.
+// the first one `padding` positions before the first of `size`. There are `out` of them. A position has `channels` elements of
+// each of `samples`, which have windows of their own, and what is outside reads as `outside`.
 struct WindowAttrs {
   struct Dimension {
     int64_t size = 1, kernel = 1, stride = 1, padding = 0, dilation = 1, out = 1;
@@ -119,7 +119,8 @@ struct WindowAttrs {
   static constexpr int kDimensions = 3;
 
   int64_t planes = 1;    // of which each has all dimensions
-  int64_t channels = 1;  // elements of a position, side by side
+  int64_t samples = 1;   // of each position of a plane, one after the other
+  int64_t channels = 1;  // elements of a sample's position, side by side
   std::array<Dimension, kDimensions> dimensions{};
   float outside = 0;
 
@@ -135,6 +136,18 @@ struct WindowAttrs {
     for (const Dimension& dimension : dimensions) all *= dimension.*size;
     return all;
   }
+};
+
+// The attributes of a convolution and its gradients: windows of one plane, and the outputs of each.
+struct ConvolutionAttrs {
+  WindowAttrs windows{};
+  int64_t outputs = 1;
+  bool operator==(const ConvolutionAttrs&) const = default;
+
+  // Returns the elements of its input, weight and result.
+  int64_t inputs() const { return windows.positions() * windows.samples * windows.channels; }
+  int64_t weights() const { return outputs * windows.channels * windows.kernel(); }
+  int64_t results() const { return windows.windows() * windows.samples * outputs; }
 };
 
 // The attributes of sum_loss.

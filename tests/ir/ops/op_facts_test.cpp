@@ -20,8 +20,9 @@ TEST_CASE(
     "a model needs the FLOPs of its ops and of their gradients, but not of what is repeated") {
   const auto counts = [](const OpRule& rule) { return rule.flops != nullptr; };
   CHECK(ops_where([&](const OpRule& r) { return counts(r) && r.needed_part == 1; }) ==
-        std::set{OpKind::linear, OpKind::contract, OpKind::attention, OpKind::linear_input_grad,
-                 OpKind::linear_weight_grad});
+        std::set{OpKind::linear, OpKind::contract, OpKind::convolution, OpKind::attention,
+                 OpKind::linear_input_grad, OpKind::convolution_input_grad,
+                 OpKind::convolution_weight_grad, OpKind::linear_weight_grad});
   // A product of its five computes the scores again.
   CHECK(ops_where([](const OpRule& r) { return r.needed_part > 0 && r.needed_part < 1; }) ==
         std::set{OpKind::attention_grad});
@@ -61,7 +62,7 @@ TEST_CASE("an embedding and a take look up rows") {
 TEST_CASE("a profiler counts products, attention, layer norms and activations") {
   CHECK(ops_where([](const OpRule& r) { return r.profiled != nullptr; }) ==
         std::set{OpKind::linear, OpKind::attention, OpKind::layer_norm, OpKind::add_layer_norm,
-                 OpKind::activation, OpKind::gated, OpKind::contract});
+                 OpKind::activation, OpKind::gated, OpKind::contract, OpKind::convolution});
   OneOp t;
   const BufferId x = t.run({6, 4}), w = t.parameter({3, 4}), y = t.run({6, 3});
   const auto of = [&](OpKind kind, const OpAttrs& attrs, BufferId written,

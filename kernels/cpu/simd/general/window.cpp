@@ -35,8 +35,9 @@ struct WindowRun {
   int64_t window_rows() const {
     return attrs.planes * attrs.dimensions[0].out * attrs.dimensions[1].out;
   }
-  // Elements of positions that differ in the last dimension alone, and bands of such rows.
-  int64_t row() const { return attrs.dimensions[2].size * attrs.channels; }
+  // Elements of a position, and of positions that differ in the last dimension alone, and bands of such rows.
+  int64_t position() const { return attrs.samples * attrs.channels; }
+  int64_t row() const { return attrs.dimensions[2].size * position(); }
   int64_t band_rows() const { return std::max<int64_t>(1, kBand / row()); }
   int64_t row_bands() const { return (attrs.dimensions[1].size + band_rows() - 1) / band_rows(); }
   int64_t bands() const { return attrs.planes * attrs.dimensions[0].size * row_bands(); }
@@ -70,7 +71,8 @@ SIMD_FN void write_outside(T outside, int64_t n, bool accumulate, T* to) {
     to[i] = accumulate ? from_float<T>(to_float(to[i]) + to_float(outside)) : outside;
 }
 
-// Writes what window `o2` of a row has in a row of positions, which begins at x. Places that follow each other in x are one run.
+// Writes what window `o2` of a row has in a row of a sample's positions, which begins at x. Places that follow each other in x are
+// one run.
 template <class T, class To>
 SIMD_FN void write_places(const WindowRun& run, const T* x, int64_t o2, To outside, To* to) {
   const int64_t channels = run.attrs.channels;
@@ -83,10 +85,10 @@ SIMD_FN void write_places(const WindowRun& run, const T* x, int64_t o2, To outsi
     if (!inside)
       places =
           here < 0 ? std::min(d.kernel - k, (d.dilation - 1 - here) / d.dilation) : d.kernel - k;
-    else if (d.dilation == 1)
+    else if (d.dilation == 1 && run.attrs.samples == 1)
       places = std::min(d.kernel - k, d.size - here);
     if (inside)
-      write_run(x + here * channels, places * channels, run.accumulate, to);
+      write_run(x + here * run.position(), places * channels, run.accumulate, to);
     else
       write_outside(outside, places * channels, run.accumulate, to);
     k += places;
@@ -100,36 +102,37 @@ SIMD_FN void window_rows(const WindowRun& run, int64_t begin, int64_t end) {
   const WindowAttrs& w = run.attrs;
   const auto& [d0, d1, d2] = w.dimensions;
   const To outside = from_float<To>(w.outside);
-  To* to = static_cast<To*>(run.out) + begin * d2.out * w.kernel() * w.channels;
+  To* to = static_cast<To*>(run.out) + begin * d2.out * w.kernel() * run.position();
   for (; begin < end; ++begin) {
     const int64_t o1 = begin % d1.out, o0 = begin / d1.out % d0.out,
                   plane = begin / d1.out / d0.out;
-    const T* const x = static_cast<const T*>(run.in) + plane * w.positions() * w.channels;
-    for (int64_t o2 = 0; o2 < d2.out; ++o2)
+    const T* const x = static_cast<const T*>(run.in) + plane * w.positions() * run.position();
+    for (int64_t i = 0; i < d2.out * w.samples; ++i)
       for (int64_t k0 = 0; k0 < d0.kernel; ++k0)
         for (int64_t k1 = 0; k1 < d1.kernel; ++k1, to += d2.kernel * w.channels) {
           const int64_t i0 = d0.element(o0, k0), i1 = d1.element(o1, k1);
           if (i0 < 0 || i1 < 0)
             write_outside(outside, d2.kernel * w.channels, run.accumulate, to);
           else
-            write_places(run, x + (i0 * d1.size + i1) * d2.size * w.channels, o2, outside, to);
+            write_places(run, x + (i0 * d1.size + i1) * run.row() + i % w.samples * w.channels,
+                         i / w.samples, outside, to);
         }
   }
 }
 
-// Adds what window `o2` of a row has at one place of the second dimension to the sums of a row of positions.
+// Adds what window `o2` of a row has at one place of the second dimension to the sums of a row of a sample's positions.
 template <class T>
 SIMD_FN void add_places(const WindowAttrs& w, const T* y, int64_t o2, float* sums) {
   const Dimension& d = w.dimensions[2];
   const int64_t first = o2 * d.stride - d.padding;
   const auto add = [&](int64_t k, int64_t places) {
     const T* const from = y + k * w.channels;
-    float* const to = sums + (first + k * d.dilation) * w.channels;
+    float* const to = sums + (first + k * d.dilation) * w.samples * w.channels;
     for_packs(0, places * w.channels, [=](int64_t i, auto lanes) SIMD_INLINE {
       store(load(to + i, lanes) + load(from + i, lanes), to + i, lanes);
     });
   };
-  if (d.dilation == 1) {
+  if (d.dilation == 1 && w.samples == 1) {
     const int64_t begin = std::max<int64_t>(0, -first), end = std::min(d.kernel, d.size - first);
     if (begin < end) add(begin, end - begin);
     return;
@@ -150,7 +153,7 @@ SIMD_FN void grad_bands(const WindowRun& run, int64_t begin, int64_t end) {
     const int64_t first = begin % run.row_bands() * run.band_rows(),
                   last = std::min(first + run.band_rows(), d1.size),
                   i0 = begin / run.row_bands() % d0.size, plane = begin / run.row_bands() / d0.size;
-    const T* const y = static_cast<const T*>(run.in) + plane * w.windows() * of_window;
+    const T* const y = static_cast<const T*>(run.in) + plane * w.windows() * w.samples * of_window;
     std::fill(sums.begin(), sums.end(), 0.0f);
     for (int64_t k0 = 0; k0 < d0.kernel; ++k0) {
       const int64_t o0 = d0.window(i0, k0);
@@ -158,14 +161,15 @@ SIMD_FN void grad_bands(const WindowRun& run, int64_t begin, int64_t end) {
       for (int64_t o1 = d1.out; o1-- > 0;) {
         if (o1 * d1.stride - d1.padding >= last) continue;
         if (o1 * d1.stride - d1.padding + (d1.kernel - 1) * d1.dilation < first) break;
-        for (int64_t o2 = d2.out; o2-- > 0;)
+        for (int64_t i = d2.out * w.samples; i-- > 0;)
           for (int64_t k1 = 0; k1 < d1.kernel; ++k1) {
             const int64_t i1 = o1 * d1.stride + k1 * d1.dilation - d1.padding;
             if (i1 < first || i1 >= last) continue;
             add_places(w,
-                       y + ((o0 * d1.out + o1) * d2.out + o2) * of_window +
+                       y + ((o0 * d1.out + o1) * d2.out * w.samples + i) * of_window +
                            (k0 * d1.kernel + k1) * d2.kernel * w.channels,
-                       o2, sums.data() + (i1 - first) * run.row());
+                       i / w.samples,
+                       sums.data() + (i1 - first) * run.row() + i % w.samples * w.channels);
           }
       }
     }
@@ -215,7 +219,7 @@ std::unique_ptr<Kernel> make_window(const KernelSpec& spec) {
   return kernel_of([run, threads = spec.threads](const KernelCall& call) {
     const WindowRun here = run_of(run, call);
     const WindowAttrs& w = here.attrs;
-    const int64_t bytes = w.dimensions[2].out * w.kernel() * w.channels * size_of(here.to);
+    const int64_t bytes = w.dimensions[2].out * w.kernel() * here.position() * size_of(here.to);
     parallel_ranges(threads, here.window_rows(), row_grain(bytes), [&](int64_t begin, int64_t end) {
       DSTRAIN_BEST(window_range)(here, begin, end);
     });

@@ -9,7 +9,7 @@ namespace {
 // Windows as kernels read them.
 struct DeviceWindows {
   WindowAttrs::Dimension d[WindowAttrs::kDimensions];
-  int64_t kernel, windows, positions, channels;
+  int64_t kernel, windows, positions, samples, channels;
   float outside;
 };
 
@@ -19,6 +19,7 @@ DeviceWindows windows_of(const WindowAttrs& attrs) {
   w.kernel = attrs.kernel();
   w.windows = attrs.windows();
   w.positions = attrs.positions();
+  w.samples = attrs.samples;
   w.channels = attrs.channels;
   w.outside = attrs.outside;
   return w;
@@ -33,8 +34,9 @@ struct Windows {
 
   __device__ float value(int64_t at) const {
     const int64_t channel = at % w.channels, place = at / w.channels % w.kernel,
-                  window = at / w.channels / w.kernel % w.windows,
-                  plane = at / w.channels / w.kernel / w.windows;
+                  sample = at / w.channels / w.kernel % w.samples,
+                  window = at / w.channels / w.kernel / w.samples % w.windows,
+                  plane = at / w.channels / w.kernel / w.samples / w.windows;
     const int64_t o[3] = {window / w.d[2].out / w.d[1].out, window / w.d[2].out % w.d[1].out,
                           window % w.d[2].out};
     const int64_t k[3] = {place / w.d[2].kernel / w.d[1].kernel,
@@ -45,7 +47,7 @@ struct Windows {
       if (here < 0) return w.outside;
       position = position * w.d[i].size + here;
     }
-    return widen(x[position * w.channels + channel]);
+    return widen(x[(position * w.samples + sample) * w.channels + channel]);
   }
 
   __device__ void operator()(int64_t at, int64_t n) const {
@@ -62,8 +64,9 @@ struct WindowSums {
   bool accumulate;
 
   __device__ float value(int64_t at) const {
-    const int64_t channel = at % w.channels, position = at / w.channels % w.positions,
-                  plane = at / w.channels / w.positions;
+    const int64_t channel = at % w.channels, sample = at / w.channels % w.samples,
+                  position = at / w.channels / w.samples % w.positions,
+                  plane = at / w.channels / w.samples / w.positions;
     const int64_t i[3] = {position / w.d[2].size / w.d[1].size,
                           position / w.d[2].size % w.d[1].size, position % w.d[2].size};
     float sum = 0;
@@ -78,7 +81,9 @@ struct WindowSums {
         window = window * w.d[d].out + o;
       }
       if (has)
-        sum += widen(y[((plane * w.windows + window) * w.kernel + place) * w.channels + channel]);
+        sum += widen(
+            y[(((plane * w.windows + window) * w.samples + sample) * w.kernel + place) * w.channels +
+              channel]);
     }
     return sum;
   }

@@ -75,6 +75,26 @@ Value by_groups(Lowering& l, const Convolution& c) {
   return l.reshaped(by_sample, {c.samples(), w.windows(), c.groups * outputs});
 }
 
+// Returns whether the operation `convolution` takes it: it computes whole vectors of channels and outputs.
+bool has_operation(const Lowering& l, const Convolution& c) {
+  constexpr int64_t kVector = 16;
+  return c.groups == 1 && c.group_channels() >= kVector && c.group_outputs() >= kVector &&
+         l.parameter(c.weight);
+}
+
+// Products of the windows and the weights, computed with positions first: (samples, windows, outputs).
+Value by_positions(Lowering& l, const Convolution& c) {
+  ConvolutionAttrs attrs{.windows = c.windows.attrs, .outputs = c.group_outputs()};
+  attrs.windows.planes = 1;
+  attrs.windows.samples = c.samples();
+  const int64_t positions = attrs.windows.positions();
+  const Value x =
+      permute(l.reshaped(c.x, {c.samples(), c.group_channels(), positions}), std::array{2, 0, 1});
+  const BufferId y = l.builder().convolution(l.rows(x), *l.parameter(c.weight), attrs);
+  return permute(whole(y, {attrs.windows.windows(), c.samples(), attrs.outputs}, c.x.type),
+                 std::array{1, 0, 2});
+}
+
 // Returns y (samples, positions, outputs) plus biases of outputs, where there are some, as the result.
 Value with_bias(Lowering& l, const Node& node, Value y, const Shape& result) {
   if (node.has("bias"))
@@ -127,7 +147,11 @@ void lower_convolution(Lowering& l, const Node& node) {
                          padding_of(node, c.weight.shape, dilation), dilation, result);
   c.groups = node.whole("groups");
   const bool alone = c.group_channels() == 1 && c.group_outputs() == 1 && c.groups > 1;
-  l.set(node, with_bias(l, node, alone ? by_channels(l, node, c) : by_groups(l, c), result));
+  l.set(node, with_bias(l, node,
+                        has_operation(l, c) ? by_positions(l, c)
+                        : alone             ? by_channels(l, node, c)
+                                            : by_groups(l, c),
+                        result));
 }
 
 constexpr LoweredOp kConvolutions[] = {

@@ -7,19 +7,25 @@
 
 namespace dstrain::ops {
 
-// Checks the attributes and the operands: elements of x, and those of windows.
-inline void expect_windows(const Operands& o, const WindowAttrs& attrs, const Buffer& x,
-                           const Buffer& y) {
+// Checks the sizes of windows, and that there are samples and channels.
+inline void expect_sizes(const Operands& o, const WindowAttrs& attrs) {
   for (const WindowAttrs::Dimension& d : attrs.dimensions)
     o.expect(
         d.size > 0 && d.kernel > 0 && d.stride > 0 && d.padding >= 0 && d.dilation > 0 && d.out > 0,
         "sizes of windows");
-  o.expect(attrs.planes > 0, "at least one plane");
-  o.expect(attrs.channels > 0, "at least one channel");
+  o.expect(attrs.planes > 0 && attrs.samples > 0 && attrs.channels > 0,
+           "at least one plane, one sample and one channel");
+}
+
+// Checks the attributes and the operands: elements of x, and those of windows.
+inline void expect_windows(const Operands& o, const WindowAttrs& attrs, const Buffer& x,
+                           const Buffer& y) {
+  expect_sizes(o, attrs);
   o.values(x);
   o.values(y);
-  o.expect(x, attrs.planes * attrs.positions() * attrs.channels, x.dtype);
-  o.expect(y, attrs.planes * attrs.windows() * attrs.kernel() * attrs.channels, y.dtype);
+  o.expect(x, attrs.planes * attrs.positions() * attrs.samples * attrs.channels, x.dtype);
+  o.expect(y, attrs.planes * attrs.windows() * attrs.samples * attrs.kernel() * attrs.channels,
+           y.dtype);
 }
 
 inline constexpr OpRule window{

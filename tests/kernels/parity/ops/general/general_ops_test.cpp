@@ -9,17 +9,6 @@ namespace {
 
 const Formula kFirst = Formula::input(0), kSecond = Formula::input(1);
 
-// Checks that each element is within a part of the largest one, or of 16 bits one rounding.
-void require_near(const char* name, const std::vector<double>& got,
-                  const std::vector<double>& expected, DType dtype, double of_largest) {
-  double largest = 0;
-  for (const double value : expected) largest = std::max(largest, std::abs(value));
-  Tolerance tolerance = rounding_of(dtype);
-  tolerance.absolute += of_largest * largest;
-  if (dtype == DType::f32) tolerance.relative = 0;
-  require_close(name, got, expected, tolerance);
-}
-
 TEST_CASE("a map reads its operands through any views") {
   Sample sample = sample_if_emulated(3);
   const Formula formulas[] = {kFirst, kFirst * kSecond + kFirst, kFirst - 2 * kSecond,
@@ -186,23 +175,6 @@ TEST_CASE("a contraction is a batch of products of any views") {
   }
 }
 
-WindowAttrs random_windows(Draw& draw) {
-  WindowAttrs attrs{.planes = draw(1, 4),
-                    .channels = draw.once_in(2) ? 1 : draw(1, 40),
-                    .outside = draw.once_in(2) ? 0.0f : -3.0f};
-  for (size_t i = static_cast<size_t>(draw(0, 2)); i < 3; ++i) {
-    WindowAttrs::Dimension& d = attrs.dimensions[i];
-    d = {.size = draw(1, 9),
-         .kernel = draw(1, 3),
-         .stride = draw(1, 3),
-         .padding = draw(0, 2),
-         .dilation = draw(1, 2)};
-    d.out = std::max<int64_t>(
-        1, (d.size + 2 * d.padding - d.dilation * (d.kernel - 1) - 1) / d.stride + 1);
-  }
-  return attrs;
-}
-
 // A table that is read through a view and through indices.
 struct RandomTake {
   TakeAttrs attrs;
@@ -270,45 +242,6 @@ TEST_CASE("take reads, and put adds to, the elements that indices name") {
     const auto sums =
         run_everywhere({.op = OpKind::put, .attrs = take.attrs}, back, {{{take.elements}, result}});
     require_near("put", sums[0].values(), put, result, 2e-6);
-  }
-}
-
-TEST_CASE("windows have the elements of any convolution, and their gradient the sums of them") {
-  Sample sample = sample_if_emulated(3);
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    if (!sample.takes()) continue;
-    Draw draw(4000 + seed);
-    const DType dtype = kRunTypes[draw(0, 2)];
-    const WindowAttrs attrs = random_windows(draw);
-    const int64_t kernel = attrs.kernel(), windows = attrs.windows();
-    const int64_t channels = attrs.channels, elements = attrs.planes * kernel * windows * channels;
-    const Operand x = random_operand(attrs.planes * attrs.positions() * channels, dtype, seed + 1);
-    const Operand d_y = random_operand(elements, dtype, seed + 2);
-    std::vector<double> expected, sums(x.values.size(), 0);
-    const auto& [d0, d1, d2] = attrs.dimensions;
-    for (int64_t i = 0; i < elements; ++i) {
-      const int64_t c = i % channels, k = i / channels % kernel,
-                    o = i / channels / kernel % windows, plane = i / channels / kernel / windows;
-      const int64_t at0 = o / d2.out / d1.out * d0.stride +
-                          k / d2.kernel / d1.kernel * d0.dilation - d0.padding,
-                    at1 = o / d2.out % d1.out * d1.stride +
-                          k / d2.kernel % d1.kernel * d1.dilation - d1.padding,
-                    at2 = o % d2.out * d2.stride + k % d2.kernel * d2.dilation - d2.padding;
-      const bool inside =
-          at0 >= 0 && at0 < d0.size && at1 >= 0 && at1 < d1.size && at2 >= 0 && at2 < d2.size;
-      const auto element = static_cast<size_t>(
-          (((plane * d0.size + at0) * d1.size + at1) * d2.size + at2) * channels + c);
-      expected.push_back(inside ? x.values[element] : static_cast<double>(attrs.outside));
-      if (inside) sums[element] += d_y.values[static_cast<size_t>(i)];
-    }
-    INFO("seed " << seed << ", " << name_of(dtype));
-    const auto got =
-        run_everywhere({.op = OpKind::window, .attrs = attrs}, {x}, {{d_y.shape, dtype}});
-    CHECK(got[0].values() == expected);
-    const DType result = draw.once_in(2) ? DType::f32 : dtype;
-    const auto back =
-        run_everywhere({.op = OpKind::window_grad, .attrs = attrs}, {d_y}, {{x.shape, result}});
-    require_near("window_grad", back[0].values(), sums, result, 1e-6);
   }
 }
 

@@ -1,12 +1,25 @@
 // Operands of the general ops with random values and views, and a formula's value of them.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tests/kernels/parity/ops/run_op.h"
 #include "tests/support/random_views.h"
 
 namespace dstrain::parity {
+
+// Checks that each element is within a part of the largest one, or of 16 bits one rounding.
+inline void require_near(const char* name, const std::vector<double>& got,
+                         const std::vector<double>& expected, DType dtype, double of_largest) {
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  Tolerance tolerance = rounding_of(dtype);
+  tolerance.absolute += of_largest * largest;
+  if (dtype == DType::f32) tolerance.relative = 0;
+  require_close(name, got, expected, tolerance);
+}
 
 inline double value_at(const Operand& operand, const View& view, const View::Numbers& index) {
   const int64_t element = element_at(view, index);
