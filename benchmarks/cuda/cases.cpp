@@ -61,6 +61,10 @@ class List : CaseList {
         {wide});
     add_general_cases(*this, shapes_.seq, r, c, w.heads, at);
     add("scale" + at, OpKind::scale, ScaleAttrs{.factor = 0.5f}, {x}, {x});
+    add("batch_norm" + at, OpKind::batch_norm, BatchNormAttrs{.relu = true}, {x, row, row, x},
+        {x, f32({c}), f32({c})});
+    add("batch_norm_grad" + at, OpKind::batch_norm_grad, BatchNormAttrs{.relu = true},
+        {x, x, row, f32({c}), f32({c}), x}, {x, f32({c}), f32({c}), x});
     add("add_dropout 0" + at, OpKind::add_dropout, DropoutAttrs{.seq_len = t}, {x, x}, {x});
     const DropoutAttrs dropout{.dropout = kDropout, .seq_len = t};
     add("add_dropout 0.1" + at, OpKind::add_dropout, dropout, {x, x}, {x});

@@ -47,6 +47,8 @@ void add_general_cases(CaseList& list, int64_t seq, int64_t r, int64_t c, int64_
   const Operand image = run({w.planes, 1024, 64}), windows = run({w.planes, 1024, 9 * 64});
   add("window" + at, OpKind::window, w, {image}, {windows});
   add("window_grad" + at, OpKind::window_grad, w, {windows}, {image});
+  add("max_pool" + at, OpKind::max_pool, w, {image}, {image});
+  add("max_pool_grad" + at, OpKind::max_pool_grad, w, {image, image}, {image});
   ConvolutionAttrs convolution{w, 64};
   std::swap(convolution.windows.planes, convolution.windows.samples);
   const Operand weight = run({64, 64, 9});

@@ -242,6 +242,16 @@ BufferId Builder::layer_norm(BufferId x, BufferId weight, BufferId bias, float e
               {{.name = fresh("mean"), .shape = rows}, {.name = fresh("rstd"), .shape = rows}});
 }
 
+Builder::BatchNormed Builder::batch_norm(BufferId x, BufferId weight, BufferId bias, float eps) {
+  const Shape shape = program_.at(x).shape, columns{shape[-1]};
+  const BufferId y = emit(
+      OpKind::batch_norm, BatchNormAttrs{eps}, {x, weight, bias},
+      activation_buffer(stem(weight), shape, x),
+      {{.name = fresh("mean"), .shape = columns}, {.name = fresh("variance"), .shape = columns}});
+  const std::vector<BufferId>& written = program_.instructions.back().writes;
+  return {y, written[1], written[2]};
+}
+
 BufferId Builder::rms_norm(BufferId x, BufferId weight, const RmsNormAttrs& attrs) {
   const Shape shape = program_.at(x).shape;
   const int64_t group = std::max<int64_t>(1, program_.at(weight).shape.elements());

@@ -113,6 +113,11 @@ class Builder {
   BufferId embed(BufferId ids, BufferId token, BufferId position, int64_t seq_len,
                  BufferId documents = kNone);
   BufferId layer_norm(BufferId x, BufferId weight, BufferId bias, float eps);
+  // Normalises each column of rows x (R,C), with a weight and a bias (C). Returns y (R,C), and the columns' mean and variance.
+  struct BatchNormed {
+    BufferId y = kNone, mean = kNone, variance = kNone;
+  };
+  BatchNormed batch_norm(BufferId x, BufferId weight, BufferId bias, float eps);
   // x (R,C), weight (G): normalises each run of G columns by itself, so C is a multiple of G. The normalised values are
   // rounded to x's dtype before they are multiplied by the weights, unless these are centred.
   BufferId rms_norm(BufferId x, BufferId weight, const RmsNormAttrs& attrs);
@@ -181,6 +186,8 @@ class Builder {
   // Returns (planes, size... * samples, channels) with the sums of what windows (planes, out..., samples, kernel... * channels) have
   // of each element.
   BufferId window_sums(BufferId windows, const WindowAttrs& attrs);
+  // Returns the largest elements of the windows of x (planes, size..., samples, channels): (planes, out..., samples, channels).
+  BufferId max_pool(BufferId x, const WindowAttrs& attrs);
   // Returns the convolution of x (size..., samples, channels) with a weight (outputs, channels, kernel...), a parameter:
   // (out... * samples, outputs).
   BufferId convolution(BufferId x, BufferId weight, const ConvolutionAttrs& attrs);

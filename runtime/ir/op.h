@@ -87,6 +87,12 @@ struct LayerNormAttrs {
   float eps = 1e-5f;
   bool operator==(const LayerNormAttrs&) const = default;
 };
+// The attributes of batch_norm and batch_norm_grad.
+struct BatchNormAttrs {
+  float eps = 1e-5f;
+  bool relu = false;  // behind the norm, and behind the sum with a residual
+  bool operator==(const BatchNormAttrs&) const = default;
+};
 // The attributes of rms_norm, rms_norm_input_grad and rms_norm_weight_grad.
 struct RmsNormAttrs {
   float eps = 1e-5f;
@@ -303,10 +309,10 @@ struct LambFactorAttrs {
 };
 using OpAttrs =
     std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs,
-                 ActivationAttrs, MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, ScanAttrs,
-                 SortAttrs, WindowAttrs, ConvolutionAttrs, SumLossAttrs, SoftcapAttrs, ScaleAttrs,
-                 AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs,
-                 AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
+                 BatchNormAttrs, ActivationAttrs, MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs,
+                 ScanAttrs, SortAttrs, WindowAttrs, ConvolutionAttrs, SumLossAttrs, SoftcapAttrs,
+                 ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs,
+                 AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
                  MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
                  RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
                  FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs,

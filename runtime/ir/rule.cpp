@@ -1,6 +1,7 @@
 #include "runtime/ir/rule.h"
 
 #include "runtime/ir/ops/attention.h"
+#include "runtime/ir/ops/batch_norm.h"
 #include "runtime/ir/ops/blocks.h"
 #include "runtime/ir/ops/boundary.h"
 #include "runtime/ir/ops/collective.h"
@@ -11,6 +12,7 @@
 #include "runtime/ir/ops/general/contract.h"
 #include "runtime/ir/ops/general/convolution.h"
 #include "runtime/ir/ops/general/map.h"
+#include "runtime/ir/ops/general/max_pool.h"
 #include "runtime/ir/ops/general/reduce.h"
 #include "runtime/ir/ops/general/scan.h"
 #include "runtime/ir/ops/general/sort.h"

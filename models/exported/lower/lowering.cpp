@@ -251,10 +251,7 @@ Value Lowering::computed(const Value& value) {
   if (value.is_plain()) return value;
   const std::vector<int> order = order_in_memory(value);
   const Value ordered = permute(value, order);
-  std::vector<int> back(order.size());
-  for (size_t d = 0; d < order.size(); ++d)
-    back[static_cast<size_t>(order[d])] = static_cast<int>(d);
-  return permute(whole(emit(ordered), ordered.shape, value.type), back);
+  return permute(whole(emit(ordered), ordered.shape, value.type), inverse_of(order));
 }
 
 Value Lowering::integers(const Value& value) {

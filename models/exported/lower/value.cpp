@@ -127,6 +127,13 @@ std::optional<Value> reshape(Value value, const Shape& shape) {
   return value;
 }
 
+std::vector<int> inverse_of(std::span<const int> order) {
+  std::vector<int> inverse(order.size());
+  for (size_t d = 0; d < order.size(); ++d)
+    inverse[static_cast<size_t>(order[d])] = static_cast<int>(d);
+  return inverse;
+}
+
 std::vector<int> order_in_memory(const Value& value) {
   std::vector<int> order;
   for (int d = 0; d < value.shape.rank; ++d) order.push_back(d);

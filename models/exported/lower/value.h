@@ -41,6 +41,8 @@ Value whole(BufferId buffer, const Shape& shape, ScalarType type);
 
 // Return the value with other dimensions, as PyTorch's functions of these names do. Dimensions count from 0.
 Value permute(Value value, std::span<const int> order);
+// Returns the order that undoes an order of dimensions.
+std::vector<int> inverse_of(std::span<const int> order);
 Value transpose(Value value, int a, int b);
 Value slice(Value value, int dimension, int64_t start, int64_t count, int64_t step = 1);
 Value select(Value value, int dimension, int64_t index);

@@ -143,6 +143,12 @@ BufferId Builder::window_sums(BufferId windows, const WindowAttrs& attrs) {
                                 windows));
 }
 
+BufferId Builder::max_pool(BufferId x, const WindowAttrs& attrs) {
+  return emit(OpKind::max_pool, attrs, {x},
+              activation_buffer(
+                  "pooled", {attrs.planes * attrs.windows() * attrs.samples, attrs.channels}, x));
+}
+
 BufferId Builder::convolution(BufferId x, BufferId weight, const ConvolutionAttrs& attrs) {
   const WindowAttrs& w = attrs.windows;
   return emit(OpKind::convolution, attrs, {x, weight},

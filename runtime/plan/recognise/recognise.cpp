@@ -64,6 +64,7 @@ void recognise(Program& program) {
   recognise_formulas(program);
   recognise_products(program);
   recognise_norms(program);
+  recognise_batch_norms(program);
   recognise_rotary(program);
   recognise_attention(program);
   recognise_heads(program);

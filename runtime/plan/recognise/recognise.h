@@ -18,6 +18,8 @@ void recognise_formulas(Program& program);
 void recognise_products(Program& program);
 // Makes rms_norm of a sum of squares and the map that divides by its root, and layer_norm of the sums of rows and of squares.
 void recognise_norms(Program& program);
+// Lets batch_norm add a residual and apply a relu, which a map or an activation does with its result alone.
+void recognise_batch_norms(Program& program);
 // Makes rotary of a map that turns halves of heads by angles which its tables of constants have.
 void recognise_rotary(Program& program);
 // Makes attention of the product of values and a softmax of causal scores, with copies of its operands and of its result.

@@ -62,7 +62,8 @@ TEST_CASE("an embedding and a take look up rows") {
 TEST_CASE("a profiler counts products, attention, layer norms and activations") {
   CHECK(ops_where([](const OpRule& r) { return r.profiled != nullptr; }) ==
         std::set{OpKind::linear, OpKind::attention, OpKind::layer_norm, OpKind::add_layer_norm,
-                 OpKind::activation, OpKind::gated, OpKind::contract, OpKind::convolution});
+                 OpKind::activation, OpKind::gated, OpKind::contract, OpKind::convolution,
+                 OpKind::batch_norm});
   OneOp t;
   const BufferId x = t.run({6, 4}), w = t.parameter({3, 4}), y = t.run({6, 3});
   const auto of = [&](OpKind kind, const OpAttrs& attrs, BufferId written,
@@ -77,7 +78,7 @@ TEST_CASE("a profiler counts products, attention, layer norms and activations") 
   const CountedWork attention =
       of(OpKind::attention, AttentionAttrs{.heads = 1, .seq_len = 3, .window = 2}, x, {});
   CHECK((attention.macs == 2 * 24 * 3 && attention.flops == 4 * 24 * 3));
-  for (const OpKind norm : {OpKind::layer_norm, OpKind::add_layer_norm}) {
+  for (const OpKind norm : {OpKind::layer_norm, OpKind::add_layer_norm, OpKind::batch_norm}) {
     CHECK(of(norm, {}, x, {}).flops == 5 * 24);
     CHECK(of(norm, {}, x, {}).macs == 0);
   }

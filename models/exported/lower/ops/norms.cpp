@@ -138,6 +138,34 @@ void update_running(Lowering& l, const Node& node, std::string_view argument, Va
                             {.keep = 1 - momentum, .share = momentum, .per_sample = true});
 }
 
+// Lets every step move both running statistics, of `values` of each channel.
+void update_both(Lowering& l, const Node& node, const Value& mean, const Value& variance,
+                 double values) {
+  update_running(l, node, "running_mean", mean);
+  update_running(l, node, "running_var", scaled(variance, values / (values - 1)));
+}
+
+// The operation `batch_norm`, of rows that have the channels last in memory. Returns whether it takes the node's weights.
+bool norm_by_operation(Lowering& l, const Node& node, const Value& x, double values) {
+  const auto weight = optional_operand(l, node, "weight"), bias = optional_operand(l, node, "bias");
+  const auto w = weight ? l.parameter(*weight) : std::nullopt;
+  const auto b = bias ? l.parameter(*bias) : std::nullopt;
+  if (!w || !b) return false;
+  std::vector<int> order = order_in_memory(x);
+  if (order.back() != 1) {
+    order = all_but_channels(x);
+    order.push_back(1);
+  }
+  const Value rows = permute(x, order);
+  const Builder::BatchNormed normed =
+      l.builder().batch_norm(l.rows(rows), *w, *b, static_cast<float>(node.real("eps")));
+  const Shape channels{x.shape[1]};
+  l.set(node, permute(whole(normed.y, rows.shape, x.type), inverse_of(order)));
+  update_both(l, node, whole(normed.mean, channels, ScalarType::f32),
+              whole(normed.variance, channels, ScalarType::f32), values);
+  return true;
+}
+
 // The statistics are those of the micro-batch; a validation takes the running ones.
 void lower_batch_norm(Lowering& l, const Node& node) {
   const Value x = l.computed(l.operand(node, "input"));
@@ -149,12 +177,12 @@ void lower_batch_norm(Lowering& l, const Node& node) {
   const int64_t values = x.shape.elements() / x.shape[1];
   const auto count = static_cast<double>(values);
   if (values < 2) Lowering::fail(node, "has one value of each channel: expected two or more");
+  if (norm_by_operation(l, node, x, count)) return;
   const Value mean = l.computed(mean_of(l, node, x, dimensions, false));
   const Value variance =
       l.computed(variance_of(l, node, x, by_channel(mean, x), dimensions, 0, false));
   l.set(node, channel_norm(l, node, x, mean, variance));
-  update_running(l, node, "running_mean", mean);
-  update_running(l, node, "running_var", scaled(variance, count / (count - 1)));
+  update_both(l, node, mean, variance, count);
 }
 
 // Running statistics that stay as they are.

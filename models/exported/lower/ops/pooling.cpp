@@ -1,12 +1,10 @@
 // Pools, and the elements of windows themselves.
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "models/exported/lower/operators.h"
-#include "models/exported/lower/ops/choices.h"
 #include "models/exported/lower/ops/windows.h"
 
 namespace dstrain::exported {
@@ -38,15 +36,18 @@ Value with_samples(Value x, Shape& result, int dimensions) {
   return unsqueeze(std::move(x), 0);
 }
 
-// Sets the largest elements of windows; the first one of equal ones has the gradient.
+// Sets the largest elements of windows; the first one of equal ones has the gradient. Positions come first.
 void set_largest(Lowering& l, const Node& node, const Value& x, Windows w) {
   for (size_t i = 1; i < node.outputs.size(); ++i)
     if (node.outputs[i] && l.is_used(node.outputs[i]))
       Lowering::fail(node, "gives the places of its elements to others, which is not supported");
-  w.attrs.outside = -std::numeric_limits<float>::infinity();
-  const Value largest =
-      chosen(l, node, Reduction::maximum, elements_of_windows(l, x, w), 2).element;
-  l.set(node, l.reshaped(transpose(largest, 1, 2), l.shape_of(node.outputs[0])));
+  std::swap(w.attrs.planes, w.attrs.samples);
+  const int64_t samples = x.shape[0], channels = x.shape[1];
+  const Value positions =
+      permute(l.reshaped(x, {samples, channels, w.attrs.positions()}), std::array{2, 0, 1});
+  const Value y = whole(l.builder().max_pool(l.rows(positions), w.attrs),
+                        {w.attrs.windows(), samples, channels}, x.type);
+  l.set(node, l.reshaped(permute(y, std::array{1, 2, 0}), l.shape_of(node.outputs[0])));
 }
 
 template <int kDimensions>

@@ -27,6 +27,16 @@ WindowAttrs random_windows(Draw& draw) {
   return attrs;
 }
 
+// Returns the position that a window has at a place; -1: it is outside.
+int64_t position_of(const WindowAttrs& w, int64_t window, int64_t place) {
+  const auto& [d0, d1, d2] = w.dimensions;
+  const std::array at{d0.element(window / d2.out / d1.out, place / d2.kernel / d1.kernel),
+                      d1.element(window / d2.out % d1.out, place / d2.kernel % d1.kernel),
+                      d2.element(window % d2.out, place % d2.kernel)};
+  if (at[0] < 0 || at[1] < 0 || at[2] < 0) return -1;
+  return (at[0] * d1.size + at[1]) * d2.size + at[2];
+}
+
 // A convolution of random sizes, the operands of it and its gradients, and what these are.
 struct Case {
   ConvolutionAttrs attrs{};
@@ -56,20 +66,11 @@ struct Case {
     d_weight.assign(weight.values.size(), 0);
     for (int64_t window = 0; window < w.windows(); ++window)
       for (int64_t place = 0; place < w.kernel(); ++place)
-        if (const int64_t position = position_of(window, place); position >= 0)
+        if (const int64_t position = position_of(w, window, place); position >= 0)
           add(window, place, position);
   }
 
  private:
-  int64_t position_of(int64_t window, int64_t place) const {
-    const auto& [d0, d1, d2] = attrs.windows.dimensions;
-    const std::array at{d0.element(window / d2.out / d1.out, place / d2.kernel / d1.kernel),
-                        d1.element(window / d2.out % d1.out, place / d2.kernel % d1.kernel),
-                        d2.element(window % d2.out, place % d2.kernel)};
-    if (at[0] < 0 || at[1] < 0 || at[2] < 0) return -1;
-    return (at[0] * d1.size + at[1]) * d2.size + at[2];
-  }
-
   void add(int64_t window, int64_t place, int64_t position) {
     const WindowAttrs& w = attrs.windows;
     for (int64_t sample = 0; sample < w.samples; ++sample)
@@ -153,6 +154,67 @@ TEST_CASE("a convolution and its gradients are sums of products over the places 
                                          {c.d_y, c.x}, {{c.weight.shape, DType::f32}});
     require_near("convolution_weight_grad", d_weight[0].values(), c.d_weight, DType::f32, 4e-6);
   }
+}
+
+// What max_pool and its gradient give.
+struct Pooled {
+  std::vector<double> y{}, d_x{};
+
+  Pooled(const WindowAttrs& w, const std::vector<double>& x, const std::vector<double>& d_y)
+      : d_x(x.size(), 0) {
+    const int64_t inner = w.samples * w.channels;
+    for (int64_t i = 0; i < w.planes * w.windows() * inner; ++i) {
+      const int64_t plane = i / inner / w.windows();
+      double largest = -HUGE_VAL;
+      int64_t first = -1;
+      for (int64_t place = 0; place < w.kernel(); ++place) {
+        const int64_t position = position_of(w, i / inner % w.windows(), place);
+        if (position < 0) continue;
+        const int64_t at = (plane * w.positions() + position) * inner + i % inner;
+        const double value = x[static_cast<size_t>(at)];
+        if (first >= 0 && value <= largest) continue;
+        largest = value;
+        first = at;
+      }
+      y.push_back(largest);
+      if (first >= 0) d_x[static_cast<size_t>(first)] += d_y[static_cast<size_t>(i)];
+    }
+  }
+};
+
+TEST_CASE("a pool has the largest elements of windows, and the first of them the gradient") {
+  Sample sample = sample_if_emulated(3);
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    if (!sample.takes()) continue;
+    Draw draw(8000 + seed);
+    const DType dtype = kRunTypes[draw(0, 2)];
+    const WindowAttrs w = random_windows(draw);
+    const int64_t inner = w.planes * w.samples * w.channels;
+    Operand x = random_operand(w.positions() * inner, dtype, seed + 1);
+    // Some elements are equal.
+    for (double& value : x.values) value = std::round(value * 2);
+    if (draw.once_in(8)) std::ranges::fill(x.values, -HUGE_VAL);
+    const Operand d_y = random_operand(w.windows() * inner, dtype, seed + 2);
+    const Pooled expected(w, x.values, d_y.values);
+    INFO("seed " << seed << ", " << name_of(dtype));
+    const auto y = run_everywhere({.op = OpKind::max_pool, .attrs = w}, {x}, {{d_y.shape, dtype}});
+    CHECK(y[0].values() == expected.y);
+    const auto d_x =
+        run_everywhere({.op = OpKind::max_pool_grad, .attrs = w}, {d_y, x}, {{x.shape, dtype}});
+    require_near("max_pool_grad", d_x[0].values(), expected.d_x, dtype, 1e-6);
+  }
+}
+
+TEST_CASE("NaN is the largest element of its windows") {
+  WindowAttrs w;
+  w.dimensions[2] = {.size = 4, .kernel = 2, .stride = 2, .out = 2};
+  const Operand x{{4}, DType::f32, {1, std::nan(""), 2, 3}}, d_y{{2}, DType::f32, {5, 7}};
+  const auto y = run_everywhere({.op = OpKind::max_pool, .attrs = w}, {x}, {{{2}, DType::f32}});
+  CHECK(std::isnan(y[0].values()[0]));
+  CHECK(y[0].values()[1] == 3);
+  const auto d_x =
+      run_everywhere({.op = OpKind::max_pool_grad, .attrs = w}, {d_y, x}, {{{4}, DType::f32}});
+  CHECK(d_x[0].values() == std::vector<double>{0, 5, 0, 7});
 }
 
 TEST_CASE("the gradient of a convolution's weight is added to what is there") {
