@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests restarts of runs on hosts with every kind of input: the weights of a model from a folder, adapters and the first
-# weights of adapters, a file of weights, texts and chats for a tokenizer, a chat template. Ranks start in every way that can be restarted.
+# weights of adapters, a file of weights, texts and chats for a tokenizer, a chat template, a graph that PyTorch has exported with
+# arrays. Ranks start in every way that can be restarted.
 # After a rank was killed, the weights are bitwise those of an undisturbed run on one host. Where the input has changed
 # since the run began, a restart is refused. restarts.sh has what else a restart keeps.
 #   tests/hosts/restarts/restart_inputs.sh DSTRAIN
@@ -86,6 +87,12 @@ adapted=(--model model "${lora[@]}" --set dstrain.lora.init=adapter --data chats
 reference adapted "${adapted[@]}"
 run adapted --hostfile hosts --elastic "${adapted[@]}"
 restarts adapted adapted node2 $!
+exported=$(cd "$here/../../golden/exported/tokens" && pwd)
+graph=(--model "$exported/model.pt2" --data "$exported/data.safetensors" --set dstrain.data.format=arrays
+  --set dstrain.data.val_fraction=0 --set dstrain.eval_interval=0 --set zero_optimization.stage=3)
+reference graph "${graph[@]}"
+run graph --hostfile hosts "${graph[@]}"
+restarts graph graph node2 $!
 # On one machine, by mpirun.
 run here --launcher openmpi --num_gpus 4 "${adapted[@]}"
 restarts here adapted node1 $!
