@@ -44,6 +44,7 @@ Weights read_weights(const fs::path& path) {
   Weights weights;
   for (const auto& [name, tensor] : header.items()) {
     if (name == "__metadata__") continue;
+    if (tensor.at("dtype") == "I64") continue;
     if (tensor.at("dtype") != "F32") throw std::runtime_error(name + " is not F32");
     const size_t begin = tensor.at("data_offsets").at(0), end = tensor.at("data_offsets").at(1);
     if (end < begin || start + end > bytes.size()) throw std::runtime_error(name + ": bad offsets");

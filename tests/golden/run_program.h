@@ -24,7 +24,7 @@ nlohmann::json read_json(const std::filesystem::path& path);
 std::string read_bytes(const std::filesystem::path& path);
 
 using Weights = std::map<std::string, std::vector<float>>;
-// Returns every tensor of an fp32 safetensors file.
+// Returns every tensor of an fp32 safetensors file but those of integers.
 Weights read_weights(const std::filesystem::path& path);
 
 // An empty folder in the build tree, removed with the object.

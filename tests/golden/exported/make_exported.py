@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from operator_cases import Sorts, operator_cases, whole_case
+from residual_case import residual_case
 
 FOLDER = pathlib.Path(__file__).parent
 BATCH = 4
@@ -323,6 +324,7 @@ def cases():
     yield "gated", Gated(), {"input_ids": ids, "labels": ids.clone()}
     yield "sorts", Sorts(), {"x": torch.randn(b, 5, 6), "counts": integers(6, b, 5), "y": torch.randn(b, 5, 6)}
     yield from operator_cases(b)
+    yield residual_case(b)
 
 
 def doubles(inputs):

@@ -47,5 +47,14 @@ TEST_CASE("a decoder with rotary positions, root mean squares and gates has thos
                                              {"add_dropout", 4}});
 }
 
+TEST_CASE("a residual network has convolutions, and batch norms with their residuals and acts") {
+  Operations found = operations_of("residual");
+  CHECK(found["convolution"] == 5);
+  CHECK(found["contract"] == 1);  // the stem has too few channels
+  CHECK(found["batch_norm"] == 6);
+  CHECK(found["max_pool"] == 1);
+  CHECK(found["activation"] == 0);
+}
+
 }  // namespace
 }  // namespace dstrain::exported
