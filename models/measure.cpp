@@ -96,6 +96,10 @@ ModelMeasures measure_layers(ModelConfig model, int64_t layers) {
 
 }  // namespace
 
+ModelMeasures measure_all_layers(const ModelConfig& model) {
+  return measure_layers(model.with_any_vocabulary(), model.layers());
+}
+
 ModelMeasures measure_model(const ModelConfig& asked) {
   const ModelConfig model = asked.with_any_vocabulary();
   const int64_t layers = model.layers();

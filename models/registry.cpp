@@ -12,6 +12,7 @@
 #include "models/mistral/mistral.h"
 #include "models/qwen2/qwen2.h"
 #include "models/qwen3/qwen3.h"
+#include "models/resnet/resnet.h"
 
 namespace dstrain {
 
@@ -28,6 +29,7 @@ const ModelRegistry& model_registry() {
       &gemma2(),
       &gemma3_text(),
       &gpt_neox(),
+      &resnet(),
       &exported_family(),
   });
   return registry;

@@ -96,15 +96,19 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   EvalArguments a;
   CommandLine line("eval",
                    "Prints the loss, perplexity, bits per byte and accuracy of a trained model on "
-                   "a whole file. Trains nothing.");
+                   "a whole file, or the loss and the metrics of one that reads arrays or images. "
+                   "Trains nothing.");
   line.example("dstrain eval --run runs/ds_config --data other.txt", "of a run");
   line.example("dstrain eval --model ./gpt2 --data other.txt", "of the model in a folder");
+  line.example("dstrain eval --run runs/resnet_cifar10 --data cifar-10-batches-bin/test_batch.bin",
+               "of a run on images");
   line.example("dstrain eval --model ./qwen --ignore dstrain.model.new_field --data other.txt",
                "of one whose config.json has a field that is unknown here");
   line.example("dstrain eval --run runs/ds_config --data other.txt --json", "for a program");
   line.group(heading::kMeasured);
   add_trained(line, a.run_dir, a.model, a.ignored);
-  line.option("--data", "FILE", "a file as the run's data: text, bytes or token ids", text(a.data));
+  line.option("--data", "FILE",
+              "a file as the run's data: text, bytes or token ids, arrays or images", text(a.data));
   add_chat_template(line, a.chat_template);
   line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
               integer(a.seq_len, 1));

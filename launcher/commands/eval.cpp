@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launcher/commands/commands.h"
+#include "launcher/commands/eval_samples.h"
 #include "launcher/implementations.h"
 #include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
@@ -160,6 +161,10 @@ TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& model
 }  // namespace
 
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
+  if (arguments.model.empty())
+    if (WrittenRun run = read_run(arguments.run_dir, "--run", models);
+        run.job.model.family().reads_arrays())
+      return eval_samples(arguments, std::move(run));
   const TrainedModel model = model_of(arguments, models);
   const CheckDeviceBytes check_bytes =
       check_forward(model, "use shorter windows (--seq_len) or a smaller model");

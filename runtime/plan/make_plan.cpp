@@ -357,7 +357,8 @@ RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses
                             .row_multiple = inputs.library->row_multiple()});
   build_model(builder, job.model);
   recognise(program);
-  program.at(program.logits).lifetime = Lifetime::step;  // for the host
+  if (program.logits != kNone)
+    program.at(program.logits).lifetime = Lifetime::step;  // for the host
   fuse(program, *inputs.library, inputs.threads);
   RankPlan rank;
   rank.validate = forward_plan(std::move(program), job, {}, inputs);

@@ -84,7 +84,7 @@ OpenedModel::OpenedModel(GraphSettings settings, GivenData data, const std::vect
   family_.build = [this](Builder& builder, const ModelConfig&) { build(builder); };
   family_.measure = measure_model;
   family_.names_of_weights = [this] { return names_of_weights(); };
-  family_.kept_tensors = [this] { return kept_tensors(); };
+  family_.kept_tensors = [this](const ModelConfig&) { return kept_tensors(); };
 }
 
 void OpenedModel::find_layers() {
@@ -253,7 +253,7 @@ void OpenedModel::find_parameters() {
     for (const char* const argument : {"running_mean", "running_var"})
       for (const GraphInput& input : model_.graph.inputs)
         if (input.kind == InputKind::buffer && input.tensor == node.tensor(argument))
-          facts_.running.emplace(input.name, own_name(input.name));
+          facts_.running.emplace(input.name, RunningFacts{.name = own_name(input.name)});
   }
   for (const GraphInput& input : model_.graph.inputs) {
     if (input.kind != InputKind::parameter) continue;
@@ -310,7 +310,7 @@ std::vector<const StoredTensor*> OpenedModel::read_weights() const {
     const StoredTensor* const tensor = model_.find(first_name(input.name));
     if (std::ranges::find(parameters, tensor) == parameters.end()) parameters.push_back(tensor);
   }
-  for (const auto& [name, own] : facts_.running) parameters.push_back(model_.find(name));
+  for (const auto& [name, facts] : facts_.running) parameters.push_back(model_.find(name));
   return parameters;
 }
 

@@ -237,4 +237,25 @@ std::vector<GraphLayer> program_layers(const Graph& graph,
   return layers.empty() ? std::vector{all.front()} : layers;
 }
 
+std::vector<GraphLayer> numbered_layers(const Graph& graph,
+                                        const std::vector<std::string>& modules) {
+  std::vector<GraphLayer> layers{{.stack = "inputs"}};
+  size_t next = 0;
+  const auto is_of = [&](size_t n, const std::string& module) {
+    const std::string& path = graph.nodes[n].module_path;
+    return path == module || path.starts_with(module + ".");
+  };
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (next > 0 && is_of(n, modules[next - 1])) continue;
+    if (next < modules.size() && is_of(n, modules[next])) {
+      layers.push_back({"blocks", static_cast<int64_t>(next++), n});
+    } else if (next == modules.size() && layers.back().number >= 0) {
+      layers.push_back({.stack = "outputs", .first_node = n});
+    }
+  }
+  check(next == modules.size(), "module {} of a graph has no node",
+        modules[std::min(next, modules.size() - 1)]);
+  return layers;
+}
+
 }  // namespace dstrain::exported

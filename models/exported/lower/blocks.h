@@ -29,4 +29,10 @@ std::vector<GraphLayer> layers_of(const Graph& graph,
 std::vector<GraphLayer> program_layers(const Graph& graph,
                                        const std::vector<std::string>& patterns);
 
+// Returns the layers of a graph of which `modules` are the numbered ones, in the order of its nodes: what is before them is
+// the layer "inputs", what is behind them "outputs". Throws InternalError if a module has no node, or they come in another
+// order.
+std::vector<GraphLayer> numbered_layers(const Graph& graph,
+                                        const std::vector<std::string>& modules);
+
 }  // namespace dstrain::exported

@@ -19,17 +19,25 @@ struct ParameterFacts {
   float scale = 0;
 };
 
+// What a buffer of statistics is in the program.
+struct RunningFacts {
+  std::string name{};       // outside the graph
+  Init init = Init::zeros;  // where a run has no weights
+};
+
 // What a graph does not say itself, by the names that it has.
 struct GraphFacts {
   std::map<std::string, InputRole, std::less<>> roles;  // of the user's inputs
   std::string unshifted;  // labels that are tokens at their own places; empty: there are none
   std::map<std::string, ParameterFacts, std::less<>> parameters;
-  // Buffers of statistics that steps change, and what they are called outside the archive.
-  std::map<std::string, std::string, std::less<>> running;
+  // Buffers of statistics that steps change.
+  std::map<std::string, RunningFacts, std::less<>> running;
   std::string loss_weight{};   // the name of the output that weighs the loss; empty: none does
   bool counts_labels = false;  // and whether that follows from the labels
   std::vector<std::string>
       blocks{};  // patterns of the modules that are layers; none: found by itself
+  // The modules that are the numbered layers, in order, whatever parameters they have; none: as `blocks` says.
+  std::vector<std::string> numbered{};
 
   // Inputs have no dimension of samples: a sample has all of each, as the nodes and the edges of a graph.
   bool is_one_sample = false;

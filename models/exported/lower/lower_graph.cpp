@@ -58,7 +58,9 @@ class GraphLowering {
   }
 
   void run() {
-    const std::vector<GraphLayer> layers = program_layers(graph_, facts_.blocks);
+    const std::vector<GraphLayer> layers = facts_.numbered.empty()
+                                               ? program_layers(graph_, facts_.blocks)
+                                               : numbered_layers(graph_, facts_.numbered);
     size_t next = 0;
     lowering_.begin_layer(layers[next++], 0);
     lowering_.declare_inputs();

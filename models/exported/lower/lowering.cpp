@@ -115,8 +115,8 @@ Value Lowering::user_input(const GraphInput& input, const Shape& shape) {
 BufferId Lowering::running(const std::string& name, const Shape& shape) {
   const auto known = running_.find(name);
   if (known != running_.end()) return known->second;
-  return running_[name] =
-             builder_.registered_buffer(facts_.running.find(name)->second, shape, Init::zeros);
+  const RunningFacts& facts = facts_.running.find(name)->second;
+  return running_[name] = builder_.registered_buffer(facts.name, shape, facts.init);
 }
 
 std::optional<BufferId> Lowering::registered(const Node& node, std::string_view argument) {

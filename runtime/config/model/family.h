@@ -74,6 +74,9 @@ struct ModelFamily {
   std::vector<ModelInput> inputs;  // in the order in which `build` declares them
   // The names of keys that have a meaning for the runtime: the number of numbered layers, and the width of a layer.
   std::string_view layers_key = {}, width_key = {};
+  // Returns the number of numbered layers, of a family whose key of layers has another value: nothing changes it. Null: the
+  // key's value.
+  int64_t (*count_layers)(const ModelConfig&) = nullptr;
   // The name of the key of attention heads, with which --largest lets layers, width and heads grow together; empty: it
   // does not search this family.
   std::string_view heads_key = {};
@@ -108,10 +111,11 @@ struct ModelFamily {
   // What `open` returns says: nothing changes the sizes, and these are the weights of the file.
   bool is_fixed = false;
   bool usually_images =
-      false;          // the data are images where dstrain.data.format and their names do not say it
-  int64_t batch = 0;  // the only samples of a micro-batch that the model takes; 0: any number
+      false;  // the data are images where dstrain.data.format and their names do not say it
+  bool undivided = false;  // the ranks of a tensor group cannot divide its layers
+  int64_t batch = 0;       // the only samples of a micro-batch that the model takes; 0: any number
   std::function<ForeignNames()> names_of_weights = nullptr;
-  std::function<std::vector<KeptTensor>()> kept_tensors = nullptr;
+  std::function<std::vector<KeptTensor>(const ModelConfig&)> kept_tensors = nullptr;
   // Returns what a micro-batch with these inputs counts in the loss, where the model says it itself: a mean over a global
   // batch is one over these. Any thread may ask. Throws RunError if it is no count. Null: targets or samples count.
   std::function<int64_t(std::span<const InputTensor>)> weigh = nullptr;

@@ -86,6 +86,7 @@ void ModelConfig::set(std::string_view key, const Value& value) {
 
 // A family of files has no sizes before a file is opened: a configuration with an error goes on without.
 int64_t ModelConfig::layers() const {
+  if (family().count_layers) return family().count_layers(*this);
   const std::string_view key = family().layers_key;
   return key.empty() ? 1 : integer(key);
 }
@@ -121,7 +122,7 @@ ModelConfig ModelConfig::with_any_vocabulary() const {
 }
 
 void ModelConfig::set_layers(int64_t layers) {
-  set(family().layers_key, layers);
+  if (!family().count_layers) set(family().layers_key, layers);
 }
 
 void ModelConfig::set_vocabulary(int64_t size) {

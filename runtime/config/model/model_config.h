@@ -49,6 +49,7 @@ class ModelConfig {
   int64_t vocabulary() const;
   // Returns this model, with a vocabulary of one token where the size is not known yet: for shapes and names.
   ModelConfig with_any_vocabulary() const;
+  // Sets the number of numbered layers, unless the family counts them itself, and nothing changes it.
   void set_layers(int64_t layers);
   // Sets the tokens of a sample in training; 0: the usual ones.
   void set_seq_len(int64_t tokens) { seq_len_ = tokens; }

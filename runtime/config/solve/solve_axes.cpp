@@ -99,7 +99,11 @@ void check_axes(const Job& job, Diagnostics& diagnostics) {
                                                 family.title));
   else if (const std::string why = sequence_problem(sizes, ranks); !why.empty())
     diagnostics.error(kSequenceKey, why, {kTensorKey, heads, kv_heads, "dstrain.data.seq_len"});
-  if (const std::string why = tensor_problem(sizes, ranks); !why.empty())
+  if (job.tensor_ranks > 1 && family.undivided)
+    diagnostics.error(kTensorKey, fmt::format("the layers of the {} are not divided among ranks: "
+                                              "use ZeRO stages, pipeline.stages or offload",
+                                              family.title));
+  else if (const std::string why = tensor_problem(sizes, ranks); !why.empty())
     diagnostics.error(kTensorKey, why,
                       {kSequenceKey, heads, kv_heads, "train_micro_batch_size_per_gpu"});
 }

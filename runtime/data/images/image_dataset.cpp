@@ -34,6 +34,13 @@ std::unique_ptr<ImageSource> open_images(const std::vector<std::string>& paths,
   std::vector<std::string> folders, files;
   for (const std::string& path : paths) {
     std::error_code none;
+    if (!std::filesystem::exists(path, none))
+      fail_user(
+          "the images {} are not there: give a folder that has a folder for each class, or "
+          "CIFAR-10's binary version, which is cifar-10-binary.tar.gz of "
+          "www.cs.toronto.edu/~kriz/cifar.html: tar -xzf cifar-10-binary.tar.gz makes the folder "
+          "cifar-10-batches-bin",
+          path);
     if (!std::filesystem::is_directory(path, none)) {
       files.push_back(path);
       continue;

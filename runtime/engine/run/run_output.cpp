@@ -173,7 +173,7 @@ bool RunOutput::writes_vocabulary() const {
 WeightsFormat RunOutput::weights_format() const {
   WeightsFormat format{.as_package = !ctx_.config_json.empty(),
                        .shard_bytes = job_.save.shard_bytes};
-  if (const auto& kept = job_.model.family().kept_tensors) format.kept = kept();
+  if (const auto& kept = job_.model.family().kept_tensors) format.kept = kept(job_.model);
   format.dtype = [this](const std::string& tensor) {
     return saved_dtype(tensor, saved_dtypes_, job_.save);
   };

@@ -22,13 +22,22 @@ bool is_legal(const ModelConfig& model) {
   return family.problem == nullptr || !family.problem(model);
 }
 
+// Returns whether data of arrays have the size of a key, which stays as they have it.
+bool is_of_arrays(const ModelFamily& family, std::string_view key) {
+  return std::ranges::any_of(family.inputs, [key](const ModelInput& input) {
+    return input.role == InputRole::array &&
+           (input.classes == key || std::ranges::find(input.shape, key) != input.shape.end());
+  });
+}
+
 // Returns whether a key is a size that the runtime gives no meaning, and that the model has.
 bool is_other_size(const ModelConfig& model, const ModelKey& key) {
   const ModelFamily& family = model.family();
   const std::string_view name = key.name();
   return key.spec.type == Type::integer && key.spec.min >= 1 && model.integer(name) > 0 &&
          name != family.layers_key && name != family.width_key && name != family.heads_key &&
-         name != family.context_key() && name != family.vocabulary_key();
+         name != family.context_key() && name != family.vocabulary_key() &&
+         !is_of_arrays(family, name);
 }
 
 // Returns a size that stands to the small width or heads as it stood to the large ones.

@@ -236,10 +236,11 @@ TEST_CASE("config.json: dstrain.model names a folder as --model does") {
   const LoadedConfig loaded = a.load();
   CHECK(loaded.job.model_directory == folder.dir.path());
   CHECK(loaded.job.model.integer("n_head") == 2);
-  CHECK_THAT(ask(trains_with(R"("dstrain": {"model": "none"})")).error(),
-             Contains("c.json:1:14: dstrain.model: none: expected gptlite, benchmark, gpt2, llama, "
-                      "mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, gpt_neox, exported, the "
-                      "folder of a model"));
+  CHECK_THAT(
+      ask(trains_with(R"("dstrain": {"model": "none"})")).error(),
+      Contains("c.json:1:14: dstrain.model: none: expected gptlite, benchmark, gpt2, llama, "
+               "mistral, qwen2, qwen3, gemma, gemma2, gemma3_text, gpt_neox, resnet, exported, the "
+               "folder of a model"));
   CHECK(ask(trains_with(R"("dstrain": {"model": "benchmark"})"),
             {"dstrain.model.in_size=2", "dstrain.model.hidden_size=3", "dstrain.model.out_size=4",
              "dstrain.model.n_layer=1"})

@@ -179,7 +179,8 @@ TEST_CASE("files that are none of CIFAR's say what was expected") {
   const std::string wrong = dir.write("wrong.bin", cifar_record(3, 0) + cifar_record(10, 1));
   CHECK_THAT(fault({wrong}, family),
              Contains("wrong.bin: record 1 has the label 10, and those of CIFAR-10 are below 10"));
-  CHECK_THAT(fault({dir / "none.bin"}, family), Contains("none.bin"));
+  CHECK_THAT(fault({dir / "none.bin"}, family), Contains("none.bin are not there: give a folder") &&
+                                                    Contains("cifar-10-binary.tar.gz"));
   const std::string hundred = dir.write("train.bin", "\x05" + cifar_record(99, 0));
   CHECK(fault({hundred}, family) == "none");
   CHECK_THAT(fault({good, hundred}, family),

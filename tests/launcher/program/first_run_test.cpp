@@ -76,9 +76,15 @@ TEST_CASE("models lists the models with their keys and inputs") {
     CHECK(models[index]["type"] == type);
     CHECK(models[index]["inputs"][0]["shape"] == json{"max_position_embeddings"});
   }
-  CHECK(models[11]["type"] == "exported");
-  CHECK(models[11]["keys"] == json{"file", "inputs", "loss_weight", "blocks", "strip_prefix"});
-  CHECK(models[11]["inputs"].empty());
+  CHECK(models[11]["type"] == "resnet");
+  CHECK(models[11]["inputs"] ==
+        json{{{"name", "images"},
+              {"dtype", "f32"},
+              {"shape", {"channels", "image_size", "image_size"}}},
+             {{"name", "labels"}, {"dtype", "i32"}, {"shape", json::array()}}});
+  CHECK(models[12]["type"] == "exported");
+  CHECK(models[12]["keys"] == json{"file", "inputs", "loss_weight", "blocks", "strip_prefix"});
+  CHECK(models[12]["inputs"].empty());
   const std::string text = said(folder, "models");
   CHECK(has(text, "gptlite: GPT-lite, the default\n  n_layer      12 "));
   CHECK(has(text, "  input samples: features, f32 (in_size)\n"));
