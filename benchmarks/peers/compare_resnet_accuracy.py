@@ -148,7 +148,8 @@ def main():
             print(f"seed {seed}: dstrain {our[-1]:.4f}, PyTorch {their[-1]:.4f}", flush=True)
     result = {"images": options.images, "test": options.test, "epochs": options.epochs, "width": options.width,
               "batch": options.batch, "lr": options.lr, "data": "CIFAR-10" if options.data else "generated",
-              "command": " ".join(["benchmarks/peers/compare_resnet_accuracy.py", *sys.argv[1:]]),
+              "command": "benchmarks/peers/compare_resnet_accuracy.py " + " ".join(
+                  f"--{key} {getattr(options, key)}" for key in ("images", "test", "epochs", "width", "batch", "lr", "seeds")),
               "dstrain": spread(our), "torch": spread(their)}
     for name in ("dstrain", "torch"):
         s = result[name]
