@@ -7,7 +7,7 @@
 The images are generated in CIFAR-10's shape and binary format: a class is the direction and the frequency of a wave, whose
 phase, color and contrast are random, in noise. --data names the folder of CIFAR-10 itself instead. Each seed draws fresh weights
 from torchvision's distributions, the order of the images, crops and mirrorings, in each program by its own generator, so what
-is compared is the mean over seeds. Writes benchmarks/results/resnet_accuracy.json.
+is compared is the mean over seeds. Writes benchmarks/results/accuracy/resnet.json.
 """
 import argparse
 import json
@@ -131,7 +131,7 @@ def main():
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--program", default=str(ROOT / "build/release/bin/dstrain"))
-    p.add_argument("--result", default=str(ROOT / "benchmarks/results/resnet_accuracy.json"))
+    p.add_argument("--result", default=str(ROOT / "benchmarks/results/accuracy/resnet.json"))
     options = p.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(options.data or temporary).resolve()
