@@ -7,6 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/elementwise.cpp"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/simd/functions-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
 #include "runtime/core/isa/best_variant.h"
@@ -45,8 +46,7 @@ struct Gelu {
 };
 
 // gelu(x) = x P(x), where P is the probability that a normal value is less than x; its slope is P(x) + x p(x) with the
-// density p. With a = |x| / sqrt(2), P(-|x|) = exp(-a^2) t Q(t), t = 1 / (1 + 0.3 a): Q is half the minimax fit of
-// exp(a^2) erfc(a) / t in relative error, 2e-8 for a up to 10.
+// density p. P(-|x|) is half of erfc(|x| / sqrt(2)).
 struct GeluErf {
   static SIMD_FN Pack value(Pack x) { return x * probability(x, density_ratio(x)); }
   static SIMD_FN ValueAndSlope at(Pack x) {
@@ -61,16 +61,7 @@ struct GeluErf {
   static SIMD_FN Pack probability(Pack x, Pack ratio) {
     constexpr float kSlope = 0.21213203435596426f;  // 0.3 / sqrt(2)
     const Pack t = all(1) / fma(absolute(x), all(kSlope), all(1));
-    Pack q = all(-0.06476138138108f);
-    q = fma(q, t, all(0.24278128353997f));
-    q = fma(q, t, all(-0.25613839330906f));
-    q = fma(q, t, all(0.27385928408421f));
-    q = fma(q, t, all(-0.04732486974423f));
-    q = fma(q, t, all(0.10746283562461f));
-    q = fma(q, t, all(0.07416963587409f));
-    q = fma(q, t, all(0.08535760660989f));
-    q = fma(q, t, all(0.08459400299675f));
-    const Pack tail = ratio * t * q;
+    const Pack tail = half_erfc(ratio, t);
     return select(less(x, all(0)), tail, all(1) - tail);
   }
 };

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "hwy/contrib/math/math-inl.h"
+#include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,6 +80,58 @@ SIMD_FN Pack sine(Pack a) {
 SIMD_FN Pack cosine(Pack a) {
   const Pack y = each(a, [](auto v) SIMD_INLINE { return hn::Cos(DF(), v); });
   return with_far_angles(a, y, [](double x) { return std::cos(x); });
+}
+
+SIMD_FN Pack rounded_down(Pack a) {
+  return each(a, [](auto v) SIMD_INLINE { return hn::Floor(v); });
+}
+
+// Half of erfc(a) for a >= 0, by exp(-a^2) and t = 1 / (1 + 0.3 a): exp(-a^2) t Q(t), where Q is half the minimax fit of
+// exp(a^2) erfc(a) / t in relative error, 2e-8 for a up to 10.
+SIMD_FN Pack half_erfc(Pack power, Pack t) {
+  Pack q = all(-0.06476138138108f);
+  q = fma(q, t, all(0.24278128353997f));
+  q = fma(q, t, all(-0.25613839330906f));
+  q = fma(q, t, all(0.27385928408421f));
+  q = fma(q, t, all(-0.04732486974423f));
+  q = fma(q, t, all(0.10746283562461f));
+  q = fma(q, t, all(0.07416963587409f));
+  q = fma(q, t, all(0.08535760660989f));
+  q = fma(q, t, all(0.08459400299675f));
+  return power * t * q;
+}
+
+// erf x: 1 - erfc |x| with the sign of x, and near 0 its series, of which the first term left out is 2e-8 of erf x.
+SIMD_FN Pack error_function(Pack x) {
+  const Pack a = absolute(x), square = a * a;
+  const Pack tail = half_erfc(exponential(negated(square)), all(1) / fma(a, all(0.3f), all(1)));
+  const Pack far = all(1) - (tail + tail);
+  Pack s = all(-1.4925650e-5f);
+  s = fma(s, square, all(1.2055332e-4f));
+  s = fma(s, square, all(-8.5483270e-4f));
+  s = fma(s, square, all(5.2239776e-3f));
+  s = fma(s, square, all(-2.6866170e-2f));
+  s = fma(s, square, all(1.1283792e-1f));
+  s = fma(s, square, all(-3.7612638e-1f));
+  s = fma(s, square, all(1.1283792f));
+  const Pack y = select(less(a, all(0.75f)), x * s, select(less(x, all(0)), negated(far), far));
+  return select(is_nan(x), x, y);
+}
+
+// Returns f of each two elements.
+template <class F>
+inline Pack one_by_one(Pack a, Pack b, const F& f) {
+  alignas(64) float first[kPack], second[kPack];
+  store(a, first);
+  store(b, second);
+  for (int i = 0; i < kPack; ++i) first[i] = f(first[i], second[i]);
+  return load(first);
+}
+inline Pack power(Pack a, Pack b) {
+  return one_by_one(a, b, [](float x, float y) { return std::pow(x, y); });
+}
+inline Pack remainder(Pack a, Pack b) {
+  return one_by_one(a, b, [](float x, float y) { return std::fmod(x, y); });
 }
 
 }  // namespace HWY_NAMESPACE

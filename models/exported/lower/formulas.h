@@ -35,17 +35,33 @@ inline Formula clamped(const Formula& x, float low, float high) {
   return high < HUGE_VALF ? select(less(high, y), high, y) : y;
 }
 
-// Returns x to a power. Where the power is no whole number x must not be negative, as in PyTorch.
+// Returns x to a power that is a number.
 inline Formula power(const Formula& x, double exponent) {
   if (exponent == 0) return 1;
-  if (exponent < 0) return 1 / power(x, -exponent);
-  if (exponent == 0.5) return square_root(x);
   constexpr double kMostProducts = 8;
-  if (exponent != std::floor(exponent) || exponent > kMostProducts)
-    return exponential(static_cast<float>(exponent) * logarithm(x));
+  const double size = std::abs(exponent);
   Formula result = x;
-  for (int i = 1; i < static_cast<int>(exponent); ++i) result = result * x;
-  return result;
+  if (size == 0.5)
+    result = square_root(x);
+  else if (size != std::floor(size) || size > kMostProducts)
+    return dstrain::power(x, static_cast<float>(exponent));
+  for (int i = 1; i < static_cast<int>(size); ++i) result = result * x;
+  return exponent < 0 ? 1 / result : result;
+}
+
+// Returns 1 where a remainder, which has the sign of what is divided, and the divisor have different signs.
+inline Formula signs_differ(const Formula& rest, const Formula& divisor) {
+  return select(rest, absolute(less(divisor, 0) - less(rest, 0)), 0);
+}
+// Returns a quotient that is rounded down, as PyTorch rounds it: the exact quotient, not that of f32. Its gradient is 0.
+inline Formula floor_quotient(const Formula& a, const Formula& b) {
+  const Formula rest = remainder(a, b);
+  return select(b, rounded((a - rest) / b - signs_differ(rest, b)), rounded_down(a / b));
+}
+// Returns the remainder that has the sign of the divisor.
+inline Formula floor_remainder(const Formula& a, const Formula& b) {
+  const Formula rest = remainder(a, b);
+  return rest + select(signs_differ(rest, b), b, 0);
 }
 
 }  // namespace dstrain::exported

@@ -53,6 +53,8 @@ class Slopes {
       case Fn::inside:
       case Fn::constant:
       case Fn::less:
+      case Fn::rounded_down:
+      case Fn::rounded:
         return;
       case Fn::add:
         add(step.a, d);
@@ -93,6 +95,15 @@ class Slopes {
         return add(step.a, d * cosine(a));
       case Fn::cosine:
         return add(step.a, -(d * sine(a)));
+      case Fn::error_function:
+        return add(step.a, d * (1.1283791670955126f * exponential(-(a * a))));  // 2 / sqrt(pi)
+      case Fn::power:
+        add(step.a, select(b, d * (b * power(a, b - 1)), 0));
+        return add(step.b, select(a, d * (y * logarithm(a)),
+                                  select(less(b, 0), d * (y * logarithm(a)), 0)));
+      case Fn::remainder:
+        add(step.a, d);
+        return add(step.b, -(d * truncated(a / b)));
     }
   }
 

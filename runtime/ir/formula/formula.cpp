@@ -45,6 +45,16 @@ double apply(Fn fn, double a, double b, double c) {
       return std::sin(a);
     case Fn::cosine:
       return std::cos(a);
+    case Fn::error_function:
+      return std::erf(a);
+    case Fn::rounded_down:
+      return std::floor(a);
+    case Fn::rounded:
+      return std::nearbyint(a);
+    case Fn::power:
+      return std::pow(a, b);
+    case Fn::remainder:
+      return std::fmod(a, b);
     case Fn::input:
     case Fn::inside:
     case Fn::constant:
@@ -79,6 +89,8 @@ int operands_of(Fn fn) {
     case Fn::maximum:
     case Fn::minimum:
     case Fn::less:
+    case Fn::power:
+    case Fn::remainder:
       return 2;
     default:
       return 1;
@@ -155,9 +167,10 @@ int Formula::inputs() const {
 }
 
 bool Formula::has_kink() const {
-  return std::ranges::any_of(steps(), [](const FormulaStep& step) {
-    return step.fn == Fn::maximum || step.fn == Fn::minimum || step.fn == Fn::less ||
-           step.fn == Fn::select || step.fn == Fn::absolute;
+  constexpr Fn kKinks[] = {Fn::maximum,  Fn::minimum,      Fn::less,    Fn::select,
+                           Fn::absolute, Fn::rounded_down, Fn::rounded, Fn::remainder};
+  return std::ranges::any_of(steps(), [&](const FormulaStep& step) {
+    return std::ranges::find(kKinks, step.fn) != std::end(kKinks);
   });
 }
 
@@ -188,6 +201,10 @@ bool Formula::operator==(const Formula& other) const {
   return std::ranges::equal(steps(), other.steps());
 }
 
+Formula truncated(const Formula& x) {
+  return select(less(x, 0), -rounded_down(-x), rounded_down(x));
+}
+
 Formula relu(const Formula& x) {
   return maximum(x, 0);
 }
@@ -195,6 +212,11 @@ Formula relu(const Formula& x) {
 Formula gelu(const Formula& x) {
   constexpr float kRoot = 0.7978845608028654f, kCubic = 0.044715f;  // sqrt(2 / pi)
   return 0.5f * x * (1 + tangent(kRoot * (x + kCubic * (x * x * x))));
+}
+
+Formula gelu_erf(const Formula& x) {
+  constexpr float kRoot = 0.7071067811865475f;  // 1 / sqrt(2)
+  return 0.5f * x * (1 + error_function(kRoot * x));
 }
 
 Formula silu(const Formula& x) {

@@ -35,6 +35,11 @@ enum class Fn : uint8_t {
   sigmoid,
   sine,
   cosine,
+  error_function,  // erf
+  rounded_down,    // floor
+  rounded,         // to the nearest integer; halves to the even one
+  power,           // a to the power of b, as C's pow
+  remainder,       // a - b * (a / b rounded toward 0), exactly and with the sign of a: C's fmod
 };
 
 // One step: a function of the results of earlier steps a, b and c.
@@ -147,14 +152,35 @@ inline Formula cosine(const Formula& a) {
   return Formula::of(Fn::cosine, {a});
 }
 
+inline Formula error_function(const Formula& a) {
+  return Formula::of(Fn::error_function, {a});
+}
+inline Formula rounded_down(const Formula& a) {
+  return Formula::of(Fn::rounded_down, {a});
+}
+inline Formula rounded(const Formula& a) {
+  return Formula::of(Fn::rounded, {a});
+}
+inline Formula power(const Formula& a, const Formula& b) {
+  return Formula::of(Fn::power, {a, b});
+}
+inline Formula remainder(const Formula& a, const Formula& b) {
+  return Formula::of(Fn::remainder, {a, b});
+}
+
 // Returns the derivative of a formula with respect to operand `number`. Nothing where the formula does not depend on the
 // operand. Where a function has a kink the derivative is that of one side: of maximum(a, b) at a = b all of b's, of
-// absolute(0) it is 0.
+// absolute(0) it is 0. What is rounded has the derivative 0 everywhere. power(a, b) has the conventions of PyTorch: by a it is 0
+// where b is 0, and by b where a is 0 and b is not negative.
 std::optional<Formula> derivative(const Formula& formula, int number);
 
-// relu and gelu in its tanh form, and silu, as the ops `activation` and `gated` have them.
+// Returns a number rounded toward 0.
+Formula truncated(const Formula& x);
+
+// relu, gelu in its tanh form and exactly, and silu, as the ops `activation` and `gated` have them.
 Formula relu(const Formula& x);
 Formula gelu(const Formula& x);
+Formula gelu_erf(const Formula& x);
 Formula silu(const Formula& x);
 
 }  // namespace dstrain

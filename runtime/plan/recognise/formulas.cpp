@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -35,6 +36,29 @@ std::optional<NamedForm> scaled_form(const Formula& formula) {
   return NamedForm{OpKind::scale, ScaleAttrs{*found->constant(1)}, {found->operand(0)}};
 }
 
+// Returns the form of the exact gelu, alone or as a gate.
+std::optional<NamedForm> exact_gelu_form(const Formula& formula) {
+  constexpr int kRoot = 1, kGated = 2;
+  const auto is_erf = [](const FormulaStep& step) { return step.fn == Fn::error_function; };
+  if (std::ranges::none_of(formula.steps(), is_erf)) return std::nullopt;
+  const Formula x = Formula::input(0), root = Formula::input(kRoot);
+  const ActivationAttrs attrs{Activation::gelu_erf};
+  for (const bool divides : {false, true}) {
+    const Formula twice = 1 + error_function(divides ? x / root : x * root);
+    for (const Formula& way : {(0.5f * x) * twice, x * (0.5f * twice), 0.5f * (x * twice),
+                               (x * twice) / 2, (x / 2) * twice, x * (twice / 2)})
+      for (const bool gates : {false, true}) {
+        const auto found = match(gates ? way * Formula::input(kGated) : way, formula, {kRoot});
+        if (!found) continue;
+        const float by = *found->constant(kRoot);
+        if (std::abs((divides ? 1 / by : by) - std::sqrt(0.5f)) > 1e-6f) continue;
+        if (!gates) return NamedForm{OpKind::activation, attrs, {found->operand(0)}};
+        return NamedForm{OpKind::gated, attrs, {found->operand(0), found->operand(kGated)}};
+      }
+  }
+  return std::nullopt;
+}
+
 // Returns the form of cap * tanh(x / cap).
 std::optional<NamedForm> capped_form(const Formula& formula) {
   const Formula x = Formula::input(0), cap = Formula::input(1), part = Formula::input(2);
@@ -64,6 +88,7 @@ std::optional<NamedForm> form_of(const Formula& formula) {
   for (const auto& [pattern, op, attrs] : forms)
     if (std::optional<NamedForm> form = form_if(pattern, formula, op, attrs)) return form;
   if (std::optional<NamedForm> form = scaled_form(formula)) return form;
+  if (std::optional<NamedForm> form = exact_gelu_form(formula)) return form;
   return capped_form(formula);
 }
 

@@ -99,6 +99,33 @@ class Functions(nn.Module):
                 + torch.prod(self.w + 2) * 0.01)
 
 
+class Rounded(nn.Module):
+    """Functions that are rounded, remainders, powers of tensors, and gelu as it is written by erf."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(6))
+        self.exponent = nn.Parameter(torch.randn(6))
+        self.divisor = nn.Parameter(torch.rand(6) + 0.5)
+
+    def forward(self, x, counts, zeros, y):
+        h = x * self.w                                                # (b, 5, 6)
+        positive = h.abs() + 0.3
+        signed = torch.where(x > 0, positive, -positive).tanh()       # away from 0
+        side = torch.where(x > 0, self.divisor, -self.divisor)        # divisors of both signs
+        parts = [
+            torch.erf(h), 0.5 * h * (1 + torch.erf(h / 2 ** 0.5)), h.floor() * h, h.ceil() * x, (3 * h).round() * h, h.trunc() + h,
+            positive ** self.exponent, signed.pow(torch.tensor([0.0, 1, 2, 3, -1, 4])), 2 ** h, signed.pow(9), positive.pow(-1.5), positive.pow(-0.5),
+            torch.remainder(4 * h, side), torch.fmod(4 * h, side), 3 * h % 0.7, torch.fmod(3 * h, -0.7), h.div(side, rounding_mode="floor") * h,
+            h.div(side, rounding_mode="trunc") * h, h.div(self.divisor, rounding_mode=None), h.detach() // 0.3 * h, (5 * h).long() * h, (counts // 2 * 2 == counts) * h,
+            (counts % 3) * x * self.w, torch.fmod(counts - 3, 2) * h,
+            # Where the base or the exponent is 0 PyTorch says what the gradient is.
+            (zeros * self.w.abs()).pow(2 + zeros * self.exponent), (zeros * self.w).pow(0 * self.divisor.detach()) * h,
+        ]
+        total = sum((0.1 + 0.01 * i) * p for i, p in enumerate(parts))
+        return F.mse_loss(total, y)
+
+
 class Moved(nn.Module):
     """Elements in other places, parts that are replaced, and Einstein's notation."""
 
@@ -254,6 +281,8 @@ def operator_cases(b):
     yield seeded(lambda: ("images", Images(), {
         "x": torch.randn(b, 4, 6, 5), "steps": integers(3, b, 4, 6, 5).float(), "y": torch.randn(b, 4)}))
     yield seeded(lambda: ("functions", Functions(), {"x": torch.randn(b, 5, 6), "y": torch.randn(b, 5, 6)}))
+    yield seeded(lambda: ("rounded", Rounded(), {
+        "x": torch.randn(b, 5, 6), "counts": integers(9, b, 5, 6), "zeros": integers(2, b, 5, 6).float(), "y": torch.randn(b, 5, 6)}))
     yield seeded(lambda: ("moved", Moved(), {"x": torch.randn(b, 4, 6), "y": torch.randn(b, 4, 6)}))
     yield seeded(lambda: ("classes", Classes(), {
         "x": torch.randn(b, 3, 6), "classes": integers(5, b, 3).index_put((torch.tensor(0), torch.tensor(1)), torch.tensor(-100)),

@@ -49,6 +49,21 @@ const Known kKnown[] = {
               (1 + std::tanh(static_cast<double>(0.7978845608028654f) *
                              (a + static_cast<double>(0.044715f) * a * a * a)));
      }},
+    {"exact gelu", gelu_erf(kX),
+     [](double a, double, double) {
+       return 0.5 * a * (1 + std::erf(static_cast<double>(0.7071067811865475f) * a));
+     }},
+    {"power", power(kX* kX + 0.5f, kY),
+     [](double a, double b, double) { return std::pow(a * a + 0.5, b); }},
+    {"remainder", remainder(kX, kZ) + rounded(kX + 0.3f) * kX,
+     [](double a, double, double c) {
+       return std::fmod(a, c) + std::nearbyint(a + static_cast<double>(0.3f)) * a;
+     }},
+    {"rounded", kX* rounded_down(kX - 0.2f) + truncated(kZ + 0.3f) * kZ,
+     [](double a, double, double c) {
+       return a * std::floor(a - static_cast<double>(0.2f)) +
+              std::trunc(c + static_cast<double>(0.3f)) * c;
+     }},
 };
 constexpr std::array<double, 3> kPoints[] = {
     {0.3, -1.2, 2.5}, {-2.25, 0.75, 0.4}, {1.5, 1.25, -0.6}, {-0.1, -3, 1}};
@@ -87,6 +102,42 @@ TEST_CASE("at a kink the derivative is that of one side") {
   CHECK(derivative(absolute(kX), 0)->value(zero) == 0);
   CHECK(derivative(maximum(kX, kY), 0)->value(zero) == 0);
   CHECK(derivative(maximum(kX, kY), 1)->value(zero) == 1);
+}
+
+TEST_CASE("at 0 a power has the derivatives that PyTorch gives it") {
+  const Formula y = power(kX, kY);
+  const auto slope = [&](int number, double x, double exponent) {
+    return derivative(y, number)->value(std::array{x, exponent});
+  };
+  CHECK(slope(0, 0, 0) == 0);
+  CHECK(slope(0, 3, 0) == 0);
+  CHECK(slope(0, 0, 1) == 1);
+  CHECK(slope(0, 0, 2) == 0);
+  CHECK(std::isinf(slope(0, 0, 0.5)));
+  CHECK(slope(0, -2, 3) == 12);
+  CHECK(slope(1, 0, 2) == 0);
+  CHECK(slope(1, 0, 0) == 0);
+  CHECK(slope(1, 0, -1) == -HUGE_VAL);
+  CHECK(std::isnan(slope(1, -2, 2)));
+  CHECK(power(kX, 3).value(std::array{-2.0}) == -8);
+  CHECK(std::isnan(power(kX, 0.5f).value(std::array{-2.0})));
+}
+
+TEST_CASE(
+    "halves are rounded to the even number, and a remainder has the sign of what is divided") {
+  const auto value = [](const Formula& f, double a, double b = 1) {
+    return f.value(std::array{a, b});
+  };
+  CHECK(value(rounded(kX), 0.5) == 0);
+  CHECK(value(rounded(kX), 1.5) == 2);
+  CHECK(value(rounded(kX), -2.5) == -2);
+  CHECK(value(rounded_down(kX), -0.5) == -1);
+  CHECK(value(truncated(kX), -1.5) == -1);
+  CHECK(value(remainder(kX, kY), -7, 3) == -1);
+  CHECK(value(remainder(kX, kY), 7, -3) == 1);
+  CHECK(std::isnan(value(remainder(kX, kY), 7, 0)));
+  CHECK(derivative(remainder(kX, kY), 1)->value(std::array{-7.0, 3.0}) == 2);
+  CHECK_FALSE(derivative(rounded(kX) * kY, 0));
 }
 
 TEST_CASE("what formulas have in common is one step, and what is constant is computed") {

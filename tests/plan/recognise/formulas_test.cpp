@@ -51,6 +51,25 @@ TEST_CASE("activations, gates, sums and factors are recognised, and nothing else
     CHECK(recognised(other, all).op == OpKind::map);
 }
 
+TEST_CASE("the exact gelu is recognised in the ways in which it is written") {
+  const Shape all{6, 4};
+  const Formula twice = 1 + error_function(kFirst / 1.41421356f);
+  for (const Formula& way : {gelu_erf(kFirst), kFirst * 0.5f * twice, kFirst * (0.5f * twice),
+                             0.5f * (twice * kFirst), kFirst * twice / 2}) {
+    const Instruction op = recognised(way, all), gate = recognised(kSecond * way, all);
+    CHECK(op.op == OpKind::activation);
+    CHECK(attrs_as<ActivationAttrs>(op.attrs).activation == Activation::gelu_erf);
+    CHECK(gate.op == OpKind::gated);
+    CHECK(attrs_as<ActivationAttrs>(gate.attrs).activation == Activation::gelu_erf);
+  }
+  for (const Formula& other :
+       {kFirst * 0.5f * (1 + error_function(kFirst * 1.41421356f)),
+        kFirst * 0.5f * (1 + error_function(kFirst / 0.70710678f)),
+        kFirst * 0.5f * (1 + error_function(kFirst)), kFirst * 0.25f * twice, kFirst * twice,
+        kFirst * 0.5f * (error_function(kFirst / 1.41421356f) - 1)})
+    CHECK(recognised(other, all).op == OpKind::map);
+}
+
 TEST_CASE("a map of operands that are broadcast, or of another type, stays one") {
   CHECK(recognised(kFirst + kSecond, {4}).op == OpKind::map);
   CHECK(recognised(kFirst + kSecond, {6, 4}, DType::f32).op == OpKind::map);

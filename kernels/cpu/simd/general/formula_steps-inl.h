@@ -90,6 +90,16 @@ void run_step(Fn fn, const StepTiles& t) {
       return unary(t, [](Pack a) SIMD_INLINE { return sine(a); });
     case Fn::cosine:
       return unary(t, [](Pack a) SIMD_INLINE { return cosine(a); });
+    case Fn::error_function:
+      return unary(t, [](Pack a) SIMD_INLINE { return error_function(a); });
+    case Fn::rounded_down:
+      return unary(t, [](Pack a) SIMD_INLINE { return rounded_down(a); });
+    case Fn::rounded:
+      return unary(t, [](Pack a) SIMD_INLINE { return nearest(a); });
+    case Fn::power:
+      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return power(a, b); });
+    case Fn::remainder:
+      return binary(t, [](Pack a, Pack b) SIMD_INLINE { return remainder(a, b); });
     case Fn::input:
     case Fn::inside:
     case Fn::constant:

@@ -76,6 +76,20 @@ inline DType type_of(std::span<const TensorSpec> operands, DType result) {
   return result;
 }
 
+// The functions that take many registers: called, so that the others need not keep these free.
+__device__ __attribute__((noinline)) static float apply_rare(Fn fn, float a, float b) {
+  switch (fn) {
+    case Fn::error_function:
+      return erff(a);
+    case Fn::power:
+      return powf(a, b);
+    case Fn::remainder:
+      return fmodf(a, b);
+    default:
+      return 0.0f;
+  }
+}
+
 __device__ inline float apply(Fn fn, float a, float b, float c) {
   switch (fn) {
     case Fn::add:
@@ -112,8 +126,12 @@ __device__ inline float apply(Fn fn, float a, float b, float c) {
       return sinf(a);
     case Fn::cosine:
       return cosf(a);
+    case Fn::rounded_down:
+      return floorf(a);
+    case Fn::rounded:
+      return rintf(a);
     default:
-      return 0.0f;
+      return apply_rare(fn, a, b);
   }
 }
 

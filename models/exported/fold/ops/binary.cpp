@@ -140,6 +140,18 @@ Results remainder(const Operands& o) {
   });
 }
 
+// The remainder, with the sign of what is divided.
+Results fmod(const Operands& o) {
+  return combined_type(o, [&](auto a, auto b) {
+    if constexpr (std::integral<decltype(a)>) {
+      if (b == 0) o.fail("divides by zero");
+      return b == -1 ? int64_t{0} : a % b;
+    } else {
+      return std::fmod(a, b);
+    }
+  });
+}
+
 int64_t whole_power(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   uint64_t result = 1, factor = static_cast<uint64_t>(base);
@@ -259,6 +271,8 @@ constexpr EvaluatedOp kBinaryOps[] = {
     {"aten.div.Scalar_mode", div_mode},
     {"aten.floor_divide.default", floor_divide},
     {"aten.floor_divide.Scalar", floor_divide},
+    {"aten.fmod.Tensor", fmod},
+    {"aten.fmod.Scalar", fmod},
     {"aten.remainder.Tensor", remainder},
     {"aten.remainder.Scalar", remainder},
     {"aten.pow.Tensor_Scalar", pow},

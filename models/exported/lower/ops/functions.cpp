@@ -31,6 +31,39 @@ void lower_one(Lowering& l, const Node& node) {
   lower_function(l, node, [](Formulas f) { return kFormula(f[0]); }, {"self"});
 }
 
+Formula rounded_up(const Formula& x) {
+  return -rounded_down(-x);
+}
+Formula truncated_quotient(const Formula& a, const Formula& b) {
+  return truncated(a / b);
+}
+
+// Quotients and remainders. An integer that is divided by 0 has none, and PyTorch stops there.
+template <Formula (*kFormula)(const Formula&, const Formula&)>
+void lower_division(Lowering& l, const Node& node) {
+  if (!is_floating(l.result(node).type)) {
+    const std::optional<Scalar> divisor = node.scalar("other");
+    if (!divisor) Lowering::fail(node, "divides integers by a tensor, which is not supported");
+    if (Lowering::real(node, "other") == 0) Lowering::fail(node, "divides integers by 0");
+  }
+  lower_function(l, node, [](Formulas f) { return kFormula(f[0], f[1]); }, {"self", "other"});
+}
+
+void lower_quotient(Lowering& l, const Node& node) {
+  if (!node.has("rounding_mode"))
+    return lower_function(l, node, [](Formulas f) { return f[0] / f[1]; }, {"self", "other"});
+  if (node.text("rounding_mode") == "floor") return lower_division<floor_quotient>(l, node);
+  lower_division<truncated_quotient>(l, node);
+}
+
+// Powers whose exponent is a tensor.
+void lower_power(Lowering& l, const Node& node) {
+  if (!is_floating(l.result(node).type))
+    Lowering::fail(node, "makes powers of integers, which is not supported");
+  lower_function(l, node, [](Formulas f) { return dstrain::power(f[0], f[1]); },
+                 {"self", "exponent"});
+}
+
 template <Formula (*kFormula)(const Formula&, const Formula&)>
 void lower_two(Lowering& l, const Node& node) {
   lower_function(l, node, [](Formulas f) { return kFormula(f[0], f[1]); }, {"self", "other"});
@@ -242,6 +275,7 @@ void lower_product(Lowering& l, const Node& node) {
 }
 
 constexpr LoweredOp kFunctions[] = {
+    {"aten.ceil.default", lower_one<rounded_up>},
     {"aten.celu.default", lower_celu},
     {"aten.clamp.Tensor", lower_limits<true, true>},
     {"aten.clamp_max.default", lower_limits<false, true>},
@@ -249,7 +283,15 @@ constexpr LoweredOp kFunctions[] = {
     {"aten.clamp_min.default", lower_limits<true, false>},
     {"aten.cosh.default", lower_one<hyperbolic_cosine>},
     {"aten.cosine_similarity.default", lower_cosine_similarity},
+    {"aten.div.Scalar_mode", lower_quotient},
+    {"aten.div.Tensor_mode", lower_quotient},
+    {"aten.erf.default", lower_one<error_function>},
     {"aten.expm1.default", lower_one<exponential_less_1>},
+    {"aten.floor.default", lower_one<rounded_down>},
+    {"aten.floor_divide.Scalar", lower_division<floor_quotient>},
+    {"aten.floor_divide.default", lower_division<floor_quotient>},
+    {"aten.fmod.Scalar", lower_division<remainder>},
+    {"aten.fmod.Tensor", lower_division<remainder>},
     {"aten.glu.default", lower_glu},
     {"aten.hypot.default", lower_two<length_of_both>},
     {"aten.isfinite.default", lower_one<is_finite>},
@@ -274,14 +316,20 @@ constexpr LoweredOp kFunctions[] = {
     {"aten.min.other", lower_two<smaller>},
     {"aten.nan_to_num.default", lower_nan_to_num},
     {"aten.norm.ScalarOpt_dim", lower_norm},
+    {"aten.pow.Scalar", lower_power},
+    {"aten.pow.Tensor_Tensor", lower_power},
     {"aten.prelu.default", lower_prelu},
     {"aten.prod.default", lower_product},
     {"aten.prod.dim_int", lower_product},
     {"aten.relu6.default", lower_one<relu_to_6>},
+    {"aten.remainder.Scalar", lower_division<floor_remainder>},
+    {"aten.remainder.Tensor", lower_division<floor_remainder>},
+    {"aten.round.default", lower_one<rounded>},
     {"aten.selu.default", lower_one<selu>},
     {"aten.sinh.default", lower_one<hyperbolic_sine>},
     {"aten.softshrink.default", lower_softshrink},
     {"aten.tan.default", lower_one<ratio_of_sine>},
+    {"aten.trunc.default", lower_one<truncated>},
 };
 
 }  // namespace

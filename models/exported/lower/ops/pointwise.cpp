@@ -149,13 +149,12 @@ void lower_addcdiv(Lowering& l, const Node& node) {
           type_of(l, node)));
 }
 
-// Another element type. A fraction loses what is behind the point where it becomes an integer, which no formula does yet.
+// Another element type. A fraction loses what is behind the point where it becomes an integer.
 void lower_to(Lowering& l, const Node& node) {
   Value x = l.operand(node, "self");
   const ScalarType to = type_of(l, node);
   const bool truth = to == ScalarType::boolean && x.type != ScalarType::boolean;
-  if (is_floating(x.type) && !is_floating(to) && !truth)
-    Lowering::fail(node, "makes integers of fractions, which is not supported");
+  if (is_floating(x.type) && !is_floating(to) && !truth) return unary(l, node, truncated);
   if (truth) return unary(l, node, [](const Formula& f) { return 1 - equal(f, 0); });
   l.set(node, std::move(x));
 }

@@ -70,7 +70,9 @@ inline Formula formula_of(const json& steps) {
       {"tangent", Fn::tangent},   {"exponential", Fn::exponential},
       {"sigmoid", Fn::sigmoid},   {"logarithm", Fn::logarithm},
       {"sine", Fn::sine},         {"square_root", Fn::square_root},
-      {"cosine", Fn::cosine}};
+      {"cosine", Fn::cosine},     {"error_function", Fn::error_function},
+      {"rounded", Fn::rounded},   {"rounded_down", Fn::rounded_down},
+      {"power", Fn::power},       {"remainder", Fn::remainder}};
   std::vector<Formula> made;
   for (const json& step : steps) {
     const auto name = step.at(0).get<std::string>();

@@ -49,6 +49,9 @@ const Formula kFormulas[] = {
     kX / square_root(kY* kY + kZ * kZ + 0.1f),
     5 * tangent(kX / 5) * sigmoid(kY) + absolute(kZ),
     sine(kX) * cosine(kY) - gelu(kZ),
+    error_function(kX) + rounded_down(kY) * rounded(4 * kZ),
+    power(absolute(kX) + 0.1f, kY) + kZ,
+    kX + remainder(8 * kX, absolute(kY) + 0.5f) * less(kZ, 0),
 };
 
 TEST_CASE("a map has its formula's values at every shape, dtype, start and thread count") {
@@ -75,9 +78,28 @@ TEST_CASE("NaN, infinity and zeros go through a map as through the functions of 
   const std::vector<double> a{0, -0.0, 1, -1, 100, -100, inf, -inf, nan, 2, 3e38, -3e38, 1e-30},
       b{0, 0.0, nan, 1, -1, inf, inf, 1, 1, nan, 1, -inf, 0};
   const Shape shape{static_cast<int64_t>(a.size())};
-  for (const Formula& formula : {maximum(kX, kY), minimum(kX, kY), less(kX, kY), select(kX, kY, 7),
-                                 -kX, absolute(kX), exponential(kX), logarithm(kX), square_root(kX),
-                                 tangent(kX), sigmoid(kX), kX / kY, kX + kY, kX * kY}) {
+  for (const Formula& formula : {maximum(kX, kY),
+                                 minimum(kX, kY),
+                                 less(kX, kY),
+                                 select(kX, kY, 7),
+                                 -kX,
+                                 absolute(kX),
+                                 exponential(kX),
+                                 logarithm(kX),
+                                 square_root(kX),
+                                 tangent(kX),
+                                 sigmoid(kX),
+                                 kX / kY,
+                                 kX + kY,
+                                 kX * kY,
+                                 error_function(kX),
+                                 rounded_down(kX),
+                                 rounded(kX),
+                                 power(kX, kY),
+                                 remainder(kX, kY),
+                                 rounded_down(0.3f * kX),
+                                 rounded(0.5f * kX),
+                                 truncated(0.4f * kX)}) {
     const std::vector<Operand> in{{shape, DType::f32, rounded(a, DType::f32)},
                                   {shape, DType::f32, rounded(b, DType::f32)}};
     const auto got = run_everywhere(call_of(formula), in, {{shape, DType::f32}})[0].values();
@@ -92,6 +114,17 @@ TEST_CASE("NaN, infinity and zeros go through a map as through the functions of 
         CHECK(got[i] == Approx(in_f32).epsilon(1e-5).margin(1e-30));
     }
   }
+}
+
+TEST_CASE("erf is near that of C in relative terms, also where it is small") {
+  std::vector<double> points;
+  for (double x = 1e-12; x < 12; x *= 1.01) points.insert(points.end(), {x, -x});
+  const Shape shape{static_cast<int64_t>(points.size())};
+  const std::vector<Operand> in{{shape, DType::f32, rounded(points, DType::f32)}};
+  const auto got = run_everywhere(call_of(error_function(kX)), in, {{shape, DType::f32}});
+  const std::vector<double> values = got[0].values();
+  for (size_t i = 0; i < values.size(); ++i)
+    CHECK(values[i] == Approx(std::erf(in[0].values[i])).epsilon(4e-7));
 }
 
 // The ops for certain formulas round in other places.
@@ -111,6 +144,8 @@ TEST_CASE("a map is near the op that is made for its formula") {
     };
     near(relu(kX), {.op = OpKind::activation, .attrs = ActivationAttrs{Activation::relu}}, 1);
     near(gelu(kX), {.op = OpKind::activation, .attrs = ActivationAttrs{Activation::gelu}}, 1);
+    near(gelu_erf(kX), {.op = OpKind::activation, .attrs = ActivationAttrs{Activation::gelu_erf}},
+         1);
     near(silu(kX) * kY, {.op = OpKind::gated, .attrs = ActivationAttrs{Activation::silu}}, 2);
     near(kX * 0.3f, {.op = OpKind::scale, .attrs = ScaleAttrs{0.3f}}, 1);
     near(kX + kY, {.op = OpKind::add}, 2);
