@@ -4,6 +4,7 @@
 #include "kernels/convolution.h"
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/convolutions/convolutions.h"
+#include "kernels/cpu/decode/decode.h"
 #include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
 #include "kernels/cpu/simd/simd.h"
@@ -27,6 +28,8 @@ class CpuLibrary final : public KernelLibrary {
                                        : convolution_workspace_bytes(*this, spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
+      case OpFamily::decode:
+        return decode_workspace_bytes(spec);
       case OpFamily::newton_schulz:
         return orthogonalize_workspace_bytes(spec);
       case OpFamily::memory_bound:
@@ -60,6 +63,9 @@ class CpuLibrary final : public KernelLibrary {
         break;
       case OpFamily::attention:
         kernel = make_attention(spec);
+        break;
+      case OpFamily::decode:
+        kernel = make_decode(spec);
         break;
       case OpFamily::newton_schulz:
         kernel = make_orthogonalize(spec);

@@ -31,6 +31,7 @@ class Library final : public KernelLibrary {
         return orthogonalize_workspace_bytes(spec);
       case OpFamily::memory_bound:
         return memory_bound_workspace_bytes(spec);
+      case OpFamily::decode:  // generation on a device has no keys and values of earlier tokens
       case OpFamily::none:
         break;
     }
@@ -76,6 +77,7 @@ class Library final : public KernelLibrary {
       case OpFamily::memory_bound:
         kernel = make_memory_bound(spec, context_);
         break;
+      case OpFamily::decode:
       case OpFamily::none:
         break;
     }

@@ -11,6 +11,7 @@
 #include "launcher/cli/help/command_help.h"
 #include "launcher/cli/launch_options.h"
 #include "runtime/config/load.h"
+#include "runtime/engine/forward/sampling.h"
 
 namespace dstrain {
 
@@ -64,30 +65,29 @@ struct HostsArguments {
   bool json = false;
 };
 
-// The arguments of `dstrain generate`, which continues a prompt with a trained model. One of run_dir and model is given.
-// Neither prompt: the standard input has it.
-struct GenerateArguments {
+// A trained model, of which a command computes a forward pass. One of run_dir and model is given.
+struct TrainedName {
   std::string run_dir;               // or one of the run's checkpoints
   std::string model;                 // a folder of transformers' files
   std::vector<std::string> ignored;  // path.to.key of its config.json, as if it did not have that
   std::string device = "auto";
-  std::optional<std::string> prompt;
-  std::optional<std::vector<int32_t>> prompt_ids;
-  int64_t tokens = 200;
-  double temperature = 1.0;
-  int64_t top_k = 0;
-  double top_p = 1.0;
-  uint64_t seed = 1337;
 };
 
-// The arguments of `dstrain eval`, which measures a trained model on a file. One of run_dir and model is given.
-struct EvalArguments {
-  std::string run_dir;               // or one of the run's checkpoints
-  std::string model;                 // a folder of transformers' files
-  std::vector<std::string> ignored;  // path.to.key of its config.json, as if it did not have that
+// The arguments of `dstrain generate`, which continues prompts with a trained model. No prompt: the standard input has it.
+struct GenerateArguments : TrainedName {
+  std::optional<std::string> prompt;
+  std::optional<std::vector<int32_t>> prompt_ids;
+  std::string prompts;  // a file with a prompt in each line; empty: none
+  int64_t tokens = 200;
+  int64_t samples = 1;
+  std::vector<std::string> stops;  // texts that end a text
+  Sampling sampling;
+};
+
+// The arguments of `dstrain eval`, which measures a trained model on a file.
+struct EvalArguments : TrainedName {
   std::string data;
-  std::string chat_template;  // dstrain's own by name, or a file; empty: the model's
-  std::string device = "auto";
+  std::string chat_template;       // dstrain's own by name, or a file; empty: the model's
   std::string logits;              // the file for the logits of the first window; empty: none
   std::optional<int64_t> seq_len;  // tokens of a window; absent: those of the model's samples
   bool json = false;

@@ -14,6 +14,7 @@
 #include "launcher/cli/help/man_page.h"
 #include "launcher/cli/option_readers.h"
 #include "launcher/cli/planned_arguments.h"
+#include "launcher/cli/text_arguments.h"
 #include "launcher/cli/trained_arguments.h"
 #include "runtime/config/job.h"
 #include "runtime/config/text.h"

@@ -1,96 +1,14 @@
 #include "launcher/cli/trained_arguments.h"
 
-#include <limits>
-
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/headings.h"
 #include "launcher/cli/option_readers.h"
+#include "launcher/cli/text_arguments.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
-namespace {
-
-// Adds the options that name a trained model: a run's, or one in a folder.
-void add_trained(CommandLine& line, std::string& run_dir, std::string& model,
-                 std::vector<std::string>& ignored) {
-  line.option("--run", "DIR", "the output directory of a run, or one of its checkpoints",
-              text(run_dir));
-  line.option("--model", "DIR", "a folder with config.json and weights, instead of a run",
-              text(model));
-  line.repeated("--ignore", "path.to.key",
-                "treat a key of DIR's config.json, or several (a,b), as if it were not there",
-                keys(ignored));
-}
-
-void add_chat_template(CommandLine& line, std::string& chat_template) {
-  line.option("--chat_template", "chatml|llama3|qwen|FILE",
-              "how messages are written; otherwise as the directory says", text(chat_template));
-}
-
-// Throws UserError unless the options name one model.
-void check_trained(const std::string& command, const std::string& run_dir, const std::string& model,
-                   const std::vector<std::string>& ignored) {
-  require(command, "--run DIR or --model DIR", !run_dir.empty() || !model.empty());
-  if (!run_dir.empty() && !model.empty())
-    fail_user("dstrain {} takes one of --run DIR and --model DIR", command);
-  if (!ignored.empty() && model.empty())
-    fail_user(
-        "dstrain {}: --ignore is for a key of config.json in the folder of --model DIR, and --run "
-        "has none",
-        command);
-}
-
-}  // namespace
-
-Arguments parse_generate(const std::vector<std::string>& words) {
-  GenerateArguments a;
-  CommandLine line("generate",
-                   "Continues a prompt with a trained model. Without --prompt and --prompt_ids the "
-                   "prompt is the "
-                   "standard input.");
-  line.example("dstrain generate --run runs/ds_config --prompt \"In the beginning\"",
-               "continue a text");
-  line.example("dstrain generate --run runs/ds_config --prompt To --temperature 0",
-               "always by the likeliest token");
-  line.example("dstrain generate --model ./gpt2 --prompt To", "with the model in a folder");
-  line.example("dstrain generate --run runs/ds_config/checkpoints/step_400",
-               "from a checkpoint; the prompt is the standard input");
-  line.group(heading::kRead);
-  add_trained(line, a.run_dir, a.model, a.ignored);
-  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
-              text(a.device));
-  line.option("--prompt", "TEXT", "the text to continue",
-              [&a](const std::string&, const std::string& value) { a.prompt = value; });
-  line.option("--prompt_ids", "1,2,3", "the token ids to continue",
-              [&a](const std::string& option, const std::string& value) {
-                a.prompt_ids = token_ids(option, value);
-              });
-  line.group(heading::kWritten);
-  line.option("--tokens", "N", "tokens to add (200)", integer(a.tokens, 0));
-  line.option("--temperature", "F", "1 as trained, 0 greedy (1)",
-              [&a](const std::string& option, const std::string& value) {
-                a.temperature =
-                    number_of<double>(option, value, 0, 1e6, "a number from 0 to 1000000");
-              });
-  line.option("--top_k", "N", "draw from the N likeliest; 0: all (0)", integer(a.top_k, 0));
-  line.option("--top_p", "F", "draw from the likeliest that together have probability F (1)",
-              [&a](const std::string& option, const std::string& value) {
-                a.top_p = number_of<double>(option, value, std::numeric_limits<double>::min(), 1,
-                                            "a number above 0, up to 1");
-              });
-  line.option("--seed", "N", "same seed, same text (1337)",
-              [&a](const std::string& option, const std::string& value) {
-                a.seed =
-                    number_of<uint64_t>(option, value, 0, ~uint64_t{0}, "an integer from 0 up");
-              });
-  if (const auto help = line.parse(words)) return HelpArguments{*help};
-  check_trained("generate", a.run_dir, a.model, a.ignored);
-  if (a.prompt && a.prompt_ids)
-    fail_user("dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3");
-  return a;
-}
 
 Arguments parse_eval(const std::vector<std::string>& words) {
   EvalArguments a;
@@ -106,21 +24,20 @@ Arguments parse_eval(const std::vector<std::string>& words) {
                "of one whose config.json has a field that is unknown here");
   line.example("dstrain eval --run runs/ds_config --data other.txt --json", "for a program");
   line.group(heading::kMeasured);
-  add_trained(line, a.run_dir, a.model, a.ignored);
+  add_trained(line, a);
   line.option("--data", "FILE",
               "a file as the run's data: text, bytes or token ids, arrays or images", text(a.data));
   add_chat_template(line, a.chat_template);
   line.option("--seq_len", "N", "tokens of a window (those of the model's samples)",
               integer(a.seq_len, 1));
-  line.option("--device", "auto|cpu|cuda", "where to run (auto: on a GPU where there is one)",
-              text(a.device));
+  add_device(line, a);
   line.group(heading::kWritten);
   line.option("--logits", "FILE", "write the logits of the first window (safetensors)",
               text(a.logits));
   line.group(heading::kPrinting);
   line.flag("--json", "print JSON", a.json);
   if (const auto help = line.parse(words)) return HelpArguments{*help};
-  check_trained("eval", a.run_dir, a.model, a.ignored);
+  check_trained("eval", a);
   require("eval", "--data FILE", !a.data.empty());
   return a;
 }

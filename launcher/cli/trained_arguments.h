@@ -8,8 +8,7 @@
 
 namespace dstrain {
 
-// Parse the words after `generate`, `eval`, `export` and `tokenize`. Throw UserError.
-Arguments parse_generate(const std::vector<std::string>& words);
+// Parse the words after `eval`, `export` and `tokenize`. Throw UserError.
 Arguments parse_eval(const std::vector<std::string>& words);
 Arguments parse_export(const std::vector<std::string>& words);
 Arguments parse_tokenize(const std::vector<std::string>& words);

@@ -38,6 +38,7 @@ enum class OpFamily : uint8_t {
   contraction,
   convolution,
   attention,
+  decode,
   newton_schulz
 };
 

@@ -14,6 +14,7 @@
 #include "runtime/ir/gradients.h"
 #include "runtime/ir/operand_axes.h"
 #include "runtime/ir/program.h"
+#include "runtime/ir/slots.h"
 
 namespace dstrain {
 
@@ -149,6 +150,9 @@ struct OpRule {
   SumOrder sum_order = SumOrder::whole;
   std::optional<InParts> in_parts{};
   std::optional<TwoOps> joins{};
+  // Makes an instruction the one that does the same where rows are tokens of slots (runtime/ir/ops/decode.h). Null: it stays
+  // as it is, if it works on each row by itself.
+  void (*in_slots)(Program& program, Instruction& op, const Slots& slots) = nullptr;
 };
 
 // A text of operand_axes.h as a template argument.

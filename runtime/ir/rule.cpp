@@ -7,6 +7,7 @@
 #include "runtime/ir/ops/collective.h"
 #include "runtime/ir/ops/columns.h"
 #include "runtime/ir/ops/cross_entropy.h"
+#include "runtime/ir/ops/decode.h"
 #include "runtime/ir/ops/elementwise.h"
 #include "runtime/ir/ops/embed.h"
 #include "runtime/ir/ops/general/contract.h"

@@ -151,6 +151,16 @@ StageBytes stage_bytes(const Job& job, const PlanInputs& inputs);
 RankPlan make_forward_plan(const Job& job, int64_t seq_len, bool with_losses,
                            const PlanInputs& inputs);
 
+// The slots of plans that generate text, and the rows of their passes.
+struct SlotSizes {
+  int64_t slots = 1, positions = 0;  // positions: tokens that a slot holds
+  std::vector<int64_t> passes{};     // rows of the plans that read prompts
+};
+// Returns the plans by which tokens are generated (runtime/ir/slots.h): `validate` has a row for each slot and the logits of
+// all of them; `other` has a plan for each of `passes`, whose logits are those of the row that its input kRowInput names.
+// They share the weights and the slots.
+RankPlan make_slot_plans(const Job& job, const SlotSizes& sizes, const PlanInputs& inputs);
+
 // Returns how many collectives and messages a step starts, by channel of a communicator.
 std::vector<int32_t> count_collectives(const Plan& plan);
 // Returns how many operations a step starts, by channel: those, copies and transfers of drives.

@@ -20,7 +20,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int64_t kLargestConfig = int64_t{16} << 20;
-constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 // Returns a member of the file, which must have the type of `usual`; `usual` where it is absent or null.
 template <class T>
@@ -34,7 +34,7 @@ T value_of(const json& config, const char* key, T usual, const std::string& path
 // Returns what an adapter's matrix is in PEFT's files. Where files have the rows of a weight in another order, they have those
 // of its adapter's second matrix in that order.
 std::vector<WeightPart> parts_in_files(const StateEntry& adapter, const StateRegister& weights) {
-  const std::string tensor = fmt::format("{}{}", kPrefix, adapter.name);
+  const std::string tensor = fmt::format("{}{}", kPeftPrefix, adapter.name);
   std::vector<WeightPart> whole{{.tensor = tensor}};
   if (!adapter.name.ends_with(kLoraB)) return whole;
   const std::string module = adapter.name.substr(0, adapter.name.size() - kLoraB.size()),

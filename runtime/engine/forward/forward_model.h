@@ -1,35 +1,16 @@
 // ForwardModel: the forward pass of a trained model over one sample, with its own copy of the weights, in f32.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <string_view>
+#include <span>
 
 #include "runtime/comm/self_comm.h"
 #include "runtime/config/job.h"
+#include "runtime/engine/forward/forward_weights.h"
 #include "runtime/engine/step/executor.h"
 #include "runtime/plan/plan.h"
-#include "runtime/storage/state.h"
 
 namespace dstrain {
-
-class ModelState;
-
-// The weights of a run, model.safetensors in its output directory or a checkpoint, or those of another folder.
-struct WeightsSource {
-  std::string run_dir,
-      checkpoint = {};  // checkpoint empty: model.safetensors, or the files of an index
-  std::string_view option = "--run";  // that names the folder
-};
-
-// Checks what the files of weights that a forward pass would read say of their tensors, before memory is taken for them.
-// `weights`: all of the model's, without tensors. Checkpoints are not looked at. Throws UserError.
-void check_forward_weights(const Job& job, const WeightsSource& place,
-                           const StateRegister& weights);
-
-// Receives the bytes that a forward pass takes of its device, before it takes them; throws if there are fewer.
-using CheckDeviceBytes = std::function<void(int64_t bytes)>;
 
 class ForwardModel {
  public:
@@ -50,8 +31,6 @@ class ForwardModel {
   void read_logits(int64_t row, std::span<float> to) const;
 
  private:
-  void load_files(const ModelState& state, const WeightsSource& place,
-                  const Implementations& implementations);
   Communicator& comm() { return comm_ ? *comm_ : self_; }
 
   Job job_;

@@ -1,119 +1,118 @@
 #include "runtime/engine/forward/generate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
-#include "runtime/core/philox.h"
 
 namespace dstrain {
 namespace {
 
-constexpr int64_t kShortestPlan = 64;
+constexpr int64_t kMostTexts = 8;  // at a time
 
-// A forward pass of one context length.
-class Decoder {
+// A text that has a slot.
+struct OpenText {
+  GeneratedText text{};
+  std::vector<int32_t> ids{};
+  int64_t added = 0;
+};
+
+int64_t longest(const std::vector<std::vector<int32_t>>& prompts) {
+  size_t most = 1;
+  for (const auto& prompt : prompts) most = std::max(most, prompt.size());
+  return static_cast<int64_t>(most);
+}
+
+class Generation {
  public:
-  Decoder(const Job& job, const GenerateRequest& request, const Implementations& implementations,
-          int64_t seq_len)
-      : model_(job, request.place, implementations, seq_len, ForwardModel::Ends::with_logits,
-               request.threads, request.check_bytes),
-        ids_(static_cast<size_t>(seq_len)),
-        row_(static_cast<size_t>(job.model.vocabulary())) {}
+  Generation(const GenerateRequest& request, NextToken& model, const TakeToken& on_token,
+             const std::function<void(const GeneratedText&)>& on_end)
+      : request_(request),
+        model_(model),
+        on_token_(on_token),
+        on_end_(on_end),
+        sampler_(request.sampling),
+        open_(static_cast<size_t>(model.slots())) {}
 
-  // Returns the logits of the token after `context`.
-  std::span<const float> logits(std::span<const int32_t> context) {
-    std::fill(ids_.begin(), ids_.end(), 0);
-    std::copy(context.begin(), context.end(), ids_.begin());
-    StepState state;
-    StepContext step{.state = &state, .ids = ids_};
-    model_.run(step);
-    model_.read_logits(static_cast<int64_t>(context.size()) - 1, row_);
-    return row_;
+  void run() {
+    for (;;) {
+      for (std::optional<OpenText>& slot : open_)
+        if (!slot) slot = next_text();
+      std::vector<NextToken::Text> texts;
+      for (size_t s = 0; s < open_.size(); ++s)
+        if (open_[s]) texts.push_back({static_cast<int64_t>(s), open_[s]->ids});
+      if (texts.empty()) return;
+      std::vector<int32_t> chosen(texts.size());
+      model_.run(texts, [&](size_t i, std::span<const float> logits) {
+        const OpenText& text = *open_[static_cast<size_t>(texts[i].slot)];
+        chosen[i] = sampler_.choose(logits, text.ids, text.text.sample, text.added);
+      });
+      for (size_t i = 0; i < texts.size(); ++i)
+        take(open_[static_cast<size_t>(texts[i].slot)], chosen[i]);
+    }
   }
 
  private:
-  ForwardModel model_;
-  std::vector<int32_t> ids_;
-  std::vector<float> row_;
+  std::optional<OpenText> next_text() {
+    if (next_.prompt == request_.prompts.size()) return std::nullopt;
+    OpenText text{.text = next_, .ids = request_.prompts[next_.prompt]};
+    if (++next_.sample == request_.samples) next_ = {next_.prompt + 1, 0};
+    return text;
+  }
+
+  void take(std::optional<OpenText>& slot, int32_t id) {
+    OpenText& text = *slot;
+    const bool stops = std::ranges::find(request_.stops, id) != request_.stops.end();
+    text.ids.push_back(id);
+    const bool goes_on = !stops && on_token_(text.text, id) && ++text.added < request_.tokens;
+    if (goes_on) return;
+    on_end_(text.text);
+    slot.reset();
+  }
+
+  const GenerateRequest& request_;
+  NextToken& model_;
+  const TakeToken& on_token_;
+  const std::function<void(const GeneratedText&)>& on_end_;
+  Sampler sampler_;
+  std::vector<std::optional<OpenText>> open_;  // by slot
+  GeneratedText next_{};
 };
-
-// Returns a token drawn from softmax(logits / temperature) over the top_k largest logits, of which the likeliest are
-// kept that together have probability top_p. `u` is uniform in [0, 1).
-int32_t sample(std::span<const float> logits, const GenerateRequest& request, double u) {
-  const auto [temperature, top_k] = std::pair(request.temperature, request.top_k);
-  const auto best = std::max_element(logits.begin(), logits.end());
-  if (temperature == 0) return static_cast<int32_t>(best - logits.begin());
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  // Equal logits stay in the order of ids, so that the text does not depend on the sort algorithm.
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
-  if (top_k > 0 && top_k < static_cast<int64_t>(order.size()))
-    order.resize(static_cast<size_t>(top_k));
-  std::vector<double> weight;
-  for (int32_t id : order)
-    weight.push_back(
-        std::exp((static_cast<double>(logits[static_cast<size_t>(id)]) - *best) / temperature));
-  double kept = std::accumulate(weight.begin(), weight.end(), 0.0);
-  if (request.top_p < 1) {
-    const double least = request.top_p * kept;
-    size_t count = 0;
-    for (kept = 0; count < weight.size() && kept < least;) kept += weight[count++];
-    weight.resize(count);
-    order.resize(count);
-  }
-  double rest = u * kept;
-  for (size_t i = 0; i < order.size(); ++i) {
-    rest -= weight[i];
-    if (rest < 0) return order[i];
-  }
-  return order.back();
-}
-
-double uniform(uint64_t seed, int64_t index) {
-  const PhiloxBlock r =
-      philox(stream_key(seed, kSamplingStream),
-             {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0});
-  return ((static_cast<uint64_t>(r[1]) << 32 | r[0]) >> 11) * 0x1p-53;
-}
 
 }  // namespace
 
-void generate(const Job& job, const GenerateRequest& request,
-              const Implementations& implementations,
-              const std::function<void(int32_t)>& on_token) {
+void check_prompts(const Job& job, const GenerateRequest& request) {
   if (const std::string why = job.model.family().why_no_text(); !why.empty())
     fail_user("generate: {} has a {}, which {}", request.place.run_dir, job.model.family().title,
               why);
-  if (request.prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
-  for (int32_t id : request.prompt)
-    if (id < 0 || id >= job.model.vocabulary())
-      fail_user("generate: prompt id {} is outside the vocabulary of {} ids", id,
-                job.model.vocabulary());
-  std::map<int64_t, Decoder> decoders;
-  std::vector<int32_t> ids = request.prompt;
-  const int64_t block = job.model.context();
-  for (int64_t n = 0; n < request.tokens; ++n) {
-    const auto length = std::min(static_cast<int64_t>(ids.size()), block);
-    int64_t seq_len = std::min(kShortestPlan, block);
-    while (seq_len < length) seq_len = std::min(2 * seq_len, block);
-    auto it = decoders.find(seq_len);
-    if (it == decoders.end()) {
-      decoders.clear();  // contexts only grow, so a shorter plan is not needed again
-      it = decoders.try_emplace(seq_len, job, request, implementations, seq_len).first;
-    }
-    const std::span<const int32_t> context(ids.data() + ids.size() - static_cast<size_t>(length),
-                                           static_cast<size_t>(length));
-    ids.push_back(sample(it->second.logits(context), request, uniform(request.seed, n)));
-    if (std::ranges::find(request.stops, ids.back()) != request.stops.end()) return;
-    on_token(ids.back());
+  for (const std::vector<int32_t>& prompt : request.prompts) {
+    if (prompt.empty()) fail_user("generate: the prompt is empty; give at least one token");
+    for (const int32_t id : prompt)
+      if (id < 0 || id >= job.model.vocabulary())
+        fail_user("generate: prompt id {} is outside the vocabulary of {} ids", id,
+                  job.model.vocabulary());
   }
+}
+
+void generate(const Job& job, const GenerateRequest& request,
+              const Implementations& implementations, const TakeToken& on_token,
+              const std::function<void(const GeneratedText&)>& on_end) {
+  check_prompts(job, request);
+  const auto texts = static_cast<int64_t>(request.prompts.size()) * request.samples;
+  if (request.tokens == 0 || texts == 0) {
+    for (size_t p = 0; p < request.prompts.size(); ++p)
+      for (int64_t s = 0; s < request.samples; ++s) on_end({p, s});
+    return;
+  }
+  const std::unique_ptr<NextToken> model =
+      make_next_token(job, request.place, implementations,
+                      {.texts = std::min(texts, kMostTexts),
+                       .prompt = longest(request.prompts),
+                       .tokens = request.tokens - 1},  // nothing follows the last one
+                      request.threads, request.check_bytes);
+  Generation(request, *model, on_token, on_end).run();
 }
 
 }  // namespace dstrain

@@ -22,7 +22,7 @@
 namespace dstrain {
 namespace {
 
-constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr std::string_view kEventsPrefix = "events.out.tfevents.";
 constexpr int64_t kSecondsEnd = 10'000'000'000;  // names have ten digits
 
 double seconds_since_1970() {
@@ -31,8 +31,8 @@ double seconds_since_1970() {
 
 // Returns the seconds in the name of an event file; 0 if it is none.
 int64_t seconds_of(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return 0;
-  name.remove_prefix(kPrefix.size());
+  if (!name.starts_with(kEventsPrefix)) return 0;
+  name.remove_prefix(kEventsPrefix.size());
   int64_t seconds = 0;
   std::from_chars(name.data(), name.data() + name.size(), seconds);
   return seconds < kSecondsEnd ? seconds : 0;
@@ -47,7 +47,8 @@ std::string new_event_file(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error))
     seconds = std::max(seconds, seconds_of(entry.path().filename().string()) + 1);
-  return fmt::format("{}/{}{:010}.{}.{}.0", directory, kPrefix, seconds, host.data(), ::getpid());
+  return fmt::format("{}/{}{:010}.{}.{}.0", directory, kEventsPrefix, seconds, host.data(),
+                     ::getpid());
 }
 
 }  // namespace

@@ -50,15 +50,17 @@ int64_t BatchFeed::load(const BatchRequest& request) {
   return targets_;
 }
 
-void BatchFeed::load_ids(std::span<const int32_t> ids) {
+void BatchFeed::load_values(std::span<const std::span<const int32_t>> values) {
   const std::vector<InputTensor>& inputs = micros_[0].host;
-  check(inputs.size() == 1 && inputs[0].role == InputRole::token_ids,
-        "ids alone are no batch of a plan with {} inputs", inputs.size());
-  const Tensor& to = inputs[0].tensor;
-  check(ids.size() == static_cast<size_t>(to.elements()), "decoding needs {} ids, got {}",
-        to.elements(), ids.size());
+  check(inputs.size() == values.size(), "a plan with {} inputs got values of {}", inputs.size(),
+        values.size());
   sent_->synchronize();
-  std::copy(ids.begin(), ids.end(), to.as<int32_t>());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& to = inputs[i].tensor;
+    check(to.dtype == DType::i32 && values[i].size() == static_cast<size_t>(to.elements()),
+          "{} needs {} values, got {}", inputs[i].name, to.elements(), values[i].size());
+    std::ranges::copy(values[i], to.as<int32_t>());
+  }
   send();
 }
 

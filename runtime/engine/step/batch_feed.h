@@ -34,8 +34,8 @@ class BatchFeed {
   // Loads the samples of all micro-batches. Work that is given to the compute stream afterwards sees them.
   // Returns the number of targets that are not ignored, or of samples, or what the model counts.
   int64_t load(const BatchRequest& request);
-  // Loads the token ids of one micro-batch. The plan must have no other input.
-  void load_ids(std::span<const int32_t> ids);
+  // Loads the values of each input of one micro-batch, in the order of the program. They must be i32.
+  void load_values(std::span<const std::span<const int32_t>> values);
   // Reads the samples of the next load() into the staging buffer; does nothing if there is none.
   void read_ahead(const BatchRequest& request);
 

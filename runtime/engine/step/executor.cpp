@@ -350,7 +350,7 @@ void Executor::post_swap(const Bound& bound, const Issue& issue, const StepConte
 }
 
 void Executor::load_batch(StepContext& context) {
-  if (!context.batch.dataset) return feed_.load_ids(context.ids);
+  if (!context.batch.dataset) return feed_.load_values(context.inputs);
   context.state->targets = feed_.load(context.batch);
 }
 

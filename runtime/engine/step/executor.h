@@ -34,7 +34,8 @@ struct StepContext {
   StepState* state = nullptr;
   BatchRequest batch{};
   BatchRequest next{};             // of the next step; no dataset: unknown
-  std::span<const int32_t> ids{};  // for generation: the inputs, instead of `batch`
+  // For generation: of each input of the program, in order, its values, instead of `batch`.
+  std::span<const std::span<const int32_t>> inputs{};
   // If not empty: one element per instruction of the program, to which the step adds seconds.
   std::span<double> seconds{};
   StepTrace* trace = nullptr;  // if not null: filled; must have been prepared for the plan

@@ -60,6 +60,26 @@ inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
   o.expect_documents(inputs.documents(), r);
 }
 
+// Adds the buffers of a head's keys and values in all slots, which live for the run.
+inline void attend_in_slots(Program& p, Instruction& op, const Slots& slots) {
+  auto attrs = attrs_as<AttentionAttrs>(op.attrs);
+  check(AttentionInputs(op).documents() + 1 == op.reads.size(),
+        "{}: attention does not read where texts begin", p.group_name(op));
+  const int64_t heads = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;
+  const int64_t size = columns(p.at(op.writes[0])) / attrs.heads;
+  const auto add = [&](std::string_view what) {
+    return p.add_buffer({.name = fmt::format("{}:{}:{}", what, p.group_name(op), op.writes[0]),
+                         .shape = {slots.count, heads, positions_in_memory(slots.positions) * size},
+                         .lifetime = Lifetime::persistent});
+  };
+  attrs.seq_len = slots.positions;
+  attrs.dropout = 0;
+  op.attrs = attrs;
+  op.op = OpKind::cached_attention;
+  op.reads.push_back(slots.of_row);
+  op.writes = {op.writes[0], add("keys"), add("values")};
+}
+
 inline constexpr OpRule attention{
     .repeatable = true,
     .of_model = true,
@@ -104,6 +124,7 @@ inline constexpr OpRule attention{
       return attention_axes("row! head, row head, row head, row -> row head, sample head position",
                             "row! head*3, row -> row head, sample head position", op);
     },
+    .in_slots = attend_in_slots,
 };
 
 inline constexpr OpRule attention_grad{

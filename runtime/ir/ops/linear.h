@@ -72,6 +72,11 @@ inline constexpr OpRule linear{
         },
     .axes = axes_are<
         "row channel, feature channel, feature, -, row feature -> row feature, row feature">,
+    .in_slots =
+        [](Program&, Instruction& op, const Slots&) {
+          check(op.reads.size() <= 3 && op.writes.size() == 1, "packs and fusions come later");
+          op.op = OpKind::row_linear;
+        },
 };
 
 inline constexpr OpRule linear_input_grad{

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/job.h"
@@ -119,6 +120,16 @@ void bring_operands(Program& program, const Job& job);
 // frees it if its next use is too far away. Does nothing if parameters are whole. The unit's codec says how they travel
 // (Unit::codecs).
 void gather(Program& program, const Job& job, Place place, const Residency& residency);
+
+// Of a forward pass to the logits, whose samples are one token each and `rows` together: makes the rows tokens of slots
+// (runtime/ir/slots.h), of which each holds the keys and values of up to `positions` tokens in buffers that live for the run.
+// The input kSlotsInput says the slot of each row; the model's documents say its position. Throws InternalError if an
+// operation does not work on each row by itself.
+void use_slots(Program& program, int64_t rows, int64_t slots, int64_t positions);
+inline constexpr std::string_view kSlotsInput = "slots";
+// Makes the logits those of one row alone, which the input kRowInput names.
+void take_last_row(Program& program);
+inline constexpr std::string_view kRowInput = "row";
 
 // Adds the start of the step: load_batch and, in training, the target count.
 void begin_step(Program& program);

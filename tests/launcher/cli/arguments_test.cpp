@@ -191,19 +191,38 @@ TEST_CASE("generate") {
   CHECK(a.prompt == "To be");
   CHECK_FALSE(a.prompt_ids.has_value());
   CHECK(a.tokens == 9);
-  CHECK(a.temperature == 0.5);
-  CHECK(a.top_k == 3);
-  CHECK(a.top_p == 0.9);
-  CHECK(a.seed == ~uint64_t{0});
+  CHECK(a.sampling.temperature == 0.5);
+  CHECK(a.sampling.top_k == 3);
+  CHECK(a.sampling.top_p == 0.9);
+  CHECK(a.sampling.seed == ~uint64_t{0});
   const auto b =
       std::get<GenerateArguments>(parse("generate --run r --prompt_ids 1,2,30 --tokens 1"));
   CHECK(b.prompt_ids == std::vector<int32_t>{1, 2, 30});
-  CHECK(b.temperature == 1.0);
-  CHECK(b.top_p == 1.0);
+  CHECK(b.sampling.temperature == 1.0);
+  CHECK(b.sampling.top_p == 1.0);
   const auto plain = std::get<GenerateArguments>(parse("generate --run r"));
   CHECK(plain.tokens == 200);
   CHECK_FALSE(plain.prompt);
   CHECK_FALSE(plain.prompt_ids);
+  CHECK((plain.samples == 1 && plain.stops.empty() && plain.sampling.min_p == 0));
+  const auto more = std::get<GenerateArguments>(
+      parse("generate --model m --prompts p.txt --samples 3 --stop a --stop b --min_p 0.1 "
+            "--repetition_penalty 1.3"));
+  CHECK((more.prompts == "p.txt" && more.samples == 3 && more.sampling.min_p == 0.1));
+  CHECK((more.stops == std::vector<std::string>{"a", "b"} &&
+         more.sampling.repetition_penalty == 1.3));
+  CHECK(error_of("generate --run r --prompt a --prompts f") ==
+        "dstrain generate takes one of --prompt TEXT, --prompt_ids 1,2,3 and --prompts FILE");
+  CHECK(error_of("generate --run r --prompt a --temperature 0 --top_p 0.5")
+            .starts_with("dstrain generate: --top_p says what to draw from"));
+  CHECK(error_of("generate --run r --prompt a --temperature 0 --samples 2")
+            .starts_with("dstrain generate: --samples 2 are one text 2 times"));
+  CHECK(error_of("generate --run r --samples 0") ==
+        "--samples: expected an integer from 1 to 100000, got '0'");
+  CHECK(error_of("generate --run r --min_p 2") ==
+        "--min_p: expected a number from 0 to 1, got '2'");
+  CHECK(error_of("generate --run r --repetition_penalty 0")
+            .starts_with("--repetition_penalty: expected a number above 0"));
 }
 
 TEST_CASE("what begins like an option is a value where it cannot be one") {
@@ -328,7 +347,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --prompt x --tokens 1",
        "dstrain generate needs --run DIR or --model DIR (see dstrain generate --help)"},
       {"generate --run r --tokens 1 --prompt x --prompt_ids 1",
-       "dstrain generate takes one of --prompt TEXT and --prompt_ids 1,2,3"},
+       "dstrain generate takes one of --prompt TEXT, --prompt_ids 1,2,3 and --prompts FILE"},
       {"generate --run r --prompt x --top_p 0",
        "--top_p: expected a number above 0, up to 1, got '0'"},
       {"generate --run r --prompt x --top_p 1.5",

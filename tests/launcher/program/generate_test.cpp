@@ -69,6 +69,66 @@ TEST_CASE("generate continues a prompt, the same for the same seed") {
       std::regex_match(only_error(nowhere.text()), std::regex("--run nowhere: .*give the.*run.*")));
 }
 
+TEST_CASE(
+    "generate continues the lines of a file, each as alone, and ends texts where it is told") {
+  const RunFolder folder;
+  REQUIRE(folder.train("").wait() == 0);
+  const std::string generate = DSTRAIN_PROGRAM " generate --run out --tokens 9 --seed 3 ";
+  const auto text_of = [&](const std::string& options) {
+    RunningProgram program = folder.start(generate + options + " 2>err");
+    CHECK(program.wait() == 0);
+    return program.text();
+  };
+  const std::vector<std::string> prompts{"the quick", "t", "fox", "q",  "the",
+                                         "brown",     "o", "u",   "he", "x"};
+  std::string lines, expected;
+  for (const std::string& prompt : prompts) {
+    lines += prompt + "\n";
+    expected += text_of("--prompt '" + prompt + "'");
+  }
+  std::ofstream(folder.root / "prompts.txt") << lines;
+  CHECK(text_of("--prompts prompts.txt") == expected);
+  const std::string twice = text_of("--prompt fox --samples 2");
+  CHECK(twice.starts_with(text_of("--prompt fox")));
+  CHECK(twice.size() == 2 * (3 + 9 + 1));
+  CHECK(twice.substr(0, 13) != twice.substr(13));
+
+  const std::string whole = text_of("--prompt 'the quick'");
+  const std::string stop = whole.substr(12, 3), none = "@@";
+  const size_t at = whole.find(stop, 9);
+  CHECK(text_of("--prompt 'the quick' --stop '" + none + "' --stop '" + stop + "'") ==
+        whole.substr(0, at) + "\n");
+  CHECK(text_of("--prompt 'the quick' --stop '" + none + "'") == whole);
+
+  const auto error_of = [&](const std::string& options) {
+    RunningProgram program = folder.start(generate + options);
+    CHECK(program.wait() == 1);
+    return only_error(program.text());
+  };
+  std::ofstream(folder.root / "gap.txt") << "fox\n\nfox\n";
+  CHECK(error_of("--prompts gap.txt") ==
+        "gap.txt:2: the prompt is empty; give at least one character");
+  std::ofstream(folder.root / "strange.txt") << "fox\nFOX\n";
+  CHECK(error_of("--prompts strange.txt").find("\"F\"") != std::string::npos);
+  std::ofstream(folder.root / "nothing.txt") << "";
+  CHECK(error_of("--prompts nothing.txt") ==
+        "--prompts nothing.txt: the file is empty; give a prompt in each line");
+  CHECK(error_of("--prompts absent.txt").find("absent.txt") != std::string::npos);
+}
+
+TEST_CASE("generate goes on beyond the context, and warns of a prompt that is longer") {
+  const RunFolder folder;
+  REQUIRE(folder.train("").wait() == 0);
+  const std::string prompt(100, 't');
+  RunningProgram program =
+      folder.start(DSTRAIN_PROGRAM " generate --run out --tokens 40 --prompt " + prompt + " 2>err");
+  CHECK(program.wait() == 0);
+  CHECK(program.text().size() == 100 + 40 + 1);
+  std::ifstream errors(folder.root / "err");
+  const std::string warning{std::istreambuf_iterator<char>(errors), {}};
+  CHECK(warning.find("a prompt has 100 tokens; the model sees the last ") != std::string::npos);
+}
+
 TEST_CASE("generate takes a checkpoint, of several ranks that divide the weights, too") {
   const RunFolder folder;
   REQUIRE(folder

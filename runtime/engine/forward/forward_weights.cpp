@@ -1,0 +1,76 @@
+#include "runtime/engine/forward/forward_weights.h"
+
+#include <fmt/core.h>
+
+#include "runtime/config/model/family.h"
+#include "runtime/core/error.h"
+#include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/files/base_file.h"
+#include "runtime/engine/files/unread_head.h"
+#include "runtime/engine/run/model_state.h"
+#include "runtime/storage/checkpoint/checkpoint_load.h"
+#include "runtime/storage/weight_layout.h"
+#include "runtime/storage/weights.h"
+#include "runtime/storage/weights/weight_files.h"
+
+namespace dstrain {
+namespace {
+
+// The files that have the weights of a forward pass.
+struct ForwardFiles {
+  std::string base,   // a file or an index; empty: they are made afresh
+      adapters = {};  // empty: there are none
+};
+
+// Returns the files of the weights at a place without a checkpoint. A run with adapters has left them alone: the model is
+// where the run took it from.
+ForwardFiles files_at(const Job& job, const WeightsSource& place, bool has_adapters) {
+  if (!has_adapters)
+    return {directory_weights(place.run_dir, fmt::format("{} {}", place.option, place.run_dir))};
+  return {base_file(job, fmt::format("{} {}", place.option, place.run_dir)),
+          fmt::format("{}/{}", place.run_dir, kAdapterWeights)};
+}
+
+void load_files(const ModelState& state, const Job& job, const WeightsSource& place,
+                const Implementations& implementations) {
+  const AdaptedWeights weights = split_adapters(mapped(state.weights(), weight_map_of(job.model)));
+  const ForwardFiles files = files_at(job, place, !weights.adapters.empty());
+  if (!files.adapters.empty()) load_weights(files.adapters, weights.adapters);
+  if (files.base.empty()) return state.initialize(job.seed, implementations, WeightSet::base);
+  load_weights(files.base, weights.base, foreign_names_of(job.model));
+}
+
+}  // namespace
+
+Job in_f32(const Job& trained) {
+  Job job = trained;
+  job.dtype = DType::f32;
+  return job;
+}
+
+void check_forward_weights(const Job& job, const WeightsSource& place,
+                           const StateRegister& weights) {
+  if (!place.checkpoint.empty()) return;
+  const AdaptedWeights split = split_adapters(weights);
+  const ForwardFiles files = files_at(job, place, !split.adapters.empty());
+  if (!files.adapters.empty()) check_weights(files.adapters, split.adapters);
+  if (files.base.empty()) return;
+  check_weights(files.base, split.base, foreign_names_of(job.model));
+  check_unread_head(files.base, job.model);
+}
+
+void load_forward_weights(const Job& job, const WeightsSource& place,
+                          const Implementations& implementations, const Plan& plan, Arenas& arenas,
+                          MeshComm& mesh, int threads) {
+  arenas.begin_populating();
+  const ModelState state(plan, arenas, mesh, threads);
+  if (place.checkpoint.empty()) {
+    load_files(state, job, place, implementations);
+  } else {
+    StateRegister weights = state.weights_in_checkpoints();
+    load_checkpoint_weights(place.checkpoint, weights);
+  }
+  arenas.wait_until_present();
+}
+
+}  // namespace dstrain
