@@ -84,6 +84,15 @@ struct GenerateArguments : TrainedName {
   Sampling sampling;
 };
 
+// The arguments of `dstrain chat`, which answers messages of the standard input with a trained model.
+struct ChatArguments : TrainedName {
+  std::string chat_template;       // dstrain's own by name, or a file; empty: the model's
+  std::string system;              // the first message; empty: none
+  int64_t tokens = 512;            // of an answer, at most
+  std::optional<int64_t> context;  // tokens of the conversation that are kept
+  Sampling sampling;
+};
+
 // The arguments of `dstrain eval`, which measures a trained model on a file.
 struct EvalArguments : TrainedName {
   std::string data;
@@ -172,9 +181,9 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, EvalArguments, ExportArguments, ModelsArguments, HostsArguments,
-                 DoctorArguments, BenchIoArguments, TokenizeArguments, HostAgentArguments,
-                 HostWatchArguments, RelayArguments, RelayEndArguments, RankStarterArguments,
-                 HelpArguments, PrintArguments>;
+                 GenerateArguments, ChatArguments, EvalArguments, ExportArguments, ModelsArguments,
+                 HostsArguments, DoctorArguments, BenchIoArguments, TokenizeArguments,
+                 HostAgentArguments, HostWatchArguments, RelayArguments, RelayEndArguments,
+                 RankStarterArguments, HelpArguments, PrintArguments>;
 
 }  // namespace dstrain

@@ -175,7 +175,7 @@ Arguments without_models(const std::vector<std::string>& words, const ModelRegis
 }
 
 // The first one needs no name.
-constexpr std::array<Command, 14> kCommands{{
+constexpr std::array<Command, 15> kCommands{{
     {"train", "--config FILE --num_gpus N", "train on N ranks of this machine", parse_train},
     {"plan", "--config FILE --num_gpus N", "print the plan of a step and its memory", parse_plan},
     {"verify", "--config FILE", "does it compute what plain training would?", parse_verify},
@@ -184,6 +184,7 @@ constexpr std::array<Command, 14> kCommands{{
      "what DeepSpeed's memory estimators say, and the plan", parse_estimate},
     {"generate", "--run DIR --prompt TEXT", "text from a trained model",
      without_models<parse_generate>},
+    {"chat", "--run DIR", "a conversation with a trained model", without_models<parse_chat>},
     {"eval", "--run DIR --data FILE", "a trained model's loss on a file",
      without_models<parse_eval>},
     {"export", "RUN --format hf|safetensors", "a run's weights in other programs' files",

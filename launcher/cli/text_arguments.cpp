@@ -131,4 +131,33 @@ Arguments parse_generate(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_chat(const std::vector<std::string>& words) {
+  ChatArguments a;
+  CommandLine line("chat",
+                   "Answers messages with a trained model: each line of the standard input is one. "
+                   "/reset forgets the conversation, /exit or the end of the input ends the "
+                   "program, and Ctrl-C ends an answer.");
+  line.example("dstrain chat --model ./qwen", "with the model in a folder");
+  line.example("dstrain chat --run runs/chats --chat_template chatml --temperature 0",
+               "with a run's, always by the likeliest token");
+  line.example("dstrain chat --model ./qwen --system \"Answer in one sentence.\"",
+               "with a first message of the system's");
+  line.group(heading::kRead);
+  add_trained(line, a);
+  add_device(line, a);
+  add_chat_template(line, a.chat_template);
+  line.option("--system", "TEXT", "the system's message, in front of all others", text(a.system));
+  line.option(
+      "--context", "N",
+      "tokens of the conversation that are kept (4096, or the model's most if that is less)",
+      integer(a.context, 16));
+  line.group(heading::kWritten);
+  line.option("--tokens", "N", "tokens of an answer, at most (512)", integer(a.tokens, 1));
+  add_sampling(line, a.sampling);
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
+  check_trained("chat", a);
+  check_sampling("chat", a.sampling);
+  return a;
+}
+
 }  // namespace dstrain

@@ -16,7 +16,8 @@ void add_chat_template(CommandLine& line, std::string& chat_template);
 // Throws UserError unless the options name one model.
 void check_trained(const std::string& command, const TrainedName& name);
 
-// Parses the words after `generate`. Throws UserError.
+// Parse the words after `generate` and `chat`. Throw UserError.
 Arguments parse_generate(const std::vector<std::string>& words);
+Arguments parse_chat(const std::vector<std::string>& words);
 
 }  // namespace dstrain

@@ -17,6 +17,7 @@ int run_verify(const VerifyArguments& arguments);
 int run_check(const CheckArguments& arguments);
 int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models);
+int run_chat(const ChatArguments& arguments, const ModelRegistry& models);
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models);
 int run_export(const ExportArguments& arguments, const ModelRegistry& models);
 int run_tokenize(const TokenizeArguments& arguments);

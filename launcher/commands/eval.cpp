@@ -67,15 +67,6 @@ std::unique_ptr<LogitsFile> open_logits(const std::string& path, int64_t rows,
   fail_user("--logits: {}", e.what());
 }
 
-// Returns the template that a run's key names: the file that the run has written, because the named one may have changed
-// since. Empty: the key names none.
-std::string template_of_run(const TrainedModel& model) {
-  const std::string& given = model.job.data.chat_template;
-  const std::string written = fmt::format("{}/{}", model.place.run_dir, kTemplateFile);
-  std::error_code none;
-  return !given.empty() && std::filesystem::exists(written, none) ? written : given;
-}
-
 // Opens the file of --data: with the run's vocabulary, or as token ids of a text by the run's tokenizer. `chat_template`
 // writes the messages of JSON lines; empty: that of the run, or of the tokenizer's folder.
 std::unique_ptr<TokenSource> open_data(const std::string& path, const TrainedModel& model,

@@ -31,6 +31,7 @@ struct Runner {
   int operator()(const CheckArguments& a) const { return run_check(a); }
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }
   int operator()(const GenerateArguments& a) const { return run_generate(a, models); }
+  int operator()(const ChatArguments& a) const { return run_chat(a, models); }
   int operator()(const EvalArguments& a) const { return run_eval(a, models); }
   int operator()(const ExportArguments& a) const { return run_export(a, models); }
   int operator()(const TokenizeArguments& a) const { return run_tokenize(a); }

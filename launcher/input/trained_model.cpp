@@ -19,6 +19,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/core/log/log.h"
+#include "runtime/data/chat/template_directory.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
@@ -162,6 +163,13 @@ TrainedModel read_model_directory(const std::string& directory, DeviceChoice dev
   model.vocabulary = token_ids_of(model.job.model);
   if (has_tokenizer(directory)) model.tokenizer = directory;
   return model;
+}
+
+std::string template_of_run(const TrainedModel& model) {
+  const std::string& given = model.job.data.chat_template;
+  const std::string written = fmt::format("{}/{}", model.place.run_dir, kTemplateFile);
+  std::error_code none;
+  return !given.empty() && std::filesystem::exists(written, none) ? written : given;
 }
 
 CheckDeviceBytes check_forward(const TrainedModel& model, const std::string& advice) {

@@ -45,6 +45,10 @@ TrainedModel read_model_directory(const std::string& directory, DeviceChoice dev
                                   const std::vector<std::string>& ignored,
                                   const ModelRegistry& models);
 
+// Returns the chat template that a run's key names: the file that the run has written, because the named one may have
+// changed since. Empty: the key names none.
+std::string template_of_run(const TrainedModel& model);
+
 // Checks what the files of the model's weights say of their tensors, and that this machine has the memory for them, before
 // any of it is taken. Returns the check of what a whole forward pass takes. `advice`: what makes it take less, in messages.
 // Throws UserError.

@@ -12,6 +12,7 @@
 #include "runtime/plan/placement/place.h"
 #include "runtime/plan/proof/verify.h"
 #include "runtime/plan/recognise/recognise.h"
+#include "runtime/plan/slot_plans.h"
 #include "runtime/plan/waits.h"
 
 namespace dstrain {
@@ -53,7 +54,12 @@ Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs
   return finish_plan(std::move(program), job, place, std::move(tasks), 1, inputs.threads);
 }
 
-RankPlan make_slot_plans(const Job& trained, const SlotSizes& sizes, const PlanInputs& inputs) {
+RankPlan make_slot_plans(const Job& job, const SlotSizes& sizes, const PlanInputs& inputs) {
+  return make_slot_plans(job, sizes, DType::f32, inputs);
+}
+
+RankPlan make_slot_plans(const Job& trained, const SlotSizes& sizes, DType weights,
+                         const PlanInputs& inputs) {
   const Job job = forward_job(trained);
   const auto plan_of = [&](int64_t rows, bool last_row) {
     Program program;
@@ -67,6 +73,7 @@ RankPlan make_slot_plans(const Job& trained, const SlotSizes& sizes, const PlanI
     build_model(builder, job.model);
     recognise(program);
     use_slots(program, rows, sizes.slots, sizes.positions);
+    narrow_weights(program, weights);
     if (last_row) take_last_row(program);
     program.at(program.logits).lifetime = Lifetime::step;  // for the host
     return forward_plan(std::move(program), job, {}, inputs);

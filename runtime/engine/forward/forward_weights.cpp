@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/files/adapter_files.h"
@@ -57,6 +59,19 @@ void check_forward_weights(const Job& job, const WeightsSource& place,
   if (files.base.empty()) return;
   check_weights(files.base, split.base, foreign_names_of(job.model));
   check_unread_head(files.base, job.model);
+}
+
+DType dtype_of_files(const Job& job, const WeightsSource& place) {
+  if (!place.checkpoint.empty()) return DType::f32;
+  const ForwardFiles files = files_at(job, place, job.model.fine_tuning().lora.has_value());
+  if (files.base.empty()) return DType::f32;
+  std::set<std::string_view> types;
+  WeightFiles(files.base, foreign_names_of(job.model))
+      .for_each([&types](const SafetensorsTensor& tensor, const std::string&) {
+        if (tensor.shape.size() >= 2) types.insert(tensor.type.name);
+      });
+  if (types == std::set<std::string_view>{"BF16"}) return DType::bf16;
+  return types == std::set<std::string_view>{"F16"} ? DType::f16 : DType::f32;
 }
 
 void load_forward_weights(const Job& job, const WeightsSource& place,

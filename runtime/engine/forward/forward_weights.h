@@ -31,6 +31,9 @@ Job in_f32(const Job& trained);
 void check_forward_weights(const Job& job, const WeightsSource& place,
                            const StateRegister& weights);
 
+// Returns the 16-bit dtype that all matrices of the files have, without those of adapters; f32 if there is none.
+DType dtype_of_files(const Job& job, const WeightsSource& place);
+
 // Reads the weights to where `plan` has them, and waits until the memory of `arenas` is present. `job`: in_f32(). Throws
 // UserError if they cannot be read.
 void load_forward_weights(const Job& job, const WeightsSource& place,

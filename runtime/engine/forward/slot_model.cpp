@@ -5,8 +5,10 @@
 
 #include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
+#include "runtime/core/threads/parts.h"
 #include "runtime/engine/forward/whole_passes.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/slot_plans.h"
 
 namespace dstrain {
 namespace {
@@ -26,6 +28,38 @@ SlotSizes sizes_for(const TextSizes& texts, int64_t context) {
   }
 }
 
+template <class T>
+void narrow(const float* from, T* to, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) to[i] = from_float<T>(from[i]);
+}
+
+// Fills the copies of weights in 16 bits, which lose nothing in them.
+void fill_narrow(const Plan& plan, const Arenas& arenas, int threads) {
+  const Program& program = plan.program;
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    const BufferId wide = narrowed_by(program, program.buffers[b]);
+    if (wide == kNone) continue;
+    const Tensor to = arenas.tensor(plan, static_cast<BufferId>(b));
+    const auto* const from = arenas.tensor(plan, wide).as<const float>();
+    run_ranges(threads, to.elements(), [&](int64_t begin, int64_t end) {
+      if (to.dtype == DType::bf16)
+        narrow(from, to.as<bf16>(), begin, end);
+      else
+        narrow(from, to.as<f16>(), begin, end);
+    });
+  }
+}
+
+// Calls `check_bytes`; returns whether it has not thrown.
+bool fits(const RankPlan& plans, const CheckDeviceBytes& check_bytes) {
+  try {
+    if (check_bytes) check_bytes(plans.memory.total());
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 SlotModel::SlotModel(const Job& job, const WeightsSource& place,
@@ -40,6 +74,7 @@ SlotModel::SlotModel(const Job& job, const WeightsSource& place,
       executors_(plans_.other.size() + 1),
       held_(static_cast<size_t>(sizes.slots)) {
   load_forward_weights(job_, place, implementations, plans_.validate, arenas_, mesh_, threads);
+  fill_narrow(plans_.validate, arenas_, threads);
 }
 
 SlotModel::Pending SlotModel::pending_of(size_t i, const Text& text) const {
@@ -130,18 +165,18 @@ std::unique_ptr<NextToken> make_next_token(const Job& job, const WeightsSource& 
     return std::make_unique<WholePasses>(job, place, implementations, threads, check_bytes);
   const Job plain = in_f32(job);
   const PlanInputs inputs{make_backend(implementations, job.device).library, threads, {}};
-  for (TextSizes fewer = sizes;; fewer.texts = (fewer.texts + 1) / 2) {
-    const SlotSizes slots = sizes_for(fewer, job.model.context());
-    RankPlan plans = make_slot_plans(plain, slots, inputs);
-    try {
-      if (check_bytes) check_bytes(plans.memory.total());
-    } catch (const UserError&) {
-      if (fewer.texts == 1) throw;
-      continue;
+  // Copies in 16 bits take memory beside the weights: where there is too little, products read these themselves.
+  for (DType weights = dtype_of_files(plain, place);; weights = DType::f32)
+    for (TextSizes fewer = sizes;; fewer.texts = (fewer.texts + 1) / 2) {
+      const SlotSizes slots = sizes_for(fewer, job.model.context());
+      RankPlan plans = make_slot_plans(plain, slots, weights, inputs);
+      if (fits(plans, check_bytes))
+        return std::make_unique<SlotModel>(job, place, implementations, slots, std::move(plans),
+                                           threads);
+      if (fewer.texts > 1) continue;
+      if (weights == DType::f32) check_bytes(plans.memory.total());
+      break;
     }
-    return std::make_unique<SlotModel>(job, place, implementations, slots, std::move(plans),
-                                       threads);
-  }
 }
 
 }  // namespace dstrain

@@ -15,6 +15,7 @@
 #include "models/registry.h"
 #include "runtime/config/load.h"
 #include "runtime/core/error.h"
+#include "runtime/core/formats/safetensors.h"
 #include "runtime/engine/forward/generate.h"
 #include "runtime/engine/forward/whole_passes.h"
 #include "tests/support/models.h"
@@ -211,7 +212,61 @@ TEST_CASE("fewer texts at a time are taken where memory does not suffice, and on
   CHECK(asked.size() == 2);
   CHECK(asked[1] < eight);
   CHECK_THROWS_AS(check(1), UserError);
-  CHECK(asked.size() == 4);
+  CHECK(asked == std::vector<int64_t>{eight, asked[1], asked[2], asked[3], asked[3]});
+  CHECK(asked[3] < asked[2]);
+}
+
+// Returns the file of weights with values that are rounded to bf16, as such or as f32.
+std::string rounded_file(const std::string& path, bool as_bf16) {
+  const std::string bytes = bytes_of_file(path);
+  const int64_t header = safetensors_header_bytes(bytes, static_cast<int64_t>(bytes.size()), path);
+  SafetensorsHeader all =
+      parse_safetensors(std::string_view(bytes).substr(8, static_cast<size_t>(header)),
+                        static_cast<int64_t>(bytes.size()), path);
+  std::string values;
+  for (SafetensorsTensor& tensor : all.tensors) {
+    for (int64_t at = tensor.begin; at < tensor.end; at += 4) {
+      float value = 0;
+      std::memcpy(&value, bytes.data() + at, sizeof value);
+      const bf16 rounded = from_float<bf16>(value);
+      const float wide = to_float(rounded);
+      if (as_bf16)
+        values.append(reinterpret_cast<const char*>(&rounded.bits), sizeof rounded.bits);
+      else
+        values.append(reinterpret_cast<const char*>(&wide), sizeof wide);
+    }
+    tensor.type = safetensors_type(as_bf16 ? "BF16" : "F32");
+  }
+  return make_safetensors_header(all.tensors) + values;
+}
+
+TEST_CASE("weights of files in 16 bits are read in these, with the bits that they have in f32") {
+  auto narrow = families(), wide = families();
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    CAPTURE(narrow[i]->name);
+    const std::string file = narrow[i]->folder / "model.safetensors";
+    const std::string in_bf16 = rounded_file(file, true), in_f32 = rounded_file(file, false);
+    narrow[i]->folder.write("model.safetensors", in_bf16);
+    wide[i]->folder.write("model.safetensors", in_f32);
+    CHECK(dtype_of_files(narrow[i]->job, narrow[i]->place) == DType::bf16);
+    CHECK(dtype_of_files(wide[i]->job, wide[i]->place) == DType::f32);
+    const std::vector<int32_t> ids = random_ids(*narrow[i], 6, 3);
+    std::vector<int64_t> bytes;
+    const auto model = make_next_token(narrow[i]->job, narrow[i]->place, implementations(),
+                                       {.texts = 2, .prompt = 6, .tokens = 0}, 2,
+                                       [&](int64_t all) { bytes.push_back(all); });
+    const auto logits = logits_of(*model, ids);
+    CHECK(same_bits(logits, logits_of(*slots_of(*wide[i], {.texts = 2, .prompt = 6}), ids)));
+    // Without memory for copies products read the weights in f32.
+    const auto plain = make_next_token(narrow[i]->job, narrow[i]->place, implementations(),
+                                       {.texts = 1, .prompt = 6, .tokens = 0}, 2, [&](int64_t all) {
+                                         bytes.push_back(all);
+                                         if (bytes.size() == 2) throw UserError("too much");
+                                       });
+    REQUIRE(bytes.size() == 3);
+    CHECK(bytes[2] < bytes[1]);
+    CHECK(same_bits(logits, logits_of(*plain, ids)));
+  }
 }
 
 }  // namespace

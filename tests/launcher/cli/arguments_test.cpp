@@ -307,7 +307,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
        "generate, eval, export, tokenize, models, hosts, doctor, bench-io or help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, export, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, export, "
        "tokenize, models, hosts, doctor, bench-io or help)"},
       {"tokenize --data a --output b",
        "dstrain tokenize needs --model DIR (see dstrain tokenize --help)"},
@@ -361,7 +361,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, eval, export, "
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, export, "
        "tokenize, models, hosts, doctor, bench-io or help)"},
       {"help --man plan", "dstrain help takes one of COMMAND, --man and --completion"},
       {"help plan check", "dstrain help takes one of COMMAND, --man and --completion"},

@@ -14,10 +14,14 @@
 namespace dstrain {
 
 TerminalProgram::TerminalProgram(const RunFolder& folder, const std::string& options,
+                                 const std::string& term)
+    : TerminalProgram(
+          folder, CommandLine{DSTRAIN_PROGRAM " --config c.json " + folder.token() + " " + options},
+          term) {}
+
+TerminalProgram::TerminalProgram(const RunFolder& folder, const CommandLine& line,
                                  const std::string& term) {
-  const std::string command = "cd " + folder.root.string() +
-                              " && exec " DSTRAIN_PROGRAM " --config c.json " + folder.token() +
-                              " " + options;
+  const std::string command = "cd " + folder.root.string() + " && exec " + line.words;
   const std::string temporary = folder.path("tmp");
   winsize size{};
   size.ws_col = 80;
@@ -44,6 +48,22 @@ const std::string& TerminalProgram::read() {
   for (ssize_t n = 0; terminal_ >= 0 && (n = ::read(terminal_, buffer.data(), buffer.size())) > 0;)
     text_.append(buffer.data(), static_cast<size_t>(n));
   return text_;
+}
+
+void TerminalProgram::type(const std::string& text) const {
+  REQUIRE(::write(terminal_, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+}
+
+bool TerminalProgram::shows(const std::string& text, int times) {
+  for (int wait = 0; wait < 6000; ++wait) {
+    int count = 0;
+    read();
+    for (size_t at = 0; (at = text_.find(text, at)) != std::string::npos; at += text.size())
+      ++count;
+    if (count >= times) return true;
+    ::usleep(10'000);
+  }
+  return false;
 }
 
 void TerminalProgram::resize(int columns) const {

@@ -16,6 +16,12 @@ class TerminalProgram {
   // columns and is of the type `term`.
   TerminalProgram(const RunFolder& folder, const std::string& options,
                   const std::string& term = "xterm");
+  // Runs any command line of a shell in the folder.
+  struct CommandLine {
+    std::string words;
+  };
+  TerminalProgram(const RunFolder& folder, const CommandLine& command,
+                  const std::string& term = "xterm");
   TerminalProgram(const TerminalProgram&) = delete;
   TerminalProgram& operator=(const TerminalProgram&) = delete;
   ~TerminalProgram();  // kills what still runs
@@ -24,6 +30,10 @@ class TerminalProgram {
   // Reads what has been shown since the last call and returns all that was ever shown. Without it the terminal takes
   // no more text once its buffer is full, as after Ctrl-S.
   const std::string& read();
+  // Types a text; "\x03" is ^C.
+  void type(const std::string& text) const;
+  // Reads until the text has been shown so many times. Returns whether it has within a minute.
+  bool shows(const std::string& text, int times = 1);
   void close_terminal();
   // Changes the number of the terminal's columns, as a user who resizes the window does.
   void resize(int columns) const;
