@@ -305,7 +305,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
-       "generate, eval, export, tokenize, models, hosts, doctor, bench-io or help)"},
+       "generate, chat, eval, export, tokenize, models, hosts, doctor, bench-io or help)"},
       {"fly",
        "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, export, "
        "tokenize, models, hosts, doctor, bench-io or help)"},
