@@ -64,7 +64,7 @@ def ours(options, folder, seed, output):
         "gradient_clipping": 0,
         "optimizer": {"type": "SGD", "params": {"lr": options.lr, "momentum": 0.9, "weight_decay": 5e-4}},
         "dstrain": {
-            "model": {"type": "resnet", "depth": 18, "stem": "cifar", "image_size": 32, "num_classes": 10,
+            "model": {"type": "resnet", "depth": 18, "stem": options.stem, "image_size": 32, "num_classes": 10,
                       "width": options.width},
             "data": {"format": "images", "path": str(folder), "val_path": str(folder), "mean": MEAN, "std": STD,
                      "crop": 4, "flip": True},
@@ -87,7 +87,7 @@ def theirs(options, folder, seed):
 
     torch.manual_seed(seed)
     torch.set_num_threads(options.threads)
-    model = ResNet(Basic, [2, 2, 2, 2], True, options.width, 10)
+    model = ResNet(Basic, [2, 2, 2, 2], options.stem == "cifar", options.width, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9, weight_decay=5e-4)
 
     def split(pattern):
@@ -126,6 +126,7 @@ def main():
     p.add_argument("--test", type=int, default=2000, help="images for the accuracy, a multiple of the batch")
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--width", type=int, default=64, help="channels of the first stage; ResNet-18 has 64")
+    p.add_argument("--stem", choices=("cifar", "imagenet"), default="cifar", help="imagenet: torchvision's")
     p.add_argument("--batch", type=int, default=100)
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--seeds", type=int, default=3)
@@ -147,9 +148,9 @@ def main():
             their.append(theirs(options, folder, seed))
             print(f"seed {seed}: dstrain {our[-1]:.4f}, PyTorch {their[-1]:.4f}", flush=True)
     result = {"images": options.images, "test": options.test, "epochs": options.epochs, "width": options.width,
-              "batch": options.batch, "lr": options.lr, "data": "CIFAR-10" if options.data else "generated",
+              "stem": options.stem, "batch": options.batch, "lr": options.lr, "data": "CIFAR-10" if options.data else "generated",
               "command": "benchmarks/peers/compare_resnet_accuracy.py " + " ".join(
-                  f"--{key} {getattr(options, key)}" for key in ("images", "test", "epochs", "width", "batch", "lr", "seeds")),
+                  f"--{key} {getattr(options, key)}" for key in ("images", "test", "epochs", "width", "stem", "batch", "lr", "seeds")),
               "dstrain": spread(our), "torch": spread(their)}
     for name in ("dstrain", "torch"):
         s = result[name]
