@@ -33,7 +33,7 @@ namespace dstrain {
 struct StepContext {
   StepState* state = nullptr;
   BatchRequest batch{};
-  BatchRequest next{};             // of the next step; no dataset: unknown
+  BatchRequest next{};  // of the next step; no dataset: unknown
   // For generation: of each input of the program, in order, its values, instead of `batch`.
   std::span<const std::span<const int32_t>> inputs{};
   // If not empty: one element per instruction of the program, to which the step adds seconds.

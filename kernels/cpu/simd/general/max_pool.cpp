@@ -158,9 +158,22 @@ HWY_AFTER_NAMESPACE();
 namespace dstrain::simd {
 namespace {
 
-template <class Run>
-void for_all(int threads, const PoolRun& run, int64_t n, const Run& f) {
-  parallel_ranges(threads, n, row_grain(run.inner() * run.attrs.kernel() * size_of(run.dtype)), f);
+int64_t grain_of(const PoolRun& run) {
+  return row_grain(run.inner() * run.attrs.kernel() * size_of(run.dtype));
+}
+
+void pool_all(int threads, const PoolRun& run) {
+  const int64_t windows = run.attrs.planes * run.attrs.windows();
+  parallel_ranges(threads, windows, grain_of(run), [&](int64_t begin, int64_t end) {
+    DSTRAIN_BEST(pool_windows)(run, begin, end);
+  });
+}
+
+void grad_all(int threads, const PoolRun& run) {
+  const int64_t positions = run.attrs.planes * run.attrs.positions();
+  parallel_ranges(threads, positions, grain_of(run), [&](int64_t begin, int64_t end) {
+    DSTRAIN_BEST(grad_positions)(run, begin, end);
+  });
 }
 
 }  // namespace
@@ -175,9 +188,7 @@ std::unique_ptr<Kernel> make_max_pool(const KernelSpec& spec) {
     PoolRun here = run;
     here.x = data(call.in, 0);
     here.y = data(call.out, 0);
-    for_all(threads, here, here.attrs.planes * here.attrs.windows(),
-            [&](int64_t begin, int64_t end) { DSTRAIN_BEST(pool_windows)
-                                              (here, begin, end); });
+    pool_all(threads, here);
   });
 }
 
@@ -189,12 +200,8 @@ std::unique_ptr<Kernel> make_max_pool_grad(const KernelSpec& spec) {
     here.x = data(call.in, 1);
     here.d_x = data(call.out, 0);
     here.places = workspace<float>(call, n);
-    for_all(threads, here, here.attrs.planes * here.attrs.windows(),
-            [&](int64_t begin, int64_t end) { DSTRAIN_BEST(pool_windows)
-                                              (here, begin, end); });
-    for_all(threads, here, here.attrs.planes * here.attrs.positions(),
-            [&](int64_t begin, int64_t end) { DSTRAIN_BEST(grad_positions)
-                                              (here, begin, end); });
+    pool_all(threads, here);
+    grad_all(threads, here);
   });
 }
 
