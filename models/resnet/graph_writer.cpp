@@ -16,15 +16,16 @@ TensorRef GraphWriter::tensor(std::string name, ScalarType type,
   return {static_cast<int32_t>(graph_.tensors.size() - 1)};
 }
 
-TensorRef GraphWriter::input(const std::string& name, ScalarType type, std::vector<int64_t> sizes) {
+TensorRef GraphWriter::input(const std::string& name, ScalarType type,
+                             const std::vector<int64_t>& sizes) {
   const TensorRef ref = tensor(name, type, sizes);
   graph_.inputs.push_back({.kind = InputKind::user, .tensor = ref, .name = name});
   facts_.roles[name] = InputRole::array;
   return ref;
 }
 
-TensorRef GraphWriter::parameter(const std::string& name, std::vector<int64_t> sizes, Init init,
-                                 float scale) {
+TensorRef GraphWriter::parameter(const std::string& name, const std::vector<int64_t>& sizes,
+                                 Init init, float scale) {
   const TensorRef ref = tensor(name, ScalarType::f32, sizes);
   graph_.tensors.back().requires_grad = true;
   graph_.inputs.push_back({.kind = InputKind::parameter, .tensor = ref, .name = name});
@@ -41,7 +42,7 @@ TensorRef GraphWriter::running(const std::string& name, int64_t values, Init ini
 
 TensorRef GraphWriter::add(const std::string& target,
                            std::vector<std::pair<std::string, Argument>> arguments,
-                           std::vector<int64_t> sizes, ScalarType type) {
+                           const std::vector<int64_t>& sizes, ScalarType type) {
   const std::string name = fmt::format("{}_{}", module_, graph_.nodes.size());
   const TensorRef result = tensor(name, type, sizes);
   graph_.nodes.push_back({.name = name,

@@ -22,13 +22,13 @@ class GraphWriter {
   void module(std::string path) { module_ = std::move(path); }
   // Declare what the graph is given: an input of arrays of the data, a weight with its fresh values, and a buffer of
   // statistics that steps change.
-  TensorRef input(const std::string& name, ScalarType type, std::vector<int64_t> sizes);
-  TensorRef parameter(const std::string& name, std::vector<int64_t> sizes, Init init,
+  TensorRef input(const std::string& name, ScalarType type, const std::vector<int64_t>& sizes);
+  TensorRef parameter(const std::string& name, const std::vector<int64_t>& sizes, Init init,
                       float scale = 0);
   TensorRef running(const std::string& name, int64_t values, Init init);
   // Adds an operator with one result of these sizes, by the names of its schema (models/exported/graph/op_schema_table.cpp).
   TensorRef add(const std::string& target, std::vector<std::pair<std::string, Argument>> arguments,
-                std::vector<int64_t> sizes, ScalarType type = ScalarType::f32);
+                const std::vector<int64_t>& sizes, ScalarType type = ScalarType::f32);
   // Says that the graph returns a number under a name: "loss", or a metric.
   void output(const std::string& name, TensorRef number);
   // Returns a size of a tensor.

@@ -96,7 +96,7 @@ TEST_CASE("floors of kernels that memory limits") {
   CHECK(bytes("unpack_weight nf4 to bf16") == groups * 576 + 2 * n);
   CHECK(bytes("quantize_int4 f32, 4 parts") == 4 * n + int4);
   CHECK(bytes("requantize_int4 of 4 ranks") == int4 + int4 / 4);
-  const int64_t errors = 4 * quantized_bytes(n / 4);
+  const auto errors = 4 * static_cast<double>(quantized_bytes(n / 4));
   CHECK(bytes("quantize_int4 f32, 4 parts, errors") == 4 * n + int4 + 2 * errors);
   CHECK(bytes("requantize_int4 of 4 ranks, errors") == int4 + int4 / 4 + 2 * errors / 4);
   CHECK(bytes("sum_int4 of 4 ranks") == int4 + 4 * n / 4);

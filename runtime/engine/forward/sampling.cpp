@@ -22,8 +22,7 @@ double uniform(uint64_t seed, int64_t sample, int64_t number) {
 void penalize(std::span<float> scores, std::span<const int32_t> text, double penalty) {
   std::vector<int32_t> once(text.begin(), text.end());
   std::ranges::sort(once);
-  const auto repeated = std::ranges::unique(once);
-  once.erase(repeated.begin(), repeated.end());
+  once.erase(std::unique(once.begin(), once.end()), once.end());
   const auto by = static_cast<float>(penalty);
   for (const int32_t id : once) {
     float& score = scores[static_cast<size_t>(id)];

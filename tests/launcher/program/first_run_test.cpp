@@ -52,7 +52,7 @@ TEST_CASE("a model's name that is a type's and a folder's is the type's, with a 
 TEST_CASE("models lists the models with their keys and inputs") {
   const RunFolder folder;
   const json models = json::parse(said(folder, "models --json"));
-  REQUIRE(models.size() == 12);
+  REQUIRE(models.size() == 13);
   CHECK(models[0]["type"] == "gptlite");
   CHECK(models[0]["keys"] == json{"n_layer", "n_embd", "n_head", "block_size", "dropout",
                                   "activation", "qkv_bias", "tied_head", "vocab_size"});
