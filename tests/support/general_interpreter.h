@@ -155,7 +155,9 @@ class GeneralInterpreter {
   }
 
   void window(const Instruction& op, const WindowAttrs& w, std::vector<double>& result) {
-    const auto& [d0, d1, d2] = w.dimensions;
+    check(w.samples == 1, "windows of one sample each");
+    const WindowAttrs::Dimension &d0 = w.dimensions[0], &d1 = w.dimensions[1],
+                                 &d2 = w.dimensions[2];
     const Shape space{w.planes,  d0.out,    d1.out,    d2.out,
                       d0.kernel, d1.kernel, d2.kernel, w.channels};
     const std::vector<double>& from = values_[op.reads[0]];

@@ -65,7 +65,7 @@ std::string sample_jpeg() {
                          "the sample", 1 << 20);
 }
 
-std::string with_size(std::string png, uint32_t width, uint32_t height) {
+std::string with_size(const std::string& png, uint32_t width, uint32_t height) {
   const std::string header = png.substr(24, 5);
   return png.substr(0, 8) +
          png_chunk("IHDR", big_endian_bytes(width) + big_endian_bytes(height) + header) +

@@ -219,9 +219,9 @@ TEST_CASE("JPEG files are decoded, and scaled where the configuration says so") 
   job.data.images.size = 8;
   const auto data = open_dataset(job);
   const Images batch = read_images(*data, Split::train, 0, 1, {3, 8, 8});
-  for (int y = 0; y < 8; ++y)
-    for (int x = 0; x < 8; ++x) {
-      const auto at = static_cast<size_t>(y * 8 + x);
+  for (size_t y = 0; y < 8; ++y)
+    for (size_t x = 0; x < 8; ++x) {
+      const size_t at = y * 8 + x;
       INFO(x << ' ' << y);
       if (x == 3 || x == 4) continue;  // where the colors meet
       CHECK(batch.x[at] == Approx(x < 4 ? 1 : 0).margin(0.02));
