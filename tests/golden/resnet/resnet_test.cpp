@@ -10,7 +10,6 @@
 namespace dstrain::golden {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr double kTolerance = 1e-5;
