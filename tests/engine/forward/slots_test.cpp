@@ -87,7 +87,7 @@ int32_t greedy(const std::vector<float>& logits) {
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return std::ranges::equal(a, b, [](float x, float y) { return dstrain::same_bits(x, y); });
 }
 
 TEST_CASE("every family goes on as by whole passes, below its context, at it and beyond") {

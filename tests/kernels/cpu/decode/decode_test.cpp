@@ -1,7 +1,7 @@
 // The operations of plans that generate text, against their definitions in fp64; and that a row's bits are its own.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -17,8 +17,8 @@ struct Operand {
   Shape shape;
   DType dtype;
 
-  Operand(Shape shape_, DType dtype_)
-      : values(static_cast<size_t>(shape_.elements())), shape(shape_), dtype(dtype_) {}
+  Operand(const Shape& of, DType type)
+      : values(static_cast<size_t>(of.elements())), shape(of), dtype(type) {}
   Tensor tensor() { return {values.data(), shape, dtype}; }
 };
 using Floats = Operand<float>;
@@ -51,7 +51,7 @@ struct Weight {
   Floats values;
   DType dtype;
 
-  Weight(const Shape& shape, DType dtype_) : values(random_floats(shape, 5)), dtype(dtype_) {
+  Weight(const Shape& shape, DType type) : values(random_floats(shape, 5)), dtype(type) {
     for (float& value : values.values) {
       if (dtype == DType::bf16) {
         const bf16 rounded = from_float<bf16>(value);
@@ -103,7 +103,7 @@ TEST_CASE("row_linear: a row has the same bits whatever rows there are, on any n
     Floats one({1, n}, DType::f32);
     const Tensor row{all.values.data() + r * k, {1, k}, DType::f32};
     run(OpKind::row_linear, {}, {row, weight.tensor()}, {one.tensor()}, 1);
-    CHECK(std::memcmp(one.values.data(), y.values.data() + r * n, sizeof(float) * n) == 0);
+    CHECK(std::equal(one.values.begin(), one.values.end(), y.values.begin() + r * n, same_bits));
   }
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("cached_attention: a row has the same bits whether positions come toge
     const auto width = static_cast<size_t>(a.width());
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::vector<float> one = tokens.run_rows({rows[i]}, alone, 1);
-      REQUIRE(std::memcmp(one.data(), all.data() + i * width, width * sizeof(float)) == 0);
+      REQUIRE(std::equal(one.data(), one.data() + width, all.data() + i * width, same_bits));
     }
   }
 }
