@@ -121,8 +121,8 @@ void bring_operands(Program& program, const Job& job);
 // (Unit::codecs).
 void gather(Program& program, const Job& job, Place place, const Residency& residency);
 
-// Of a forward pass to the logits, whose samples are one token each and `rows` together: makes the rows tokens of slots
-// (runtime/ir/slots.h), of which each holds the keys and values of up to `positions` tokens in buffers that live for the run.
+// Takes a forward pass to the logits, whose samples are one token each and `rows` together, and makes the rows tokens of slots
+// (runtime/ir/slots.h). Each slot holds the keys and values of up to `positions` tokens in buffers that live for the run.
 // The input kSlotsInput says the slot of each row; the model's documents say its position. Throws InternalError if an
 // operation does not work on each row by itself.
 void use_slots(Program& program, int64_t rows, int64_t slots, int64_t positions);

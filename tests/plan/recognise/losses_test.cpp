@@ -15,7 +15,7 @@ const Formula kX = Formula::input(0), kY = Formula::input(1), kZ = Formula::inpu
 
 // How a loss may be written.
 struct Written {
-  // Of the sum of exponentials, the largest logit, the target's logit and the target.
+  // The operands are the sum of exponentials, the largest logit, the target's logit and the target.
   Formula loss = select(less(kTarget, 0), 0, (logarithm(kX) + kY) - kZ);
   std::optional<Formula>
       log_shares{};  // of logits, the largest and the sum: the target's is taken of these

@@ -19,6 +19,8 @@
 namespace dstrain::simd {
 namespace {
 
+using Dimension = WindowAttrs::Dimension;
+
 struct PoolRun {
   WindowAttrs attrs{};
   DType dtype{};
@@ -30,42 +32,42 @@ struct PoolRun {
   int64_t inner() const { return attrs.samples * attrs.channels; }
 };
 
-// Calls f(place, position) for each place of window `o` that is inside its plane.
-template <class F>
-void for_places(const WindowAttrs& w, int64_t o, const F& f) {
+// Calls f(place, other) for each place at which index `at` of one side has an index of the other side, in the order of the places.
+// kOwn and kOther: the lengths of the sides, windows and positions; find(dimension, index, k): the other index, -1 for none.
+template <int64_t Dimension::*kOwn, int64_t Dimension::*kOther, class Find, class F>
+void for_others(const WindowAttrs& w, int64_t at, const Find& find, const F& f) {
   const auto& [d0, d1, d2] = w.dimensions;
-  const int64_t o0 = o / d2.out / d1.out, o1 = o / d2.out % d1.out, o2 = o % d2.out;
+  const int64_t at0 = at / (d2.*kOwn) / (d1.*kOwn), at1 = at / (d2.*kOwn) % (d1.*kOwn),
+                at2 = at % (d2.*kOwn);
   for (int64_t k0 = 0; k0 < d0.kernel; ++k0) {
-    const int64_t i0 = d0.element(o0, k0);
-    if (i0 < 0) continue;
+    const int64_t other0 = find(d0, at0, k0);
+    if (other0 < 0) continue;
     for (int64_t k1 = 0; k1 < d1.kernel; ++k1) {
-      const int64_t i1 = d1.element(o1, k1);
-      if (i1 < 0) continue;
+      const int64_t other1 = find(d1, at1, k1);
+      if (other1 < 0) continue;
       for (int64_t k2 = 0; k2 < d2.kernel; ++k2) {
-        const int64_t i2 = d2.element(o2, k2);
-        if (i2 >= 0) f((k0 * d1.kernel + k1) * d2.kernel + k2, (i0 * d1.size + i1) * d2.size + i2);
+        const int64_t other2 = find(d2, at2, k2);
+        if (other2 >= 0)
+          f((k0 * d1.kernel + k1) * d2.kernel + k2,
+            (other0 * (d1.*kOther) + other1) * (d2.*kOther) + other2);
       }
     }
   }
 }
 
-// Calls f(place, window) for each window that has position `i` at a place, in the order of the places.
+// Calls f(place, position) for each place of window `o` that is inside its plane.
+template <class F>
+void for_places(const WindowAttrs& w, int64_t o, const F& f) {
+  for_others<&Dimension::out, &Dimension::size>(
+      w, o, [](const Dimension& d, int64_t window, int64_t k) { return d.element(window, k); }, f);
+}
+
+// Calls f(place, window) for each window that has position `i` at a place.
 template <class F>
 void for_windows(const WindowAttrs& w, int64_t i, const F& f) {
-  const auto& [d0, d1, d2] = w.dimensions;
-  const int64_t i0 = i / d2.size / d1.size, i1 = i / d2.size % d1.size, i2 = i % d2.size;
-  for (int64_t k0 = 0; k0 < d0.kernel; ++k0) {
-    const int64_t o0 = d0.window(i0, k0);
-    if (o0 < 0) continue;
-    for (int64_t k1 = 0; k1 < d1.kernel; ++k1) {
-      const int64_t o1 = d1.window(i1, k1);
-      if (o1 < 0) continue;
-      for (int64_t k2 = 0; k2 < d2.kernel; ++k2) {
-        const int64_t o2 = d2.window(i2, k2);
-        if (o2 >= 0) f((k0 * d1.kernel + k1) * d2.kernel + k2, (o0 * d1.out + o1) * d2.out + o2);
-      }
-    }
-  }
+  for_others<&Dimension::size, &Dimension::out>(
+      w, i, [](const Dimension& d, int64_t position, int64_t k) { return d.window(position, k); },
+      f);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ inline void expect_convolution(const Operands& o, const ConvolutionAttrs& c, con
   o.no_alias();
 }
 
-// Of all places of windows, those outside too.
+// Returns the FLOPs of all places of the windows; places outside count, too.
 inline double convolution_flops(const Program&, const Instruction& op) {
   const auto c = attrs_as<ConvolutionAttrs>(op.attrs);
   return 2 * static_cast<double>(c.windows.windows() * c.windows.samples) *
