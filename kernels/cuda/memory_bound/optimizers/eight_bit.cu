@@ -1,6 +1,6 @@
 // adam_8bit and lion_8bit: the updates of adam.cuh and lion.cuh with state in 8-bit blocks
 // (runtime/core/blocks/dynamic_code.h). A warp has a block, and each of its threads 8 neighbouring elements of it. Do nothing
-// if state->skip is set. Give the bits of kernels/cpu/simd/optimizers/eight_bit.cpp.
+// if state->skip is set. Give the bits of kernels/cpu/memory_bound/optimizers/eight_bit.cpp.
 // Minimum memory traffic: 16 bytes per parameter (lion_8bit 14), 2 more with the 16-bit copy; a 16-bit gradient saves 2.
 #include <algorithm>
 
@@ -107,6 +107,7 @@ __device__ __forceinline__ void pack(const float (&x)[kOfThread], const float* m
   for (int k = 0; k < kOfThread; ++k) absmax = fmaxf(absmax, fabsf(x[k]));
 #pragma unroll
   for (int m = 16; m > 0; m /= 2) absmax = fmaxf(absmax, __shfl_xor_sync(~0u, absmax, m));
+  __syncwarp();  // orders the lanes' reads of the block's old absmax before the write: a shuffle does not
   if (threadIdx.x % 32 == 0) slot.absmax[at / kStateBlock] = absmax;
   const float divisor = absmax > 0 ? absmax : 1.0f;
   uint8_t codes[kOfThread];
