@@ -1,6 +1,6 @@
 #include "launcher/implementations.h"
 
-#include "kernels/cpu/simd/init_weights.h"
+#include "kernels/cpu/memory_bound/init_weights.h"
 #include "kernels/kernel_library.h"
 #include "runtime/core/cpu.h"
 

@@ -1,7 +1,7 @@
 // The sizes of a model, from the program that its family builds.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 // (docs/formats.md).
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain::models {
 

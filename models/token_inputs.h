@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain::models {
 

@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DECODER, KEYS, ROTARY = "models/decoder/decoder.cpp", "models/decoder/keys.cpp", "runtime/ir/rotary.cpp"
-GPT2, NEOX, SIMD = "models/gpt2/gpt2.cpp", "models/gpt_neox/gpt_neox.cpp", "kernels/cpu/simd"
+GPT2, NEOX, SIMD = "models/gpt2/gpt2.cpp", "models/gpt_neox/gpt_neox.cpp", "kernels/cpu/memory_bound"
 
 # Name: the edits, each a file, its text and the wrong one.
 CHANGES = {
@@ -64,9 +64,9 @@ CHANGES = {
     "GPT-2's positions count from the sample": [
         (GPT2, "b_.embed(ids, token, position, seq_len_, b_.documents(seq_len_))", "b_.embed(ids, token, position, seq_len_, kNone)")],
     "adapters without their rank": [
-        ("runtime/core/model/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / (rslora ? std::sqrt(rank) : 1.0)")],
+        ("runtime/core/fine_tuning/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / (rslora ? std::sqrt(rank) : 1.0)")],
     "adapters of rslora scaled as others": [
-        ("runtime/core/model/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / rank")],
+        ("runtime/core/fine_tuning/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / rank")],
     "biases of attention left out": [
         (DECODER, 'parts.biases == AttentionBiases::by_key && c.flag("attention_bias")', "false")],
 }

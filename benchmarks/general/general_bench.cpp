@@ -13,7 +13,7 @@
 #include "benchmarks/kernels/timing.h"
 #include "benchmarks/kernels/traffic.h"
 #include "kernels/cpu/cpu_library.h"
-#include "kernels/cpu/simd/init_weights.h"
+#include "kernels/cpu/memory_bound/init_weights.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/philox.h"

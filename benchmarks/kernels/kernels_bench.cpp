@@ -9,8 +9,8 @@
 
 #include "benchmarks/kernels/timing.h"
 #include "benchmarks/kernels/traffic.h"
-#include "kernels/cpu/simd/init_weights.h"
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/memory_bound/init_weights.h"
+#include "kernels/cpu/memory_bound/memory_bound.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/core/memory.h"
@@ -41,8 +41,8 @@ struct Bench {
     };
     for (const TensorSpec& s : in) reads.push_back(place(s));
     for (const TensorSpec& s : out) writes.push_back(place(s));
-    memory.push_back(Memory::anonymous(simd_workspace_bytes(spec) + 64, "workspace"));
-    kernel = make_simd(spec);
+    memory.push_back(Memory::anonymous(memory_bound_workspace_bytes(spec) + 64, "workspace"));
+    kernel = make_memory_bound(spec);
     call.in = reads;
     call.out = writes;
     call.workspace = {memory.back().data(), Shape{memory.back().bytes()}, DType::u8};
@@ -88,7 +88,7 @@ void bench_adam(DType copy, int64_t n, int threads) {
   if (has_copy) out.push_back({Shape{size}, copy});
   const KernelSpec spec{OpKind::adam, AdamAttrs{.eps = 1e-8f, .weight_decay = 0.01f}, in, out,
                         threads};
-  const std::unique_ptr<Kernel> kernel = make_simd(spec);
+  const std::unique_ptr<Kernel> kernel = make_memory_bound(spec);
 
   std::vector<Memory> memory;
   for (int k = 0; k < 4; ++k) {

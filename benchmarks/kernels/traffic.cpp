@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/cpu/simd/parallel.h"
+#include "kernels/cpu/memory_bound/parallel.h"
 
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 

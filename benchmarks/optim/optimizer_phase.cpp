@@ -10,8 +10,8 @@
 #include <iostream>
 #include <vector>
 
-#include "kernels/cpu/simd/init_weights.h"
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/memory_bound/init_weights.h"
+#include "kernels/cpu/memory_bound/memory_bound.h"
 #include "runtime/core/error.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/step_rules.h"
@@ -35,11 +35,11 @@ class Phase {
     norm_in_ = {narrow};
     norm_out_ = {sum};
     const KernelSpec squares{OpKind::sum_squares, {}, norm_in_, norm_out_, threads};
-    workspace_ = place({Shape{simd_workspace_bytes(squares)}, DType::u8});
-    squares_ = make_simd(squares);
+    workspace_ = place({Shape{memory_bound_workspace_bytes(squares)}, DType::u8});
+    squares_ = make_memory_bound(squares);
     adam_out_ = {wide, wide, wide, narrow};
-    adam_ = make_simd({OpKind::adam, AdamAttrs{.eps = 1e-8f, .weight_decay = 0.01f}, norm_in_,
-                       adam_out_, threads});
+    adam_ = make_memory_bound({OpKind::adam, AdamAttrs{.eps = 1e-8f, .weight_decay = 0.01f},
+                               norm_in_, adam_out_, threads});
     state_.lr = 1e-4f;
   }
 

@@ -5,9 +5,9 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/convolutions/convolutions.h"
 #include "kernels/cpu/decode/decode.h"
+#include "kernels/cpu/memory_bound/memory_bound.h"
 #include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
-#include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/ir/op.h"
@@ -33,7 +33,7 @@ class CpuLibrary final : public KernelLibrary {
       case OpFamily::newton_schulz:
         return orthogonalize_workspace_bytes(spec);
       case OpFamily::memory_bound:
-        return simd_workspace_bytes(spec);
+        return memory_bound_workspace_bytes(spec);
       case OpFamily::none:
         break;
     }
@@ -71,7 +71,7 @@ class CpuLibrary final : public KernelLibrary {
         kernel = make_orthogonalize(spec);
         break;
       case OpFamily::memory_bound:
-        kernel = make_simd(spec);
+        kernel = make_memory_bound(spec);
         break;
       case OpFamily::none:
         break;

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "kernels/cpu/memory_bound/memory_bound.h"
+#include "kernels/cpu/memory_bound/parallel.h"
 #include "kernels/cpu/products/products.h"
-#include "kernels/cpu/simd/parallel.h"
-#include "kernels/cpu/simd/simd.h"
 #include "kernels/newton_schulz.h"
 #include "kernels/operands.h"
 
@@ -69,12 +69,12 @@ KernelSource host_kernels() {
   return {.make =
               [](const KernelSpec& spec) {
                 return family_of(spec.op) == OpFamily::product ? make_product(spec)
-                                                               : make_simd(spec);
+                                                               : make_memory_bound(spec);
               },
           .workspace_bytes =
               [](const KernelSpec& spec) {
                 return family_of(spec.op) == OpFamily::product ? product_workspace_bytes(spec)
-                                                               : simd_workspace_bytes(spec);
+                                                               : memory_bound_workspace_bytes(spec);
               }};
 }
 

@@ -1,9 +1,8 @@
-#include "kernels/cuda/unfused.cuh"
-
 #include <array>
 
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/unfused.cuh"
 #include "runtime/ir/product.h"
 
 namespace dstrain::DSTRAIN_BACKEND {

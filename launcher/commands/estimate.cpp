@@ -1,4 +1,4 @@
-#include "runtime/plan/report/estimate.h"
+#include "runtime/plan/cost/estimate.h"
 
 #include <fmt/format.h>
 

@@ -13,12 +13,11 @@
 #include "launcher/implementations.h"
 #include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
-#include "launcher/tokens/line_settings.h"
-#include "launcher/tokens/tokenize_files.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/formats/safetensors.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/threads/core_share.h"
@@ -27,9 +26,10 @@
 #include "runtime/data/documents/encoded_text.h"
 #include "runtime/data/file/file_kind.h"
 #include "runtime/data/open_dataset.h"
+#include "runtime/data/token_cache/line_settings.h"
+#include "runtime/data/token_cache/tokenize_files.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/forward/evaluate.h"
-#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {

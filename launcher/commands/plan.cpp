@@ -9,17 +9,17 @@
 #include "runtime/comm/world.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/log/log.h"
+#include "runtime/plan/cost/offload_cost.h"
+#include "runtime/plan/cost/step_time.h"
 #include "runtime/plan/pipeline/timeline.h"
 #include "runtime/plan/report/axis_bytes.h"
 #include "runtime/plan/report/codec_lines.h"
-#include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/gather_line.h"
-#include "runtime/plan/report/largest.h"
-#include "runtime/plan/report/offload_cost.h"
 #include "runtime/plan/report/print.h"
-#include "runtime/plan/report/step_time.h"
-#include "runtime/storage/atomic_file.h"
+#include "runtime/plan/settings/fit.h"
+#include "runtime/plan/settings/largest.h"
 
 namespace dstrain {
 namespace {

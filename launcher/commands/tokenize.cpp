@@ -3,12 +3,12 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/process/failure.h"
-#include "launcher/tokens/line_settings.h"
-#include "launcher/tokens/tokenize_files.h"
 #include "runtime/config/text.h"
 #include "runtime/core/log/log.h"
 #include "runtime/data/documents/documents.h"
 #include "runtime/data/file/file_kind.h"
+#include "runtime/data/token_cache/line_settings.h"
+#include "runtime/data/token_cache/tokenize_files.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 
 namespace dstrain {

@@ -11,8 +11,8 @@
 #include <variant>
 
 #include "launcher/input/name_patterns.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/load.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/read/config_json.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/config/text.h"

@@ -7,8 +7,8 @@
 
 #include "launcher/cli/arguments.h"
 #include "launcher/input/trained_model.h"
-#include "runtime/config/model/weight_map.h"
-#include "runtime/core/model/fine_tuning.h"
+#include "runtime/config/family/weight_map.h"
+#include "runtime/core/fine_tuning/fine_tuning.h"
 #include "runtime/storage/state.h"
 #include "runtime/storage/weights/weight_files.h"
 #include "runtime/storage/weights/weights_writer.h"

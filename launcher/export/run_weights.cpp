@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/weights/copy_weights.h"

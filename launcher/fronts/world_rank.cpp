@@ -23,7 +23,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
-#include "runtime/plan/report/open_settings.h"
+#include "runtime/plan/settings/open_settings.h"
 
 namespace dstrain {
 namespace {

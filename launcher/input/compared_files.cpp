@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "launcher/input/initial_files.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"

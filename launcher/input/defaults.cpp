@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "launcher/input/fit_to_memory.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/data/file/data_files.h"

@@ -7,8 +7,8 @@
 
 #include "launcher/implementations.h"
 #include "runtime/plan/cost/state_bytes.h"
-#include "runtime/plan/report/fit.h"
-#include "runtime/plan/report/open_settings.h"
+#include "runtime/plan/settings/fit.h"
+#include "runtime/plan/settings/open_settings.h"
 
 namespace dstrain {
 namespace {

@@ -21,7 +21,7 @@ struct RankMemory {
 // Returns whether the plan of a job, whose vocabulary is known, fits into what is offered, and into its device_memory.
 bool fits(const Job& job, const RankMemory& offered);
 
-// Settles what the file leaves open (runtime/plan/report/open_settings.h) where the job fits only so: whether rows of a
+// Settles what the file leaves open (runtime/plan/settings/open_settings.h) where the job fits only so: whether rows of a
 // tensor group are gathered again, and the pieces of the loss and of MLPs. Adds it to `request` too. Does nothing on GPUs,
 // whose ranks decide it, and without `offered`. `pieces`: whether pieces may be settled, too. Returns true if the job is
 // then known to fit.

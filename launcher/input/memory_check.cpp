@@ -4,7 +4,7 @@
 
 #include "launcher/implementations.h"
 #include "launcher/process/process_memory.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/text.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "launcher/placement/machine.h"
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 
 namespace dstrain {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"

@@ -9,9 +9,9 @@
 #include "launcher/input/fit_to_memory.h"
 #include "launcher/input/input_facts.h"
 #include "launcher/input/memory_check.h"
-#include "launcher/tokens/token_cache.h"
 #include "runtime/config/load.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/token_cache/token_cache.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {

@@ -27,7 +27,7 @@
 #include "launcher/supervise/run_ending.h"
 #include "runtime/comm/rendezvous/peer_process.h"
 #include "runtime/core/error.h"
-#include "runtime/storage/atomic_file.h"
+#include "runtime/core/files/atomic_file.h"
 
 namespace dstrain {
 namespace {

@@ -2,7 +2,7 @@
 // samples come from a counter-based generator (runtime/data/generated_dataset.h).
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

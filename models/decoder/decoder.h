@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "models/decoder/rotary_keys.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain::models {
 

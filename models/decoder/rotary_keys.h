@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/ir/rotary.h"
 
 namespace dstrain::models {

@@ -2,7 +2,7 @@
 // weights are held minus 1.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 // four norms a layer, and layers with a window that have positions of their own.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 // x += mlp(ln_2(x))), final norm, a head that is the token embedding. Keys and tensors have Hugging Face's names.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 // without a gate, and attention and MLP of a block beside each other.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "runtime/config/family/hugging_face.h"
 #include "runtime/config/json/reader.h"
-#include "runtime/config/model/hugging_face.h"
 
 namespace dstrain::models {
 namespace {

@@ -1,7 +1,7 @@
 // Llama (2, 3, 3.1, 3.2; Touvron et al., 2023) as transformers has it: see models/decoder.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -1,7 +1,7 @@
 // Mistral (Jiang et al., 2023) as transformers has it: a decoder (models/decoder) with a sliding window.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -1,7 +1,7 @@
 // Qwen2 (Yang et al., 2024) as transformers has it: a decoder (models/decoder) with biases of queries, keys and values.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -1,7 +1,7 @@
 // ResNet (He et al., "Deep residual learning for image recognition", 2015), with torchvision's names and initialisation.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/model/model_config.h"
+#include "runtime/config/family/model_config.h"
 #include "runtime/config/optimizer_config.h"
 #include "runtime/core/devices/device_choice.h"
 #include "runtime/core/dtype.h"

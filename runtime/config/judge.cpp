@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/json/reader.h"
 #include "runtime/config/keys/table/coerce.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

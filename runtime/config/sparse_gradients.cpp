@@ -1,6 +1,6 @@
 #include "runtime/config/sparse_gradients.h"
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"
 

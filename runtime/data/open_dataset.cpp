@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/data/array_source.h"

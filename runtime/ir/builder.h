@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/core/model/fine_tuning.h"
+#include "runtime/core/fine_tuning/fine_tuning.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {

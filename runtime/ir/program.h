@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "runtime/core/input_role.h"
-#include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
 #include "runtime/ir/op.h"
+#include "runtime/ir/tensor_part.h"
 #include "runtime/ir/units/unit.h"
 
 namespace dstrain {

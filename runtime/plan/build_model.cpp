@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

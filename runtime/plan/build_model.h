@@ -1,7 +1,7 @@
 // Emitting the forward pass of a model.
 #pragma once
 
-#include "runtime/config/model/model_config.h"
+#include "runtime/config/family/model_config.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain {

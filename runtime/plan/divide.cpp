@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "runtime/core/model/tensor_part.h"
+#include "runtime/ir/tensor_part.h"
 #include "runtime/plan/cost/state_bytes.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/partition.h"

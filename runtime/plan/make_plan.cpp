@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/job.h"
-#include "runtime/config/model/family.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/kernel.h"
 #include "runtime/ir/rule.h"

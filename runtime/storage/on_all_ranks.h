@@ -10,7 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/core/error.h"
-#include "runtime/storage/no_room_error.h"
+#include "runtime/core/files/no_room_error.h"
 
 namespace dstrain {
 

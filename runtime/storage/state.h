@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/weight_map.h"
+#include "runtime/config/family/weight_map.h"
 #include "runtime/core/blocks/weight_blocks.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/core/error.h"
-#include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
+#include "runtime/ir/tensor_part.h"
 
 namespace dstrain {
 

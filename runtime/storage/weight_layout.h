@@ -1,5 +1,5 @@
 // WeightLayout: where the elements of weights are in a weight file, whose tensors may have other names, be transposed,
-// and be joined to parameters or split over several (runtime/config/model/weight_map.h).
+// and be joined to parameters or split over several (runtime/config/family/weight_map.h).
 #pragma once
 
 #include <cstdint>

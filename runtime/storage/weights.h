@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/config/model/weight_map.h"
+#include "runtime/config/family/weight_map.h"
 #include "runtime/storage/state.h"
 
 namespace dstrain {

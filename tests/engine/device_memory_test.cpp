@@ -6,7 +6,7 @@
 #include "runtime/comm/self_comm.h"
 #include "runtime/core/devices/cpu_device.h"
 #include "runtime/core/error.h"
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <map>
 
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 #include "tests/engine/test_rank.h"
 #include "tests/support/models.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/storage/weights/weight_files.h"
 #include "runtime/storage/weights/weights_reader.h"
 #include "runtime/storage/weights/weights_writer.h"
-#include "tests/storage/file_limit.h"
+#include "tests/support/file_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {

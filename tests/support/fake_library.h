@@ -1,7 +1,7 @@
 // A kernel library for tests of plans: it answers questions about sizes and makes no kernels.
 #pragma once
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/plan/plan.h"
 
 namespace dstrain {

@@ -5,7 +5,7 @@
 
 #include "models/measure.h"
 #include "models/sizes.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/ir/builder.h"
 #include "runtime/ir/formula/losses.h"
 #include "tests/support/general_layers.h"

@@ -4,7 +4,7 @@
 
 #include "models/measure.h"
 #include "models/sizes.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/ir/builder.h"
 
 namespace dstrain {

@@ -6,14 +6,14 @@
 #include <limits>
 
 #include "kernels/cpu/decode/decode.h"
-#include "kernels/cpu/simd/parallel.h"
+#include "kernels/cpu/memory_bound/parallel.h"
 #include "kernels/operands.h"
 #include "runtime/ir/slots.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/decode/cached_attention.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/math-inl.h"
+#include "kernels/cpu/memory_bound/math-inl.h"
 #include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_DECODE_CACHED_ATTENTION_ONCE

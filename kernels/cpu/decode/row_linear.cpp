@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "kernels/cpu/decode/decode.h"
-#include "kernels/cpu/simd/parallel.h"
+#include "kernels/cpu/memory_bound/parallel.h"
 #include "kernels/operands.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/decode/row_linear.cpp"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/simd/pack-inl.h"
+#include "kernels/cpu/memory_bound/pack-inl.h"
 #include "runtime/core/isa/best_variant.h"
 
 #ifndef DSTRAIN_DECODE_ROW_LINEAR_ONCE

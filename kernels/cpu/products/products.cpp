@@ -1,10 +1,10 @@
 #include "kernels/cpu/products/products.h"
 
+#include "kernels/cpu/memory_bound/memory_bound.h"
 #include "kernels/cpu/products/f32_product.h"
 #include "kernels/cpu/products/panel_product.h"
 #include "kernels/cpu/products/sgemm.h"
 #include "kernels/cpu/products/wide_product.h"
-#include "kernels/cpu/simd/simd.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa/isa.h"
 #include "runtime/ir/product.h"

@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kLossThreads, 2)
   const float all = terms.smoothing > 0 ? sum_of_row(row.x, v) : 0.0f;
   const float times = factor ? *factor : 1.0f;
   if (threadIdx.x == 0)
-    losses[r] = terms.loss(peak.top, peak.sum, hit, static_cast<double>(all)) *
-                static_cast<double>(times);
+    losses[r] =
+        terms.loss(peak.top, peak.sum, hit, static_cast<double>(all)) * static_cast<double>(times);
   if (!row.d) return;
   row.set_gradient(terms, peak.top, peak.sum, state->d_loss * weight * times);
   differentiate_row<kAligned>(row);

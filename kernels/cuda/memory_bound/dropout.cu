@@ -56,9 +56,9 @@ __global__ void __launch_bounds__(kFlatThreads)
     const int64_t begin = b * n - d.lead, end = min(begin + n, d.elements);
 #pragma unroll
     for (int r = 0; r < kRepeats; ++r) {
-      const int64_t block =
-          d.first_block + (static_cast<int64_t>(blockIdx.x) * kRepeats + r) * kFlatThreads +
-          threadIdx.x;
+      const int64_t block = d.first_block +
+                            (static_cast<int64_t>(blockIdx.x) * kRepeats + r) * kFlatThreads +
+                            threadIdx.x;
       const int64_t at = begin + block * kDrawn;
       if (at >= end) break;
       if (at + kDrawn <= 0) continue;
@@ -85,9 +85,8 @@ std::unique_ptr<Kernel> make_dropout(const KernelSpec& spec, const LaunchContext
   const Dropout fixed = samples_of(attrs_as<DropoutAttrs>(spec.attrs), spec.out[0]);
   const int64_t per_block = int64_t{kFlatThreads} * kRepeats * kDrawn;
   // The elements of a sample that threads look at.
-  const int64_t n = fixed.samples == 1
-                        ? fixed.lead + fixed.elements - fixed.first_block * kDrawn
-                        : fixed.sample_elements;
+  const int64_t n = fixed.samples == 1 ? fixed.lead + fixed.elements - fixed.first_block * kDrawn
+                                       : fixed.sample_elements;
   const Grid grid{dim3(static_cast<unsigned>((n + per_block - 1) / per_block),
                        static_cast<unsigned>(std::min<int64_t>(fixed.samples, 65535))),
                   kFlatThreads};

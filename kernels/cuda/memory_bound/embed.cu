@@ -110,8 +110,8 @@ template <class T>
 void add_positions(const LaunchContext& context, const T* d_x, float* d_position,
                    const SampleElements& has, int64_t n, bool add) {
   constexpr int kN = pack_of(sizeof(T));
-  const bool whole = whole_packs<kN>(n, d_x, d_position) && has.lead % kN == 0 &&
-                     has.count % kN == 0;
+  const bool whole =
+      whole_packs<kN>(n, d_x, d_position) && has.lead % kN == 0 && has.count % kN == 0;
   with_flag(whole, [&](auto aligned) {
     constexpr bool kAligned = decltype(aligned)::value;
     constexpr int kOfThread = kAligned ? kN : 4;

@@ -1,6 +1,6 @@
 // gram_schmidt, random_factor, project_rows, project_columns, expand_factors, add_error and commit_state
 // (runtime/ir/ops/low_rank.h).
-// They give the bits of kernels/cpu/simd/codecs/low_rank.cpp. Minimum memory traffic, bytes per element of the matrix:
+// They give the bits of kernels/cpu/memory_bound/codecs/low_rank.cpp. Minimum memory traffic, bytes per element of the matrix:
 // projections 4, random_factor 4, expand_factors 8 and 4 for the error, add_error 12, commit_state 8.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"

@@ -3,7 +3,7 @@
 // 16-bit operands are widened to f32 when they are loaded and rounded to nearest even when they are stored.
 // Invariant: results depend neither on the grid of a launch nor on the alignment of an operand.
 //
-// Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/simd give
+// Compiled with -fmad=false: only fmaf is fused. So the kernels that compute in the order of kernels/cpu/memory_bound give
 // its bits: embed, its gradients, add_rows, split_columns, join_columns, add, scale, relu, dropout, cast, accumulate,
 // round_wire, sum_squares, scan, sort, quantize, unpack_weight, optimizers.
 #pragma once

@@ -1,6 +1,6 @@
 // quantize and dequantize (runtime/ir/quantized.h). A warp has a block, a lane 8 neighbouring values. Magnitudes are
 // compared as integers, so that an inf or a NaN of a block is always found. Gives the bits of
-// kernels/cpu/simd/codecs/quantize.cpp. Minimum memory traffic, bytes per element of s bytes: s + 1.016 each.
+// kernels/cpu/memory_bound/codecs/quantize.cpp. Minimum memory traffic, bytes per element of s bytes: s + 1.016 each.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "runtime/ir/quantized.h"

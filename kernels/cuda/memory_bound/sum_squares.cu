@@ -1,6 +1,6 @@
 // sum_squares: the f64 sum of squares, first of blocks of 4096 elements, then of the blocks in order. Within a
 // block, lane i mod 32 of a warp adds element i, in order, and the lanes' sums are added as a tree. The square of
-// an f32 is exact in f64, so the bits are those of kernels/cpu/simd/sum_squares.cpp. A warp loads 32 contiguous
+// an f32 is exact in f64, so the bits are those of kernels/cpu/memory_bound/sum_squares.cpp. A warp loads 32 contiguous
 // elements at any offset. Minimum memory traffic: the elements, read once. error_squares: the same of the differences
 // of two operands, which are rounded to f32, and of the first one.
 #include "kernels/cuda/memory_bound/access.cuh"

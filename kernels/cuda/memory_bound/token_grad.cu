@@ -1,6 +1,6 @@
 // embed_token_grad, and embed_position_grad with documents, without float atomics: a stable radix sort orders the rows by
 // id (or position), so that one warp adds all rows of an id in their order and gives the bits of
-// kernels/cpu/simd/embed.cpp. A block adds those of an id with many rows: its warps divide the loads of rows, and then the
+// kernels/cpu/memory_bound/embed.cpp. A block adds those of an id with many rows: its warps divide the loads of rows, and then the
 // columns of the sum, so the order stays.
 // Minimum memory traffic in bytes: s R C + 8 R C (reads, adds and writes a row), and 4 V C to clear the table; the
 // sort moves about 20 R.
@@ -357,9 +357,8 @@ std::unique_ptr<Kernel> make_document_position_grad(const KernelSpec& spec,
     const int64_t r = rows.rows_of_input();
     auto* const positions = workspace<int32_t>(call, r + rows.words());
     if (r > 0)
-      launch(context.stream, "embed_position_grad (positions)",
-             grid_of_rows(r), find_positions, data<const int32_t>(call.in, 1), r,
-             attrs.part.first, attrs.seq_len, positions);
+      launch(context.stream, "embed_position_grad (positions)", grid_of_rows(r), find_positions,
+             data<const int32_t>(call.in, 1), r, attrs.part.first, attrs.seq_len, positions);
     rows.run(data<const void>(call.in, 0), positions, data<float>(call.out, 0), call.accumulate,
              positions + r);
   });

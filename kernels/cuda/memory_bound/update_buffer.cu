@@ -1,5 +1,5 @@
 // update_buffer: y = keep * y + share * sum, with two roundings (a fused multiply-add). Does nothing if state->skip is
-// set. Gives the bits of kernels/cpu/simd/update_buffer.cpp. Minimum memory traffic: 12 bytes per element.
+// set. Gives the bits of kernels/cpu/memory_bound/update_buffer.cpp. Minimum memory traffic: 12 bytes per element.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 

@@ -16,7 +16,7 @@
 #include "runtime/config/read/resolved_source.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 #include "runtime/storage/file_checksum.h"
 
 namespace dstrain {

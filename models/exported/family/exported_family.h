@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "models/exported/exported_model.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/json/tree.h"
-#include "runtime/config/model/family.h"
 
 namespace dstrain::exported {
 

@@ -15,7 +15,7 @@
 #include "models/exported/fold/fold.h"
 #include "models/exported/fold/input_function.h"
 #include "models/exported/lower/lowering.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 
 namespace dstrain::exported {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
-#include "runtime/core/model/fine_tuning.h"
+#include "runtime/core/fine_tuning/fine_tuning.h"
 
 namespace dstrain::exported {
 namespace {

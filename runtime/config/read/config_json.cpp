@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 

@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/json/reader.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/read/merge.h"
 #include "runtime/config/solve/solve.h"
 #include "runtime/core/error.h"

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "runtime/config/axes_text.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/judge.h"
 #include "runtime/config/keys/table/coerce.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/read/config_json.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/config/read/resolved_source.h"

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/divisibility.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/divisibility.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/solve/solve_pipeline.h"
 #include "runtime/config/solve/solve_training.h"
 #include "runtime/config/text.h"

@@ -6,8 +6,8 @@
 #include <regex>
 #include <string_view>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/table/coerce.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/table/coerce.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/solve/data/solve_data.h"
 #include "runtime/config/solve/model/open_model.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"

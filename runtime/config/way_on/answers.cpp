@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 #include "runtime/config/keys/table/numbers.h"
 #include "runtime/config/keys/table/optimizer_types.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <utility>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/formats/shown_text.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/model_config.h"
+#include "runtime/config/family/model_config.h"
 #include "runtime/core/tensor.h"
 #include "runtime/data/arrays/array_shard.h"
 

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <vector>
 
-#include "runtime/config/model/image_inputs.h"
+#include "runtime/config/family/image_inputs.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/threads/parts.h"

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/job.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"

@@ -9,7 +9,7 @@
 #include <set>
 #include <system_error>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 

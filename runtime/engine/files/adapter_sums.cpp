@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/core/model/fine_tuning.h"
+#include "runtime/core/fine_tuning/fine_tuning.h"
 
 namespace dstrain {
 namespace {

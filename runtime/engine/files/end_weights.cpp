@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/engine/files/adapter_files.h"
-#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights/weight_files.h"
 

@@ -7,14 +7,14 @@
 #include <optional>
 #include <system_error>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/read/model_source.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/chat/template_directory.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/engine/files/end_weights.h"
-#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/storage/weights/weight_files.h"
 #include "runtime/storage/weights/weights_reader.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/config/model/model_config.h"
+#include "runtime/config/family/model_config.h"
 
 namespace dstrain {
 

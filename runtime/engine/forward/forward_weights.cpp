@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/files/base_file.h"

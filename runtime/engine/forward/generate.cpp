@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {

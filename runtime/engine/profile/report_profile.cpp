@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/log/log.h"
 #include "runtime/engine/profile/profile_text.h"
 #include "runtime/engine/profile/step_profile.h"
-#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/model/family.h"
-#include "runtime/plan/report/step_time.h"
+#include "runtime/config/family/family.h"
+#include "runtime/plan/cost/step_time.h"
 
 namespace dstrain {
 namespace {

@@ -8,8 +8,8 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
-#include "runtime/plan/report/fit.h"
-#include "runtime/plan/report/open_settings.h"
+#include "runtime/plan/settings/fit.h"
+#include "runtime/plan/settings/open_settings.h"
 
 namespace dstrain {
 namespace {

@@ -15,7 +15,7 @@ void check_device_memory(const Job& job, const MemoryTable& memory, const Device
                          int sharing, Communicator& host, const PlanInputs& inputs);
 
 // Returns the plan of this rank, checked as check_device_memory() does. Where all devices have the memory
-// only with something that the job leaves open (runtime/plan/report/open_settings.h), it is the plan with that; the log
+// only with something that the job leaves open (runtime/plan/settings/open_settings.h), it is the plan with that; the log
 // says so. Collective over `host`.
 RankPlan plan_that_fits(const Job& job, const Device& device, int sharing, Communicator& host,
                         const PlanInputs& inputs);

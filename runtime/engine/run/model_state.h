@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "runtime/config/job.h"
-#include "runtime/core/model/fine_tuning.h"
+#include "runtime/core/fine_tuning/fine_tuning.h"
 #include "runtime/engine/step/arenas.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/plan/step_kinds.h"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
 #include "runtime/data/chat/chat_template.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/family/fact_change.h"
 #include "runtime/config/job.h"
-#include "runtime/config/model/fact_change.h"
 #include "runtime/data/dataset.h"
 
 namespace dstrain {

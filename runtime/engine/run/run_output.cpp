@@ -4,9 +4,10 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/data/chat/template_directory.h"
@@ -20,7 +21,6 @@
 #include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/step_phases.h"
 #include "runtime/plan/mesh.h"
-#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "runtime/storage/disk/free_space.h"

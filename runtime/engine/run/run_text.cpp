@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/config/axes_text.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/engine/metrics/metrics_text.h"

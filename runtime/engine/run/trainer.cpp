@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "runtime/comm/devices/device_comm.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"

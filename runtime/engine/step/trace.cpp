@@ -7,8 +7,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/ir/rule.h"
-#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/log/log.h"
-#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "runtime/config/model/divisibility.h"
+#include "runtime/config/family/divisibility.h"
 #include "runtime/core/error.h"
 #include "runtime/engine/verify/seeded_fault.h"
 #include "runtime/optim/optimizer_rules.h"

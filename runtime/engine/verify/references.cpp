@@ -6,8 +6,8 @@
 #include <cmath>
 #include <variant>
 
-#include "runtime/config/model/family.h"
-#include "runtime/config/model/measures.h"
+#include "runtime/config/family/family.h"
+#include "runtime/config/family/measures.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
 #include "runtime/ir/builder.h"

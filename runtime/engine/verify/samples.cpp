@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/data/generated_dataset.h"
 #include "runtime/data/generated_features.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/ir/builder.h"
 #include "runtime/plan/build_model.h"

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "runtime/config/family/divisibility.h"
+#include "runtime/config/family/model_config.h"
 #include "runtime/config/job.h"
-#include "runtime/config/model/divisibility.h"
-#include "runtime/config/model/model_config.h"
 
 namespace dstrain {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/residency.h"
 #include "runtime/plan/unit_spaces.h"

@@ -2,7 +2,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/finish_plan.h"

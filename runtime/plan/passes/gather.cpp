@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
-#include "runtime/core/model/tensor_part.h"
+#include "runtime/ir/tensor_part.h"
 #include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/codecs/gather_codecs.h"
 #include "runtime/plan/passes/passes.h"

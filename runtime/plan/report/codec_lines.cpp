@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/config/axes_text.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"

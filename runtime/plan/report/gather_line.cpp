@@ -5,7 +5,7 @@
 #include "runtime/config/text.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/mesh.h"
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 
 namespace dstrain {
 namespace {

@@ -12,8 +12,8 @@
 #include <system_error>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/files/input_file.h"
-#include "runtime/storage/atomic_file.h"
 
 namespace dstrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "runtime/core/error.h"
-#include "runtime/storage/atomic_file.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 
 namespace dstrain {

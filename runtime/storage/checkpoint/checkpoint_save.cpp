@@ -5,12 +5,12 @@
 
 #include "runtime/core/checksum.h"
 #include "runtime/core/devices/host_pieces.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/core/files/no_room_error.h"
 #include "runtime/core/formats/safetensors.h"
-#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/checkpoint_places.h"
 #include "runtime/storage/disk/free_space.h"
-#include "runtime/storage/no_room_error.h"
 #include "runtime/storage/on_all_ranks.h"
 
 namespace dstrain {

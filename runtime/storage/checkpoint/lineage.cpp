@@ -7,8 +7,8 @@
 #include <random>
 
 #include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/files/input_file.h"
-#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/checkpoint/lineage_json.h"
 
 namespace dstrain {

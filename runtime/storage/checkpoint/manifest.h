@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/core/model/tensor_part.h"
 #include "runtime/core/tensor.h"
+#include "runtime/ir/tensor_part.h"
 #include "runtime/storage/checkpoint/lineage.h"
 
 namespace dstrain {

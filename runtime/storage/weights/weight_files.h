@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/weight_map.h"
+#include "runtime/config/family/weight_map.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/core/formats/safetensors.h"
 

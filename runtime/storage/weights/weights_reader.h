@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/model/weight_map.h"
+#include "runtime/config/family/weight_map.h"
 #include "runtime/storage/state.h"
 #include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights/weight_files.h"

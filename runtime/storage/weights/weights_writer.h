@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/model/weight_map.h"
+#include "runtime/config/family/weight_map.h"
+#include "runtime/core/files/atomic_file.h"
 #include "runtime/core/formats/safetensors.h"
-#include "runtime/storage/atomic_file.h"
 #include "runtime/storage/weight_layout.h"
 
 namespace dstrain {

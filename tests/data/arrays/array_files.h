@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/job.h"
-#include "runtime/config/model/family.h"
 #include "tests/support/zip_file.h"
 
 namespace dstrain {

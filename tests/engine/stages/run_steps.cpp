@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "launcher/implementations.h"
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/error.h"

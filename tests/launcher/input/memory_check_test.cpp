@@ -10,7 +10,7 @@
 #include "launcher/implementations.h"
 #include "launcher/process/process_memory.h"
 #include "runtime/core/error.h"
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 #include "tests/support/models.h"
 
 namespace dstrain {

@@ -15,8 +15,8 @@
 #include "runtime/config/report/resolved_config.h"
 #include "runtime/core/devices/cuda_device.h"
 #include "runtime/core/error.h"
-#include "runtime/plan/report/fit.h"
 #include "runtime/plan/report/print.h"
+#include "runtime/plan/settings/fit.h"
 #include "tests/support/models.h"
 
 namespace dstrain {

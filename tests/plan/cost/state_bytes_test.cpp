@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/plan/report/fit.h"
+#include "runtime/plan/settings/fit.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan/report/step_time.h"
+#include "runtime/plan/cost/step_time.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -9,7 +9,7 @@
 #include "runtime/storage/checkpoint/checkpoint_save.h"
 #include "tests/storage/checkpoint/state_fixture.h"
 #include "tests/storage/checkpoint/threads_as_ranks.h"
-#include "tests/storage/file_limit.h"
+#include "tests/support/file_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace dstrain {

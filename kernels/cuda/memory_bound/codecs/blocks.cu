@@ -1,5 +1,5 @@
 // unpack_weight (runtime/core/blocks/weight_blocks.h). A thread has 8 neighbouring values of each of 4 pairs of groups, and
-// loads all their codes and scales before it uses the first. Gives the bits of kernels/cpu/simd/codecs/blocks.cpp.
+// loads all their codes and scales before it uses the first. Gives the bits of kernels/cpu/memory_bound/codecs/blocks.cpp.
 // Minimum memory traffic, bytes per value of s bytes: s + 1.0625 (int8), s + 0.5625 (nf4).
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Blocks of int4 values (runtime/ir/quantized.h): packed, and added. Sixteen lanes have a block, four of them a
 // quarter,
 // a lane 8 neighbouring values, so that it reads or writes 4 bytes of codes. Gives the bits of
-// kernels/cpu/simd/codecs/int4-inl.h.
+// kernels/cpu/memory_bound/codecs/int4-inl.h.
 #pragma once
 
 #include "kernels/cuda/memory_bound/access.cuh"

@@ -1,6 +1,6 @@
 // quantize_int4 and requantize_int4 with error feedback (runtime/ir/ops/boundary.h). A warp has a block of errors,
 // which
-// has two of int4, a lane 8 neighbouring values. Gives the bits of kernels/cpu/simd/codecs/int4_feedback.cpp. Minimum
+// has two of int4, a lane 8 neighbouring values. Gives the bits of kernels/cpu/memory_bound/codecs/int4_feedback.cpp. Minimum
 // memory traffic: that of the ops without (int4.cu), and 2.03 bytes an element.
 #include "kernels/cuda/memory_bound/codecs/int4.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"

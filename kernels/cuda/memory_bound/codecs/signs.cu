@@ -1,6 +1,6 @@
 // quantize_signs, requantize_signs and dequantize_signs (runtime/ir/quantized.h). A warp has a block; lane i has the
 // values i, i + 32, ..., whose signs it finds with its warp. With state->drop_errors errors count as 0. If state->skip
-// is set errors and values stay, and what is packed is zeros. Gives the bits of kernels/cpu/simd/codecs/signs.cpp.
+// is set errors and values stay, and what is packed is zeros. Gives the bits of kernels/cpu/memory_bound/codecs/signs.cpp.
 // Minimum memory traffic, bytes per element: quantize_signs 12.13, 10.13 where x has 16 bits, of K senders
 // requantize_signs 8.13 + 0.13 K, dequantize_signs 4.13.
 #include "kernels/cuda/memory_bound/access.cuh"

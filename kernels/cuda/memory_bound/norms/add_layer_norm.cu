@@ -37,8 +37,7 @@ __global__ void __launch_bounds__(kRowThreads, 1)
     key = stream_key(o.state->seed, kDropoutStream + o.site);
     const unsigned row = o.first_row + static_cast<unsigned>(r);  // of the micro-batch
     sample = static_cast<uint64_t>(o.state->first_sample + o.sample_offset) + row / o.seq_len;
-    first_block =
-        static_cast<uint64_t>(row % o.seq_len) * static_cast<uint64_t>(c / kDrawn);
+    first_block = static_cast<uint64_t>(row % o.seq_len) * static_cast<uint64_t>(c / kDrawn);
   }
   const float inverse = 1.0f / static_cast<float>(c);
   Packed<T, kRowPack> sums[kHeldPacks];

@@ -1,6 +1,6 @@
 // adagrad: torch.optim.Adagrad without decay of its learning rate, and the 16-bit copy of the weight.
 //   g = grad * grad_scale + weight_decay p,  sum += g^2,  p -= lr g / (sqrt(sum) + eps)
-// Does nothing if state->skip is set. Gives the bits of kernels/cpu/simd/optimizers/adagrad.cpp.
+// Does nothing if state->skip is set. Gives the bits of kernels/cpu/memory_bound/optimizers/adagrad.cpp.
 // Minimum memory traffic: 20 bytes per parameter, 22 with the 16-bit copy; a 16-bit gradient saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"

@@ -2,7 +2,7 @@
 //   g = grad * grad_scale (+ weight_decay * p where decay is not decoupled)
 //   m += (1 - beta1) (g - m),  v += (1 - beta2) (g^2 - v)
 //   p -= lr (m / correction1 / (sqrt(v / correction2) + eps) + weight_decay p)
-// Does nothing if state->skip is set. Gives the bits of kernels/cpu/simd/optimizers/adam.cpp.
+// Does nothing if state->skip is set. Gives the bits of kernels/cpu/memory_bound/optimizers/adam.cpp.
 // One launch updates up to kMostSegments ranges of parameters: the units of a model whose gradients are ready.
 // Minimum memory traffic: 28 bytes per parameter (reads g, p, m, v; writes p, m, v), 30 with the 16-bit copy; a
 // 16-bit gradient saves 2.
@@ -197,10 +197,10 @@ class MultiTensorAdam final : public MultiTensorKernel {
 
 std::unique_ptr<Kernel> make_adam(const KernelSpec& spec, const LaunchContext& context) {
   if (!has_f32_masters(spec)) return make_adam_of_own_masters(spec, context);
-  return kernel_of(
-      [group = std::make_shared<MultiTensorAdam>(std::span(&spec, 1), context)](const KernelCall& call) {
-        group->run({&call, 1});
-      });
+  return kernel_of([group = std::make_shared<MultiTensorAdam>(std::span(&spec, 1), context)](
+                       const KernelCall& call) {
+    group->run({&call, 1});
+  });
 }
 
 std::unique_ptr<MultiTensorKernel> make_multi_tensor_adam(std::span<const KernelSpec> specs,

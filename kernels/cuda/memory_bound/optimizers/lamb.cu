@@ -1,5 +1,5 @@
 // lamb_direction and lamb: Lamb (You et al., 2020), with the bits and the formulas of
-// kernels/cpu/simd/optimizers/lamb.cpp.
+// kernels/cpu/memory_bound/optimizers/lamb.cpp.
 // Minimum memory traffic per parameter: lamb_direction 28 bytes, 26 with a 16-bit gradient; lamb 12, 14 with a 16-bit
 // copy of the weight.
 #include "kernels/cuda/memory_bound/access.cuh"

@@ -2,7 +2,7 @@
 //   g = grad * grad_scale,  c = beta1 m + (1 - beta1) g
 //   p -= lr (sign(c) + weight_decay p)          (sign(0) = 0)
 //   m = beta2 m + (1 - beta2) g
-// Does nothing if state->skip is set. Gives the bits of kernels/cpu/simd/optimizers/lion.cpp.
+// Does nothing if state->skip is set. Gives the bits of kernels/cpu/memory_bound/optimizers/lion.cpp.
 // Minimum memory traffic: 20 bytes per parameter, 22 with the 16-bit copy; a 16-bit gradient saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"

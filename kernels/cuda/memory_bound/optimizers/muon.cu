@@ -1,4 +1,4 @@
-// muon_momentum and muon, with the bits and the formulas of kernels/cpu/simd/optimizers/muon.cpp. Minimum memory
+// muon_momentum and muon, with the bits and the formulas of kernels/cpu/memory_bound/optimizers/muon.cpp. Minimum memory
 // traffic per parameter: muon_momentum 16 bytes, 14 with a 16-bit gradient; muon 12, 14 with a 16-bit copy of the
 // weight.
 #include "kernels/cuda/memory_bound/access.cuh"

@@ -1,5 +1,5 @@
 // Steps with a frozen second moment: 1-bit Adam, 1-bit Lamb and 0/1 Adam, with the bits and the formulas of
-// kernels/cpu/simd/optimizers/one_bit.cpp, and its minimum memory traffic. momentum_scale reads memory once in a run.
+// kernels/cpu/memory_bound/optimizers/one_bit.cpp, and its minimum memory traffic. momentum_scale reads memory once in a run.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/lamb_rate.h"

@@ -1,5 +1,5 @@
 // adam of 16-bit weights that are their own masters, with moments in f32 or in the type of the weights. Both are rounded
-// to nearest when they are stored. Gives the bits of kernels/cpu/simd/optimizers/adam.cpp.
+// to nearest when they are stored. Gives the bits of kernels/cpu/memory_bound/optimizers/adam.cpp.
 // Minimum memory traffic: 24 bytes per parameter (reads g, p, m, v; writes p, m, v), 22 with a 16-bit gradient, 14 with
 // 16-bit moments too.
 #include "kernels/cuda/memory_bound/access.cuh"

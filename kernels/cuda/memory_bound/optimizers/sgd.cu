@@ -3,7 +3,7 @@
 //   buffer = g at the first update, then momentum buffer + (1 - dampening) g
 //   p -= lr (nesterov ? g + momentum buffer : buffer)          (lr g without momentum)
 // The first update is the one that runs while state->applied_steps is 0. Does nothing if state->skip is set. Gives
-// the bits of kernels/cpu/simd/optimizers/sgd.cpp.
+// the bits of kernels/cpu/memory_bound/optimizers/sgd.cpp.
 // Minimum memory traffic: 12 bytes per parameter, 20 with momentum, and 2 more for the copy; a 16-bit gradient
 // saves 2.
 #include "kernels/cuda/memory_bound/access.cuh"

@@ -1,7 +1,7 @@
 // The top level: batch sizes, clipping, gradient reduction, data types.
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {

@@ -1,8 +1,8 @@
 // Section dstrain.data: the files of a run, and how samples are made of them.
 #include <fmt/core.h>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/model/family.h"
 
 namespace dstrain::keys {
 namespace {

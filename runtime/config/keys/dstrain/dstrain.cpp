@@ -1,9 +1,9 @@
 // Section dstrain: the keys that DeepSpeed does not have.
 #include <fmt/core.h>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
-#include "runtime/config/model/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain::keys {

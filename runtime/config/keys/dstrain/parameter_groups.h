@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/config/json/tree.h"
-#include "runtime/core/model/fine_tuning.h"
+#include "runtime/core/fine_tuning/fine_tuning.h"
 
 namespace dstrain {
 

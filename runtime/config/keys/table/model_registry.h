@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/family/family.h"
 #include "runtime/config/keys/key_spec.h"
-#include "runtime/config/model/family.h"
 
 namespace dstrain {
 

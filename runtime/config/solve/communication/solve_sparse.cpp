@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/sparse_gradients.h"
 #include "runtime/core/text.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/solve/data/data_names.h"
 #include "runtime/config/solve/data/solve_images.h"
 #include "runtime/config/text.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/config/model/image_inputs.h"
+#include "runtime/config/family/image_inputs.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

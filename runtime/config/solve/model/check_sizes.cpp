@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 
 namespace dstrain {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/model/family.h"
+#include "runtime/config/family/family.h"
 #include "runtime/config/solve/data/data_names.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"

@@ -1,7 +1,7 @@
 // The section dstrain.data of a model that reads images.
 #include <catch2/catch.hpp>
 
-#include "runtime/config/model/image_inputs.h"
+#include "runtime/config/family/image_inputs.h"
 #include "tests/config/config_fixture.h"
 #include "tests/data/images/image_files.h"
 #include "tests/support/array_model.h"

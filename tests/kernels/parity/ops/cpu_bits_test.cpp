@@ -1,12 +1,12 @@
 // The kernels that compute in the same order as the CPU's give the CPU's bits on every device.
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/memory_bound/memory_bound.h"
 #include "runtime/ir/quantized.h"
 #include "tests/kernels/parity/ops/run_op.h"
 
 namespace dstrain::parity {
 namespace {
 
-const CpuFamily kProcessor{make_simd, simd_workspace_bytes};
+const CpuFamily kProcessor{make_memory_bound, memory_bound_workspace_bytes};
 
 void require_processor_bits(const Call& call, const std::vector<Operand>& in,
                             const std::vector<Operand>& out) {
