@@ -8,7 +8,7 @@
 #include "launcher/input/initial_files.h"
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
-#include "runtime/engine/run/run_facts.h"
+#include "runtime/engine/resume/run_facts.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/manifest.h"
 #include "runtime/storage/file_checksum.h"

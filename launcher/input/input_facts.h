@@ -1,5 +1,5 @@
 // InputFacts: what all ranks of a run must have in common: the program, everything that the run's numbers depend on
-// (runtime/engine/run/run_facts.h), and the files it starts from. Paths of files are not compared: they may differ
+// (runtime/engine/resume/run_facts.h), and the files it starts from. Paths of files are not compared: they may differ
 // between hosts.
 #pragma once
 

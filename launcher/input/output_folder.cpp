@@ -7,6 +7,7 @@
 #include "runtime/config/json/tree.h"
 #include "runtime/config/text.h"
 #include "runtime/engine/files/adapter_files.h"
+#include "runtime/engine/files/end_weights.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/output_file.h"
@@ -156,13 +157,17 @@ void check_own_files(const Job& job) {
         !problem.empty())
       fail_user("cannot write {}/{}: {}, or name another directory with --output", output, name,
                 problem);
-  std::error_code none;
-  if (const std::string folder = adapter_output(job);
-      std::filesystem::exists(folder, none) && !std::filesystem::is_directory(folder, none))
-    fail_user(
-        "{}: the run writes its adapters to a folder of this name, and something else has it: "
-        "remove that, or name another directory with --output",
-        folder);
+  const auto check_folder = [](const std::string& folder, std::string_view content) {
+    std::error_code none;
+    if (std::filesystem::exists(folder, none) && !std::filesystem::is_directory(folder, none))
+      fail_user(
+          "{}: the run writes {} to a folder of this name, and something else has it: remove that, "
+          "or name another directory with --output",
+          folder, content);
+  };
+  check_folder(adapter_output(job), "its adapters");
+  if (job.optimizer.ema_decay > 0)
+    check_folder(fmt::format("{}/{}", output, kAverageFolder), "the averages of its weights");
 }
 
 }  // namespace dstrain

@@ -30,7 +30,7 @@
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/engine/files/unread_head.h"
-#include "runtime/engine/run/resume.h"
+#include "runtime/engine/resume/resume.h"
 #include "runtime/plan/settings/fit.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/disk/free_space.h"

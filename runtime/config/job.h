@@ -264,6 +264,17 @@ struct LossConfig {
   bool operator==(const LossConfig&) const = default;
 };
 
+// What validations decide, under the names of Hugging Face's TrainingArguments.
+struct BestModelConfig {
+  bool load_at_end = false;        // the files of weights are those of the best validation
+  std::string metric = "loss";     // of a validation, which compares models
+  bool greater_is_better = false;  // values of the metric
+  int64_t patience = 0;  // validations in a row without a better value that end a run; 0: none do
+  double threshold = 0;  // for patience: how much better a value must be to count
+  bool used() const { return load_at_end || patience > 0; }
+  bool operator==(const BestModelConfig&) const = default;
+};
+
 // A training run.
 struct Job {
   int ranks = 1;           // pipeline stages x data-parallel x sequence x tensor ranks
@@ -311,6 +322,7 @@ struct Job {
   int64_t eval_interval = 0;  // steps; 0: once, after the last
   int64_t save_interval = 0;  // steps; 0: never
   int64_t eval_samples = 160;
+  BestModelConfig best;
   int64_t keep_last = 0;           // newest checkpoints that are kept; 0: all
   bool save_last = true;           // a run that ends leaves a checkpoint of its last step
   bool save_required = false;      // a checkpoint that cannot be saved ends the run

@@ -69,6 +69,8 @@ struct OptimizerConfig {
   bool gram = true;       // muon: it may iterate on the Gram matrix
   int64_t freeze_step = 100'000;  // 1-bit optimizers: updates before the second moment is frozen
   int64_t min_8bit_size = 4096;   // elements of the smallest tensor whose state is in 8 bits
+  // Above 0: an exponential moving average of the weights is kept, of which an update leaves this share.
+  double ema_decay = 0;
   ZeroOneConfig zero_one{};
   OneBitLambConfig one_bit_lamb{};
   bool operator==(const OptimizerConfig&) const = default;

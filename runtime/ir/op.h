@@ -269,6 +269,8 @@ struct CommitAttrs {
 // The attributes of update_buffer.
 struct UpdateBufferAttrs {
   float keep = 1, share = 1;
+  bool begins_with_sum =
+      false;  // in the first update of a run the sum takes the place of the values
   bool operator==(const UpdateBufferAttrs&) const = default;
 };
 // The attributes of quantize_signs.

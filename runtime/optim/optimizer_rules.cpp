@@ -37,10 +37,17 @@ bool freezes(const OptimizerConfig& config) {
   return optimizer_rule(config.kind).signs != nullptr;
 }
 
-std::span<const SlotRule> state_slots(const OptimizerConfig& config) {
+std::span<const SlotRule> own_slots(const OptimizerConfig& config) {
   const OptimizerRule& rule = optimizer_rule(config.kind);
   if (rule.has_state && !rule.has_state(config)) return {};
   return rule.slots;
+}
+
+std::vector<SlotRule> state_slots(const OptimizerConfig& config) {
+  const std::span<const SlotRule> own = own_slots(config);
+  std::vector<SlotRule> slots(own.begin(), own.end());
+  if (config.ema_decay > 0) slots.push_back(kWeightAverage);
+  return slots;
 }
 
 int64_t state_block(const OptimizerConfig& config) {
@@ -62,6 +69,7 @@ std::vector<std::string_view> all_state_slots() {
   for (const OptimizerRule& rule : kRules)
     for (const SlotRule& slot : rule.slots)
       if (std::ranges::find(names, slot.name) == names.end()) names.push_back(slot.name);
+  names.push_back(kWeightAverage.name);
   return names;
 }
 

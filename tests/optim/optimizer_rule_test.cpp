@@ -34,6 +34,10 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(slots(of(OptimizerKind::one_bit_adam)) == Names{"exp_avg", "exp_avg_sq"});
   OptimizerConfig sgd = of(OptimizerKind::sgd);
   CHECK(slots(sgd).empty());
+  sgd.ema_decay = 0.9;
+  CHECK(slots(sgd) == Names{"ema"});
+  CHECK(own_slots(sgd).empty());
+  sgd.ema_decay = 0;
   sgd.momentum = 0.9;
   CHECK(slots(sgd) == Names{"momentum"});
   CHECK(slots(of(OptimizerKind::adam_8bit)) == Names{"exp_avg", "exp_avg_sq"});

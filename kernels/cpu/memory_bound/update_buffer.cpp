@@ -1,5 +1,7 @@
-// update_buffer: y = keep * y + share * sum, with two roundings (a fused multiply-add). Does nothing if state->skip is
-// set. Minimum memory traffic: 12 bytes per element.
+// update_buffer: y = keep * y + share * sum, with two roundings (a fused multiply-add), or the sum itself in a first
+// update that begins with it. Does nothing if state->skip is set. Minimum memory traffic: 12 bytes per element.
+#include <algorithm>
+
 #include "kernels/cpu/memory_bound/kernels.h"
 #include "kernels/cpu/memory_bound/parallel.h"
 
@@ -35,8 +37,12 @@ std::unique_ptr<Kernel> make_update_buffer(const KernelSpec& spec) {
     if (call.state->skip) return;
     const auto* sum = data<const float>(call.in, 0);
     auto* y = data<float>(call.out, 0);
+    const bool begins = attrs.begins_with_sum && call.state->applied_steps == 0;
     parallel_ranges(threads, n, kFlatGrain, [&](int64_t begin, int64_t end) {
-      DSTRAIN_BEST(update_buffer_range)(attrs.keep, attrs.share, sum, y, begin, end);
+      if (begins)
+        std::copy(sum + begin, sum + end, y + begin);
+      else
+        DSTRAIN_BEST(update_buffer_range)(attrs.keep, attrs.share, sum, y, begin, end);
     });
   });
 }

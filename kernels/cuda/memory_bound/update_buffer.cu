@@ -1,5 +1,5 @@
-// update_buffer: y = keep * y + share * sum, with two roundings (a fused multiply-add). Does nothing if state->skip is
-// set. Gives the bits of kernels/cpu/memory_bound/update_buffer.cpp. Minimum memory traffic: 12 bytes per element.
+// update_buffer: y = keep * y + share * sum, with two roundings (a fused multiply-add), or the sum itself in a first
+// update that begins with it. Does nothing if state->skip is set. Gives the bits of kernels/cpu/memory_bound/update_buffer.cpp. Minimum memory traffic: 12 bytes per element.
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 
@@ -9,7 +9,7 @@ namespace {
 struct UpdateBuffer {
   static constexpr int kN = pack_of(sizeof(float));
   const StepState* state;
-  float keep, share;
+  UpdateBufferAttrs attrs;
   const float* sum;
   float* y;
 
@@ -18,8 +18,10 @@ struct UpdateBuffer {
     float s[kN], v[kN];
     load(sum, at, n, s);
     load(y, at, n, v);
+    const bool begins = attrs.begins_with_sum && state->applied_steps == 0;
 #pragma unroll
-    for (int k = 0; k < kN; ++k) v[k] = fmaf(keep, v[k], share * s[k]);
+    for (int k = 0; k < kN; ++k)
+      v[k] = begins ? s[k] : fmaf(attrs.keep, v[k], attrs.share * s[k]);
     store(v, y, at, n);
   }
 };
@@ -32,7 +34,7 @@ std::unique_ptr<Kernel> make_update_buffer(const KernelSpec& spec, const LaunchC
     float* y = data<float>(call.out, 0);
     launch_flat<UpdateBuffer::kN>(
         context, "update_buffer", y, n,
-        UpdateBuffer{call.state, attrs.keep, attrs.share, data<const float>(call.in, 0), y});
+        UpdateBuffer{call.state, attrs, data<const float>(call.in, 0), y});
   });
 }
 

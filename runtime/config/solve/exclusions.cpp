@@ -117,6 +117,20 @@ void add_8bit_state(Table& table, const Job& job) {
                         name));
 }
 
+void add_weight_average(Table& table, const Job& job) {
+  const bool used = job.optimizer.ema_decay > 0;
+  constexpr std::string_view kAverage =
+      "dstrain.ema averages the weights of all ranks, and with it each group of ranks has its own";
+  table.add(used && is_16bit(job.master_dtype),
+            job.dtype == DType::bf16 ? "bf16.bf16_master_weights_and_grads"
+                                     : "fp16.fp16_master_weights_and_grads",
+            "dstrain.ema averages fp32 masters: use false, or remove dstrain.ema");
+  table.add(used && job.hook.kind == HookKind::post_local_sgd, kHook,
+            fmt::format("{}: use noop, or remove dstrain.ema", kAverage));
+  table.add(used && job.optimizer.kind == OptimizerKind::zero_one_adam, kOptimizer,
+            fmt::format("{}: use AdamW, or remove dstrain.ema", kAverage));
+}
+
 void add_axes(Table& table, const Job& job) {
   const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
   for (const AxisLimit& limit : {
@@ -150,6 +164,7 @@ void judge_exclusions(const Job& job, Values& values, Diagnostics& diagnostics) 
   add_signs(table, job);
   add_axes(table, job);
   add_8bit_state(table, job);
+  add_weight_average(table, job);
   add_rows_of_tokens(table, job);
   for (const Exclusion& row : table.rows())
     if (row.had) diagnostics.error(row.key, row.message);

@@ -215,6 +215,32 @@ int64_t solve_steps(Values& v, Diagnostics& diagnostics, const ConfigRequest& re
   return request.epoch_steps;
 }
 
+// Returns what validations decide. Its keys without their purpose have no effect.
+BestModelConfig solve_best(const Job& job, Values& v, Diagnostics& diagnostics) {
+  constexpr std::string_view load = "dstrain.load_best_model_at_end",
+                             patience = "dstrain.early_stopping_patience",
+                             metric = "dstrain.metric_for_best_model",
+                             greater = "dstrain.greater_is_better",
+                             threshold = "dstrain.early_stopping_threshold";
+  BestModelConfig best{.load_at_end = v.flag(load),
+                       .metric = v.text(metric),
+                       .patience = v.integer(patience),
+                       .threshold = v.real(threshold)};
+  for (const std::string_view prefix : {"eval_", "val_"})
+    if (best.metric.starts_with(prefix)) best.metric.erase(0, prefix.size());
+  best.greater_is_better = v.flag(greater, !best.metric.ends_with("loss"), "by the metric's name");
+  for (const std::string_view key : {metric, greater})
+    if (v.given(key) && !best.used())
+      diagnostics.no_effect(key, fmt::format("neither {} nor {} asks for it", load, patience));
+  if (v.given(threshold) && best.patience == 0)
+    diagnostics.no_effect(threshold, fmt::format("{} is 0", patience));
+  if (best.used() && job.eval_interval == 0)
+    diagnostics.error(best.load_at_end ? load : patience,
+                      "it compares validations, and the run has one, after its last step: give "
+                      "dstrain.eval_interval");
+  return best;
+}
+
 SaveConfig solve_save(Values& v) {
   constexpr std::string_view torch = "torch.";
   SaveConfig save;
@@ -267,6 +293,7 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.seed = static_cast<uint64_t>(values.integer("dstrain.seed"));
   job.eval_interval = values.integer("dstrain.eval_interval");
   job.eval_samples = values.integer("dstrain.eval_samples");
+  job.best = solve_best(job, values, diagnostics);
   job.save_interval = values.integer("dstrain.save_interval");
   job.keep_last = values.integer("dstrain.keep_last");
   job.keep_every = values.integer("dstrain.keep_every");

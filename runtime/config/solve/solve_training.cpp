@@ -205,6 +205,7 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   solve_hook(job, values, diagnostics);
   judge_bucket(job, values, diagnostics);
   solve_optimizer(job, values, diagnostics, facts);
+  job.optimizer.ema_decay = values.real("dstrain.ema.decay");
   solve_schedule(job, values, diagnostics, facts);
 }
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/config/job.h"
 #include "runtime/engine/files/adapter_sums.h"
@@ -12,6 +13,9 @@
 #include "runtime/storage/weights/weights_writer.h"
 
 namespace dstrain {
+
+// The folder of the output directory with the averages of the weights (dstrain.ema): a model of its own.
+inline constexpr std::string_view kAverageFolder = "ema";
 
 class EndWeights {
  public:

@@ -1,10 +1,13 @@
-// The part of ModelState that averages weights over shard groups which update their own (post_localSGD): for validation
-// and files, while training goes on with the own ones.
+// The part of ModelState that puts averages in the place of weights, for validation and files, while training goes on
+// with the weights: the mean over shard groups which update their own (post_localSGD), and the average over steps
+// (dstrain.ema).
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "runtime/core/error.h"
 #include "runtime/engine/run/model_state.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 
@@ -70,6 +73,36 @@ void ModelState::restore_own_weights() const {
       copy_values(unit.buffers.gradients.id, params);
     else
       publish(unit);
+  }
+}
+
+void ModelState::exchange_averages() const {
+  constexpr int64_t kWindow = int64_t{1} << 20;  // elements
+  for (const Unit& unit : plan_.program.trained_units()) {
+    const UnitBuffers::Slot* const slot = unit.buffers.slot(kWeightAverage.name);
+    check(slot != nullptr, "unit {} has no average of its weights", unit.name);
+    const std::array<BufferId, 2> ids{unit.buffers.master().id, slot->values.id};
+    const int64_t elements = arenas_.tensor(plan_, ids[0]).elements();
+    std::array<std::vector<float>, 2> values;
+    for (int64_t begin = 0; begin < elements; begin += kWindow) {
+      const int64_t n = std::min(kWindow, elements - begin);
+      const auto window = [&](size_t i) {
+        return Tensor{arenas_.tensor(plan_, ids[i]).as<float>() + begin, {n}, DType::f32};
+      };
+      for (size_t i = 0; i < ids.size(); ++i) {
+        values[i].resize(static_cast<size_t>(n));
+        on_host(arenas_.owner_of(plan_, ids[i]), window(i), HostAccess::read,
+                [&](int64_t at, const Tensor& part) {
+                  std::copy_n(part.as<const float>(), part.elements(), values[i].begin() + at);
+                });
+      }
+      for (size_t i = 0; i < ids.size(); ++i)
+        on_host(arenas_.owner_of(plan_, ids[i]), window(i), HostAccess::write,
+                [&](int64_t at, const Tensor& part) {
+                  std::copy_n(values[1 - i].begin() + at, part.elements(), part.as<float>());
+                });
+    }
+    publish(unit);
   }
 }
 

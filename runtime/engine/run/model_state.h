@@ -95,6 +95,10 @@ class ModelState {
   // the masters, these are kept in the gradients meanwhile, which no step may use. Collective.
   void use_average() const;
   void restore_own_weights() const;
+  // Exchanges the masters of trained parameters with the averages that are kept of them (kWeightAverage), and makes the
+  // parameters that kernels read of what are now the masters. A second call restores both. No step may run in between.
+  // Collective.
+  void exchange_averages() const;
 
  private:
   // Returns the buffer that holds a unit's masters ("master") or state; of masters without a buffer of their own that

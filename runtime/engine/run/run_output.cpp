@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "runtime/config/family/family.h"
@@ -18,7 +20,7 @@
 #include "runtime/engine/metrics/metrics_file.h"
 #include "runtime/engine/metrics/metrics_log.h"
 #include "runtime/engine/profile/report_profile.h"
-#include "runtime/engine/run/resume.h"
+#include "runtime/engine/resume/resume.h"
 #include "runtime/engine/run/step_phases.h"
 #include "runtime/plan/mesh.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
@@ -34,6 +36,12 @@ bool saves_last(const Job& job) {
   return job.save_last && job.steps > 0;
 }
 
+Job in_folder(const Job& job, std::string_view folder) {
+  Job other = job;
+  other.output = fmt::format("{}/{}", job.output, folder);
+  return other;
+}
+
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -47,6 +55,7 @@ std::string text_of(const std::exception_ptr& error) {
 RunOutput::RunOutput(const Job& job, const Dataset& dataset, RunContext& ctx, ModelState& model,
                      MeshComm& mesh)
     : job_(job),
+      averages_(in_folder(job, kAverageFolder)),
       dataset_(dataset),
       ctx_(ctx),
       model_(model),
@@ -84,12 +93,16 @@ void RunOutput::open(const RunProgress& progress, const std::optional<Checkpoint
     write_file(job_.output + "/resolved_config.json", ctx_.resolved_config);
     if (writes_vocabulary())
       write_file(job_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
+    if (has_averages()) begin_averages();
     open_sinks(progress, full_rate_s);
     make_profile_directory(job_.flops_profiler);
   });
   if (const auto text = no_profile_text(job_, step); text && root()) log::warn("{}", *text);
   for (const auto& sink : sinks_) sink->begin();
-  if (resumed_here()) saved_step_ = step;
+  if (resumed_here()) {
+    saved_step_ = step;
+    if (progress.best && job_.best.load_at_end) best_step_ = progress.best->step;
+  }
 }
 
 void RunOutput::add_step(const StepMetrics& metrics) {
@@ -155,29 +168,11 @@ void RunOutput::open_sinks(const RunProgress& progress, double full_rate_s) {
     sinks_.push_back(std::make_unique<EventFile>(job_.tensorboard.directory, options));
 }
 
-int64_t RunOutput::weight_bytes() const {
-  int64_t bytes = 0;
-  for (const StateEntry& w : model_.weights())
-    if (!EndWeights::adapters_alone(job_) || is_adapter(w.name))
-      bytes += w.global_shape.elements() * size_of(DType::f32);
-  return bytes;
-}
-
 // Returns whether the run's vocab.json is its own. Token ids of one of transformers' models are the tokenizer's, whose file
 // may have that name.
 bool RunOutput::writes_vocabulary() const {
   const bool tokens = dataset_.vocabulary().format == DataFormat::tokens;
   return job_.model.family().reads_tokens() && (ctx_.config_json.empty() || !tokens);
-}
-
-WeightsFormat RunOutput::weights_format() const {
-  WeightsFormat format{.as_package = !ctx_.config_json.empty(),
-                       .shard_bytes = job_.save.shard_bytes};
-  if (const auto& kept = job_.model.family().kept_tensors) format.kept = kept(job_.model);
-  format.dtype = [this](const std::string& tensor) {
-    return saved_dtype(tensor, saved_dtypes_, job_.save);
-  };
-  return format;
 }
 
 // Throws UserError if one checkpoint and the weights do not fit on the disk: the run would lose its work.
@@ -222,6 +217,8 @@ void RunOutput::begin_lineage(int64_t step) {
     if (job_.overwrite) remove_checkpoints(job_.output, from);
     remove_end_checkpoints(job_.output, from);
     remove_earlier_weights(job_);
+    if (std::error_code none; std::filesystem::exists(averages_.output, none))
+      remove_earlier_weights(averages_);
   }
   const std::vector<std::string> aside = continue_lineage(job_.output, lineage_, step, from);
   if (!aside.empty())
@@ -246,6 +243,7 @@ void RunOutput::save(const RunProgress& progress, bool at_end, bool required) {
   CheckpointLabel label{.step = state.step, .samples = progress.next_sample, .lineage = lineage_};
   label.end = at_end;
   if (root()) label.facts = kept_facts(facts());
+  if (job_.best.used()) label.best = progress.best;
   // The newest checkpoint stays until there is another one.
   const auto make_room = [this] {
     return job_.keep_last > 0 && remove_old(std::max<int64_t>(job_.keep_last - 1, 1)) > 0;
@@ -254,6 +252,7 @@ void RunOutput::save(const RunProgress& progress, bool at_end, bool required) {
       try_save_checkpoint(job_.output, label, everything, *ctx_.comm, make_room);
   if (!failure) {
     saved_step_ = state.step;
+    if (progress.best && job_.best.load_at_end) best_step_ = progress.best->step;
     if (root()) remove_old(job_.keep_last);
   } else {
     if (root()) directory_->require();  // the reason, if the directory is gone
@@ -266,8 +265,15 @@ void RunOutput::save(const RunProgress& progress, bool at_end, bool required) {
   if (ctx_.slot) ctx_.slot->set_state(RankState::running);
 }
 
-// Makes it possible to go on with a run that has ended: saves a checkpoint of its last step, unless there is one.
-// Removes those of earlier ends of the run.
+bool RunOutput::has_checkpoint(int64_t step) const {
+  const bool here = root() && std::filesystem::exists(fmt::format(
+                                  "{}/{}", checkpoint_directory(job_.output, step), kManifestName));
+  const double mine = here ? 1 : 0;
+  std::vector<double> all(static_cast<size_t>(ctx_.comm->size()));
+  ctx_.comm->gather_values({&mine, 1}, all);
+  return all.front() != 0;
+}
+
 void RunOutput::save_last(const RunProgress& progress, bool required) {
   const int64_t step = progress.state.step;
   if (!saves_last(job_) || progress.has_stopped) return;
@@ -283,50 +289,17 @@ void RunOutput::save_last(const RunProgress& progress, bool required) {
 // A checkpoint that cannot be removed only uses disk space, so a failure is logged and the run continues.
 int64_t RunOutput::remove_old(int64_t keep_last) const {
   try {
-    return remove_old_checkpoints(job_.output, lineage_, keep_last, job_.keep_every);
+    return remove_old_checkpoints(job_.output, lineage_, keep_last, job_.keep_every, best_step_);
   } catch (const RunError& e) {
     log::warn("dstrain.keep_last: {}", e.what());
     return 0;
   }
 }
 
-// Writes the file of the weights. Returns how that failed. Collective.
-std::optional<AgreedFailure> RunOutput::write_weights(int64_t applied_steps) {
-  if (ctx_.slot) ctx_.slot->set_state(RankState::saving);
-  std::optional<EndWeights> files;
-  // After an error the other ranks send what is left, so that all take part in what follows.
-  std::exception_ptr error;
-  const auto attempt = [&](const auto& action) {
-    if (!root() || error) return;
-    try {
-      action();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  };
-  if (root()) directory_->require();
-  attempt([&] { files.emplace(job_, model_.weights(), weights_format()); });
-  const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
-    attempt([&] { files->write(p.name, begin, values); });
-  };
-  const auto collect = [&](WeightSet set) {
-    model_.collect_weights(mesh_, write,
-                           {.average = groups_differ(job_, applied_steps).weights, .set = set});
-  };
-  // An adapter comes before the weight that it is added to, whichever of the two are trained.
-  if (job_.model.fine_tuning().lora) collect(WeightSet::adapters);
-  if (!EndWeights::adapters_alone(job_)) collect(WeightSet::base);
-  model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
-    attempt([&] { files->write(b.name, 0, values); });
-  });
-  attempt([&] { files->finish(); });
-  return failure_on_any_rank(*ctx_.comm, "write the weights", [&] {
-    if (error) std::rethrow_exception(error);
-  });
-}
-
 void RunOutput::finish(const RunProgress& progress) {
-  const std::optional<AgreedFailure> lost = write_weights(progress.state.applied_steps);
+  const int64_t applied_steps = progress.state.applied_steps;
+  std::optional<AgreedFailure> lost = write_weights(job_, applied_steps);
+  if (!lost) lost = write_averages(applied_steps);
   if (lost && !lost->can_go_on) std::rethrow_exception(lost->error);
   save_last(progress, job_.save_required && !lost);
   if (lost) {

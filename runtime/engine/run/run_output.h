@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/engine/metrics/metrics.h"
+#include "runtime/engine/resume/run_facts.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/run/run.h"
-#include "runtime/engine/run/run_facts.h"
 #include "runtime/engine/step/comm_log.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/engine/traces/step_traces.h"
@@ -28,6 +28,7 @@ struct RunProgress {
   const StepState& state;
   int64_t next_sample = 0;   // first sample of the next step
   bool has_stopped = false;  // by a signal, before its last step
+  const std::optional<BestValidation>& best;
 };
 
 class RunOutput {
@@ -65,6 +66,11 @@ class RunOutput {
   // Saves a checkpoint of this step. One that cannot be saved is left out with a warning, unless the job requires it.
   // Collective.
   void save_checkpoint(const RunProgress& progress);
+  // Makes it possible to go on with a run that has ended: saves a checkpoint of its last step, unless there is one.
+  // Removes those of earlier ends of the run. `required`: throws if it cannot be saved. Collective.
+  void save_last(const RunProgress& progress, bool required);
+  // Returns whether the output directory has the checkpoint of a step. Collective.
+  bool has_checkpoint(int64_t step) const;
   // Writes the weights, then the checkpoint of the run's end, which is tried where the weights could not be written,
   // too, and the traces. Throws what kept the weights from being written. Collective.
   void finish(const RunProgress& progress);
@@ -77,6 +83,8 @@ class RunOutput {
   bool writes_vocabulary() const;
   WeightsFormat weights_format() const;
   int64_t weight_bytes() const;  // of the file of weights
+  bool has_averages() const { return job_.optimizer.ema_decay > 0; }
+  void begin_averages() const;
   void open_sinks(const RunProgress& progress, double full_rate_s);
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;
@@ -86,10 +94,13 @@ class RunOutput {
   int64_t remove_old(int64_t keep_last) const;  // returns how many checkpoints
   // `at_end`: only because the run ends here. Throws if it cannot be saved and is `required`.
   void save(const RunProgress& progress, bool at_end, bool required);
-  void save_last(const RunProgress& progress, bool required);
-  std::optional<AgreedFailure> write_weights(int64_t applied_steps);
+  // Writes the files of the weights that the model has now, or of their averages (dstrain.ema), to the output directory
+  // of `job`. Returns how that failed. Collective.
+  std::optional<AgreedFailure> write_weights(const Job& job, int64_t applied_steps);
+  std::optional<AgreedFailure> write_averages(int64_t applied_steps);
 
   const Job& job_;
+  const Job averages_;  // the same with the folder of the averages as its output directory
   const Dataset& dataset_;
   RunContext& ctx_;
   ModelState& model_;
@@ -104,6 +115,8 @@ class RunOutput {
   // On rank 0: the dtypes of the tensors that keep that of the model's directory.
   std::map<std::string, DType> saved_dtypes_;
   StepTraces traces_;
+  std::optional<int64_t>
+      best_step_;  // of the checkpoint that stays, as its validation was the best
   // The steps of the newest checkpoint in the output directory and of the newest that was to be saved.
   std::optional<int64_t> saved_step_, tried_step_;
   int64_t skipped_ = 0;          // steps of this run with an overflow, whose update was not applied

@@ -26,6 +26,21 @@ std::string first_other_value(std::string_view what, const std::vector<T>& a,
   return {};
 }
 
+// Returns all masters on rank 0, by parameter. Collective.
+std::vector<float> masters(Trainer& trainer) {
+  std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
+  trainer.model().collect_weights(
+      trainer.mesh(), [&](const Parameter& p, int64_t begin, const Tensor& values) {
+        std::vector<float>& all = weights[p.name];
+        all.resize(static_cast<size_t>(p.shape.elements()));
+        std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
+      });
+  std::vector<float> joined;
+  for (const auto& [name, values] : weights)
+    joined.insert(joined.end(), values.begin(), values.end());
+  return joined;
+}
+
 }  // namespace
 
 RunResult run_steps(const Job& job, const Dataset& data, RunContext& context, int steps,
@@ -47,15 +62,12 @@ RunResult run_steps(const Job& job, const Dataset& data, RunContext& context, in
     result.scale.push_back(s.loss_scale);
     result.sent_per_step = trainer.communicator().wire_bytes() - before;
   }
-  std::map<std::string, std::vector<float>> weights;  // the pieces come in no particular order
-  trainer.model().collect_weights(
-      trainer.mesh(), [&](const Parameter& p, int64_t begin, const Tensor& values) {
-        std::vector<float>& all = weights[p.name];
-        all.resize(static_cast<size_t>(p.shape.elements()));
-        std::copy_n(values.as<float>(), values.elements(), all.begin() + begin);
-      });
-  for (const auto& [name, values] : weights)
-    result.weights.insert(result.weights.end(), values.begin(), values.end());
+  if (job.optimizer.ema_decay > 0) {
+    trainer.model().exchange_averages();
+    result.averages = masters(trainer);
+    trainer.model().exchange_averages();
+  }
+  result.weights = masters(trainer);
   trainer.model().collect_buffers(
       trainer.mesh(), [&](const RegisteredBuffer&, const Tensor& values) {
         const auto* const first = values.as<const float>();
@@ -70,6 +82,7 @@ std::string difference(const RunResult& a, const RunResult& b, Communicator& com
   if (text.empty()) text = first_other_value("skip of step", a.skipped, b.skipped);
   if (text.empty()) text = first_other_value("scale of step", a.scale, b.scale);
   if (text.empty()) text = first_other_value("weight", a.weights, b.weights);
+  if (text.empty()) text = first_other_value("average", a.averages, b.averages);
   if (text.empty()) text = first_other_value("buffer element", a.buffers, b.buffers);
   const double mine = text.empty() ? 0 : 1;
   std::vector<double> all(static_cast<size_t>(comm.size()));

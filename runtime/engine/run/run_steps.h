@@ -19,6 +19,7 @@ struct RunResult {
   std::vector<int> skipped;        // per step
   std::vector<float> scale;        // loss scale, per step
   std::vector<float> weights;      // all masters; on rank 0 only
+  std::vector<float> averages;     // of the weights (dstrain.ema); on rank 0 only
   std::vector<float> buffers;      // all registered ones, in order; on rank 0 only
   int64_t planned_bytes = 0;       // of this rank's device
   int64_t planned_host_bytes = 0;  // of the host, besides

@@ -105,6 +105,13 @@ std::string left_out_line(int64_t taken, int64_t samples, int64_t micro_batch) {
                      counted(samples, "sample"), micro_batch);
 }
 
+std::string patience_line(const BestModelConfig& best, int64_t step, int64_t steps) {
+  return fmt::format(
+      "no better {} in {}: the run ends after step {} of {} "
+      "(dstrain.early_stopping_patience)",
+      printable(best.metric), counted(best.patience, "validation"), step, steps);
+}
+
 std::string memory_line(const MemoryTable& memory) {
   const auto bytes = [&](Space space) {
     return bytes_text(static_cast<double>(memory.total(space)));

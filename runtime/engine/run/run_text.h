@@ -20,6 +20,10 @@ std::string seen_line(const Job& job, int64_t samples, int64_t first, int64_t st
 // samples, ...".
 std::string left_out_line(int64_t taken, int64_t samples, int64_t micro_batch);
 
+// Returns why a run ends after `step` of `steps` steps: "no better validation loss in 3 validations: the run ends after step
+// 60 of 100".
+std::string patience_line(const BestModelConfig& best, int64_t step, int64_t steps);
+
 // Returns the bytes that a rank reserves in each space: "1.2 GB and 3.4 GB of the host's memory".
 std::string memory_line(const MemoryTable& memory);
 

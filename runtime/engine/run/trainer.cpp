@@ -17,9 +17,9 @@
 #include "runtime/engine/metrics/loss_means.h"
 #include "runtime/engine/profile/memory_breakdown.h"
 #include "runtime/engine/profile/utilization.h"
+#include "runtime/engine/resume/resume.h"
 #include "runtime/engine/run/codec_error.h"
 #include "runtime/engine/run/device_memory.h"
-#include "runtime/engine/run/resume.h"
 #include "runtime/engine/run/run_text.h"
 #include "runtime/optim/loss_scaler.h"
 #include "runtime/optim/optimizer_state.h"
@@ -28,6 +28,7 @@
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/report/codec_lines.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
+#include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights.h"
 
@@ -92,7 +93,8 @@ Trainer::Trainer(const Job& job, const Dataset& dataset, RunContext& ctx, Backen
       full_rate_s_(full_rate_seconds(plans_.train, backend_, job_, ctx.threads, *ctx.comm)),
       arenas_(plans_.memory, *backend_.device, comm_, ctx.threads, job.offload.pin_memory),
       model_(plans_.train, arenas_, mesh_, ctx.threads),
-      output_(job_, dataset_, ctx_, model_, mesh_) {
+      output_(job_, dataset_, ctx_, model_, mesh_),
+      best_(job_.best) {
   if (device_comm_) device_comm_->set_deadline(static_cast<double>(job.timeout_s));
   make_executors();
   arenas_.open_disk(plans_.train, job);
@@ -168,6 +170,7 @@ void Trainer::log_codecs() const {
 }
 
 void Trainer::load() {
+  check_metric();
   load_state();
   arenas_.begin_populating();
 }
@@ -203,6 +206,7 @@ void Trainer::load_from_checkpoint() {
     if (root()) changes_since(c, job_, output_.facts());
   });
   scalars.load(state_);
+  if (is_checkpoint_of(resumed_->dir, job_.output)) best_.resume(resumed_->label.best);
   if (!keeps_loss_scale(resumed_->label, job_)) init_loss_scale(state_, job_.loss_scale);
   next_sample_ = samples_before(resumed_->label, job_);
   check_frozen_state(*resumed_, job_, output_.facts(), state_.applied_steps);
@@ -270,13 +274,6 @@ void Trainer::log_begin() const {
     log::info("{}", left_out_line(validation_samples(), all, job_.batch.micro_batch));
 }
 
-int64_t Trainer::validation_samples() const {
-  const int64_t samples = std::min(job_.eval_samples, dataset_.samples(Split::validation));
-  // The samples that would fill a micro-batch have no targets that could be left out of such losses.
-  if (plans_.validate.program.loss_weight == LossWeight::targets) return samples;
-  return samples - samples % job_.batch.micro_batch;
-}
-
 RunOutcome Trainer::run() {
   const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto begin = Clock::now();
@@ -295,12 +292,18 @@ RunOutcome Trainer::run() {
     if (state_.stop) stop_signal_ = static_cast<int>(max_over_ranks(*ctx_.comm, own_stop_signal()));
     output_.traces().end_step(*ctx_.comm, state_.stop != 0);
     const bool last = state_.step == job_.steps;
-    if (validate_ && (due(job_.eval_interval) || last)) validate();
-    const bool saves = due(job_.save_interval) || stop_signal_ != 0;
+    const bool better = validate_ && (due(job_.eval_interval) || last) && validate();
+    const bool saves =
+        due(job_.save_interval) || stop_signal_ != 0 || (better && job_.best.load_at_end);
     if (last || saves || ends_epoch()) dataset_.check_unchanged();
     if (saves) output_.save_checkpoint(progress());
+    if (best_.ends_run() && !last) {
+      if (root()) log::info("{}", patience_line(job_.best, state_.step, job_.steps));
+      break;
+    }
   }
   if (validate_ && state_.step == first_step) validate();
+  if (job_.best.load_at_end && stop_signal_ == 0) load_best();
   output_.finish(progress());
   if (const Executor::GraphSize size = train_[0]->graph_size(); root() && size.graphs > 0)
     log::info("{}", graph_line(size.graphs, size.nodes, size.launches));
@@ -341,51 +344,6 @@ void Trainer::record(double seconds, int64_t comm_bytes) {
                                                      static_cast<double>(s.targets))
                                       : NamedLosses(),
                     .phases = output_.newest_phases()});
-}
-
-void Trainer::validate() {
-  const Plan& plan = plans_.validate;
-  const std::vector<int32_t> exchanges = count_collectives(plan);
-  const bool needed = std::ranges::any_of(exchanges, [](int32_t n) { return n > 0; });
-  const int64_t samples = validation_samples();
-  const int64_t micro = job_.batch.micro_batch;
-  const bool average = groups_differ(job_, state_.applied_steps).weights;
-  if (average) model_.use_average();
-  StepState state = state_;
-  // The sums of all batches are added in the order of the samples, so that the result does not depend on
-  // the number of ranks.
-  const std::vector<ProgramLoss>& losses = plan.program.losses;
-  const bool first_part = place_.rank_in(Axis::tensor) == 0;
-  double targets = 0;
-  std::vector<double> sums(losses.size()), mine(losses.size() + 1),
-      all(mine.size() * static_cast<size_t>(comm_.size()));
-  for (int64_t first = 0; first < samples; first += micro * place_.ranks_in(kSampleAxes)) {
-    std::ranges::fill(mine, 0.0);  // the losses of this stage, and on the last one the targets
-    // A rank without samples in its batch runs too if others need its parameters or messages.
-    const bool has_samples = first + place_.rank_in(kSampleAxes) * micro < samples;
-    if (has_samples || needed) {
-      StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
-      validate_->run(context);
-      for (size_t l = 0; l < losses.size(); ++l)
-        if (has_samples && losses[l].sum != kNone && (first_part || !losses[l].replicated))
-          mine[l] = first_value<double>(*backend_.device, arenas_.tensor(plan, losses[l].sum));
-      if (plan.program.last_loss() != kNone && first_part)
-        mine.back() = static_cast<double>(state.targets);
-    }
-    comm_.gather_values(mine, all);
-    for (size_t i = 0; i < all.size(); i += mine.size()) {
-      for (size_t l = 0; l < sums.size(); ++l) sums[l] += all[i + l];
-      targets += all[i + sums.size()];
-    }
-    output_.show_validation(state_.step, first, samples);
-  }
-  if (ctx_.slot) ctx_.slot->leave_instruction();
-  if (average) model_.restore_own_weights();
-  output_.add_validation({.step = state_.step,
-                          .samples = next_sample_,
-                          .loss = plan.program.whole_loss(sums) / targets,
-                          .losses = mean_losses(plan.program, sums, targets),
-                          .metrics = mean_metrics(plan.program, sums, targets)});
 }
 
 }  // namespace dstrain

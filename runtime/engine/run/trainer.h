@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/engine/run/best_model.h"
 #include "runtime/engine/run/model_state.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/run_output.h"
@@ -54,7 +55,19 @@ class Trainer {
   }
   void record(double seconds, int64_t comm_bytes);
   void log_begin() const;
-  void validate();
+  // Measures the model, and reports it. Returns whether it is the best so far. Collective.
+  bool validate();
+  // Throws UserError if validations of this model have no metric by which the job compares them.
+  void check_metric() const;
+  // Makes the weights those of the best validation, from its checkpoint. Collective.
+  void load_best();
+  // What a validation measures: the loss of all its samples, and losses and metrics of the model by name.
+  struct Validated {
+    double loss = 0;
+    NamedLosses losses{}, metrics{};
+  };
+  // Runs the validation samples with the parameters that kernels read now. Collective.
+  Validated measure_validation();
   bool root() const { return ctx_.comm->rank() == 0; }
   void log_stages() const;
   void log_codecs() const;
@@ -64,7 +77,7 @@ class Trainer {
     return {&dataset_, Split::train, first_sample};
   }
   void load_from_checkpoint();
-  RunProgress progress() const { return {state_, next_sample_, stop_signal_ != 0}; }
+  RunProgress progress() const { return {state_, next_sample_, stop_signal_ != 0, best_.best()}; }
 
   const Job& job_;
   const Dataset& dataset_;
@@ -88,6 +101,7 @@ class Trainer {
   RunOutput output_;
   std::array<int64_t, kSpaces> peak_bytes_{};  // of the largest rank, by space
   int stop_signal_ = 0;
+  BestModel best_;
 };
 
 }  // namespace dstrain

@@ -138,10 +138,11 @@ void bring_squares(Program& program, BufferId norms, int32_t group) {
 }
 
 // Appends the updates of units whose ranks keep their gradients. A unit's signs travel while those of the units before
-// and behind it are packed, if collectives run beside computation. `gather_weights`: of the unit with this number.
+// and behind it are packed, if collectives run beside computation. `end_update`: appends what follows the
+// update of the unit with this number.
 void exchange_signs(Program& program, const Job& job, StepKind kind,
                     std::vector<PlacedUpdate>& updates,
-                    const std::function<void(size_t)>& gather_weights) {
+                    const std::function<void(size_t)>& end_update) {
   const SignRule& rule = *optimizer_rule(job.optimizer.kind).signs;
   std::vector<std::unique_ptr<SignUpdate>> signs;
   for (PlacedUpdate& update : updates) signs.push_back(rule.update(update, kind));
@@ -151,7 +152,7 @@ void exchange_signs(Program& program, const Job& job, StepKind kind,
     if (i >= apart && i - apart < count) signs[i - apart]->forward();
     if (i < 2 * apart) continue;
     signs[i - 2 * apart]->finish();
-    gather_weights(i - 2 * apart);
+    end_update(i - 2 * apart);
   }
   std::vector<Instruction> first;
   for (const PlacedUpdate& update : updates)
@@ -209,7 +210,9 @@ void update(Program& program, const Job& job, const Place& place, const Residenc
     return updates.emplace_back(program, job, place, adds_of(unit, adds), unit, residency.optimizer,
                                 program.add_group(unit.name, static_cast<int>(u)));
   };
-  const auto gather_weights = [&](size_t u) {
+  // Appends what follows the update of a unit's weights: that of their average, and their gather.
+  const auto end_update = [&](size_t u) {
+    updates[u].emit_average();
     if (residency.optimizer == residency.parameters) return;
     const Unit& unit = program.units[u];
     const Axes along = adds_of(unit, adds);
@@ -222,12 +225,12 @@ void update(Program& program, const Job& job, const Place& place, const Residenc
   };
   if (keeps) {
     for (size_t u = 0; u < static_cast<size_t>(units); ++u) add(u);
-    exchange_signs(program, job, kind, updates, gather_weights);
+    exchange_signs(program, job, kind, updates, end_update);
     return;
   }
   const auto finish = [&](size_t u) {
     updates[u].finish();
-    gather_weights(u);
+    end_update(u);
   };
   // The directions of a unit's matrices travel while those of the unit before it are transformed; not where the state
   // is offloaded or parameters are on disk, which are brought and stored once for all of a unit's instructions.

@@ -58,6 +58,10 @@ std::optional<int64_t> newest_step_in(const std::string& output_dir) {
   return std::nullopt;
 }
 
+std::string checkpoint_directory(const std::string& output_dir, int64_t step) {
+  return CheckpointPlace(output_dir, step).done;
+}
+
 bool is_checkpoint_of(const std::string& dir, const std::string& output_dir) {
   std::error_code error;
   const fs::path named = fs::absolute(dir + "/", error).lexically_normal().parent_path();
@@ -111,7 +115,7 @@ std::vector<std::string> continue_lineage(const std::string& output_dir, const L
 }
 
 int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
-                               int64_t keep_last, int64_t keep_every) {
+                               int64_t keep_last, int64_t keep_every, std::optional<int64_t> best) {
   if (keep_last == 0) return 0;
   int64_t kept = 0, removed = 0;
   for (const CheckpointName& name : names_in(output_dir + "/checkpoints")) {
@@ -120,7 +124,7 @@ int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lin
     if (!label || !lineage.contains(label->lineage.id, name.step)) continue;
     const bool stays = kept < keep_last;
     if (!label->end) ++kept;
-    if (stays || (keep_every > 0 && name.step % keep_every == 0)) continue;
+    if (stays || name.step == best || (keep_every > 0 && name.step % keep_every == 0)) continue;
     remove_checkpoint(name);
     ++removed;
   }

@@ -16,6 +16,9 @@ namespace dstrain {
 // if the directory cannot be read.
 std::optional<int64_t> newest_step_in(const std::string& output_dir);
 
+// Returns the directory of the checkpoint of a step in an output directory, whether it is there or not.
+std::string checkpoint_directory(const std::string& output_dir, int64_t step);
+
 // Returns whether the checkpoint `dir` is one of an output directory's, by its own path or by that of a link to it.
 bool is_checkpoint_of(const std::string& dir, const std::string& output_dir);
 
@@ -37,9 +40,10 @@ std::vector<std::string> continue_lineage(const std::string& output_dir, const L
                                           int64_t step, const std::string& resumed = "");
 
 // Removes old checkpoints of `lineage` from an output directory. The `keep_last` newest stay (0: all), and
-// those whose step is a multiple of `keep_every` (0: none). One that the end of a run made does not count, as the next
+// those whose step is a multiple of `keep_every` (0: none) or is `best`. One that the end of a run made does not count, as the next
 // run replaces it: it stays until `keep_last` newer ones are there. Returns how many it has removed. Throws RunError.
 int64_t remove_old_checkpoints(const std::string& output_dir, const Lineage& lineage,
-                               int64_t keep_last, int64_t keep_every);
+                               int64_t keep_last, int64_t keep_every,
+                               std::optional<int64_t> best = {});
 
 }  // namespace dstrain

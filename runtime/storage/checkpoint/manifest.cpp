@@ -95,6 +95,7 @@ class ManifestReader {
     if (content_.contains("facts"))
       label.facts = content_.at("facts").get<std::map<std::string, std::string>>();
     if (content_.contains("end")) label.end = content_.at("end").get<bool>();
+    if (content_.contains("best")) label.best = best_from(content_.at("best"));
     for (const json& file : content_.at("files"))
       manifest_.files.push_back({file.at("name").get<std::string>(), number(file, "bytes")});
     for (const CheckpointFile& file : manifest_.files)
@@ -120,6 +121,13 @@ class ManifestReader {
       fail_user("{}: {} is {}, expected a number of bytes, elements or steps", path_, key,
                 compact(value));
     return value.get<int64_t>();
+  }
+
+  BestValidation best_from(const json& object) const {
+    return {.metric = object.at("metric").get<std::string>(),
+            .step = number(object, "step"),
+            .value = object.at("value").get<double>(),
+            .without_better = number(object, "without_better")};
   }
 
   uint64_t checksum(const CheckpointTensor& tensor, const std::string& text) const {
@@ -219,6 +227,11 @@ std::string manifest_text(const Manifest& manifest) {
   if (label.samples >= 0) content["samples"] = label.samples;
   if (!label.facts.empty()) content["facts"] = label.facts;
   if (label.end) content["end"] = true;
+  if (label.best)
+    content["best"] = {{"metric", label.best->metric},
+                       {"step", label.best->step},
+                       {"value", label.best->value},
+                       {"without_better", label.best->without_better}};
   return fmt::format("{{\"checksum\":\"{}\",\"content\":{}}}\n", checksum_text(content),
                      compact(content));
 }

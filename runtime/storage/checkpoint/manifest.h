@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,15 @@ struct CheckpointFile {
   int64_t bytes = 0;
 };
 
+// The best validation of a run so far (dstrain.load_best_model_at_end, early_stopping_patience).
+struct BestValidation {
+  std::string metric = {};  // that is compared
+  int64_t step = 0;         // that it followed
+  double value = 0;
+  int64_t without_better = 0;  // validations since then that early_stopping_patience counts
+  bool operator==(const BestValidation&) const = default;
+};
+
 // The facts about the run that a manifest records beside the tensors.
 struct CheckpointLabel {
   int64_t step = 0;
@@ -53,6 +63,7 @@ struct CheckpointLabel {
   std::map<std::string, std::string> facts = {};
   // Only dstrain.save_last asked for it, at the end of a run: it goes where a newer one is saved or another run begins.
   bool end = false;
+  std::optional<BestValidation> best = {};
 };
 
 // The content of a manifest, the file that describes a checkpoint.

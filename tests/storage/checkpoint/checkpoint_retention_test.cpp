@@ -113,6 +113,23 @@ TEST_CASE(
   CHECK(folder.names() == Names{"step_1", "step_3", "step_6", "step_7"});
 }
 
+TEST_CASE("the checkpoint of the best validation stays, and keeps what is known of it") {
+  const Folder folder;
+  const Lineage lineage = new_lineage();
+  for (const int64_t step : {2, 4, 6, 8}) folder.save(step, lineage);
+  CHECK(remove_old_checkpoints(folder.path(), lineage, 1, 0, 4) == 2);
+  CHECK(folder.names() == Names{"step_4", "step_8"});
+  CHECK(remove_old_checkpoints(folder.path(), lineage, 1, 0, 8) == 1);
+  CHECK(folder.names() == Names{"step_8"});
+  CHECK(checkpoint_directory(folder.path(), 8) == (folder.dir() / "checkpoints/step_8"));
+  CHECK_FALSE(find_checkpoint(folder.path()).label.best);
+
+  const BestValidation best{.metric = "ema_loss", .step = 8, .value = 0.1, .without_better = 2};
+  Manifest manifest;
+  manifest.label.best = best;
+  CHECK(parse_manifest(manifest_text(manifest), "m").label.best == best);
+}
+
 TEST_CASE("what the end of a run saved takes no other one's place, and goes for newer ones") {
   const Folder folder;
   const Lineage lineage = new_lineage();

@@ -1,4 +1,4 @@
-// Section dstrain: which checkpoints a run saves and keeps.
+// Section dstrain: what a run keeps of its weights, and which checkpoints it saves.
 #include <fmt/core.h>
 
 #include "runtime/config/family/family.h"
@@ -27,7 +27,40 @@ std::vector<KeySpec> saving() {
                    .max = kMaxCount};
   };
   return {
+      {.key = "dstrain.ema", .type = Type::section},
+      {.key = "dstrain.ema.decay",
+       .type = Type::real,
+       .fallback = "0",
+       .note = "above 0: a run keeps an exponential moving average of its weights too, of which "
+               "each update leaves this share; validations measure both, and OUTPUT/ema has the "
+               "averages",
+       .min = 0,
+       .max = 1,
+       .open = true},
       count("dstrain.save_interval", "steps between two checkpoints; 0: never"),
+      {.key = "dstrain.load_best_model_at_end",
+       .fallback = "false",
+       .note = "the run ends with the weights of its best validation: each better one saves a "
+               "checkpoint, which stays"},
+      {.key = "dstrain.metric_for_best_model",
+       .type = Type::string,
+       .fallback = "loss",
+       .note = "of a validation: loss, ema_loss with dstrain.ema, or a metric of the model"},
+      {.key = "dstrain.greater_is_better",
+       .note = "values of that metric; unset: false of a name that ends with loss, else true"},
+      count("dstrain.early_stopping_patience",
+            "validations in a row without a better value of that metric that end the run; 0: none "
+            "do"),
+      {.key = "dstrain.early_stopping_threshold",
+       .type = Type::real,
+       .fallback = "0",
+       .note = "how much better a value must be to be one for early_stopping_patience",
+       .min = 0},
+      {.key = "dstrain.save_total_limit",
+       .type = Type::integer,
+       .min = 0,
+       .max = kMaxCount,
+       .alias = "dstrain.keep_last"},
       {.key = "dstrain.save_last",
        .fallback = "true",
        .note = "a run that ends saves a checkpoint of its last step too, which --resume goes on "

@@ -32,6 +32,25 @@ TEST_CASE("update_buffer keeps a share of the values and adds one of the sum, un
     }
 }
 
+TEST_CASE("update_buffer begins with the sum in the first update alone, where it is told to") {
+  constexpr int64_t n = 97;
+  const auto sum = rounded(normal_values(n, 1), DType::f32);
+  const auto before = rounded(normal_values(n, 2), DType::f32);
+  const auto updated = [&](bool begins_with_sum, int64_t applied_steps, int32_t skip) {
+    StepState state;
+    state.applied_steps = applied_steps;
+    state.skip = skip;
+    Call call{OpKind::update_buffer};
+    call.attrs = UpdateBufferAttrs{.keep = 0.9f, .share = 0.1f, .begins_with_sum = begins_with_sum};
+    call.state = &state;
+    return run_everywhere(call, {{Shape{n}, DType::f32, sum}}, {{Shape{n}, DType::f32, before}})[0]
+        .values();
+  };
+  CHECK(updated(true, 0, 0) == sum);
+  CHECK(updated(true, 0, 1) == before);
+  CHECK(updated(true, 1, 0) == updated(false, 0, 0));
+}
+
 TEST_CASE("update_buffer: elements do not depend on their neighbours") {
   StepState state;
   Call call{OpKind::update_buffer};

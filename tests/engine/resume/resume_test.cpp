@@ -1,5 +1,5 @@
 // Tests of the checks and log lines of a resume, which use the checkpoint's label only.
-#include "runtime/engine/run/resume.h"
+#include "runtime/engine/resume/resume.h"
 
 #include <catch2/catch.hpp>
 

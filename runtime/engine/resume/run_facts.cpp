@@ -1,4 +1,4 @@
-#include "runtime/engine/run/run_facts.h"
+#include "runtime/engine/resume/run_facts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -187,6 +187,7 @@ void add_optimizer(FactList& list, const Job& job) {
   list.add(FactChange::allowed, "dstrain.weight_decay_exclude",
            list_text(job.weight_decay_exclude));
   list.add(FactChange::allowed, "gradient_clipping", job.gradient_clipping);
+  list.add_unusual(FactChange::allowed, "dstrain.ema.decay", fmt::format("{}", o.ema_decay), "0");
   list.add_unusual(FactChange::allowed, "dstrain.label_smoothing",
                    fmt::format("{}", job.loss.label_smoothing), "0");
   list.add_unusual(FactChange::allowed, "dstrain.z_loss", fmt::format("{}", job.loss.z_loss), "0");

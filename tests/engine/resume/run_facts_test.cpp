@@ -1,12 +1,12 @@
 // Every value that the numbers of a run depend on is a fact, and runs that differ in one have different
 // fingerprints.
-#include "runtime/engine/run/run_facts.h"
+#include "runtime/engine/resume/run_facts.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
 
 #include "runtime/data/open_dataset.h"
-#include "runtime/engine/run/resume.h"
+#include "runtime/engine/resume/resume.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
 

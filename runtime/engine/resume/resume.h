@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/config/job.h"
-#include "runtime/engine/run/run_facts.h"
+#include "runtime/engine/resume/run_facts.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 
 namespace dstrain {

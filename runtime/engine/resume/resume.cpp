@@ -1,4 +1,4 @@
-#include "runtime/engine/run/resume.h"
+#include "runtime/engine/resume/resume.h"
 
 #include <fmt/format.h>
 
