@@ -69,6 +69,10 @@ AttentionShape shape_of(const KernelSpec& spec) {
   shape.batch = rows_of(parts[0]) / shape.seq;
   shape.head_size =
       parts[0].shape[-1] / (shape.packed ? shape.heads + 2 * shape.kv_heads : shape.heads);
+  shape.causal = attrs.causal;
+  check(shape.causal || (attrs.window == 0 && !shape.documents),
+        "{} has a window or documents, which attention that is not causal does not take",
+        name_of(spec.op));
   shape.window = attrs.window > 0 && attrs.window < shape.seq ? attrs.window : shape.seq;
   shape.divisor =
       attrs.scale > 0 ? 1 / attrs.scale : std::sqrt(static_cast<double>(shape.head_size));

@@ -16,6 +16,7 @@ struct AttentionShape {
   int64_t batch = 0, heads = 0, seq = 0, head_size = 0;  // B, H, T, D; heads of queries
   int64_t kv_heads = 0;    // heads of keys and of values; they divide H
   int64_t first_head = 0;  // the model's head that head 0 of queries is, in dropout's masks alone
+  bool causal = true;      // false: each query sees all keys
   int64_t window = 0;      // the most keys that a query sees: 1 to T
   double divisor = 1;      // scores are divided by it
   // Above 0: the most that a product of a query and a key may be, softcap * divisor. The product p becomes
@@ -38,6 +39,7 @@ struct AttentionShape {
 
   // The number of (query, key) pairs of queries [begin, end) of a head and the keys that they see.
   int64_t seen_pairs(int64_t begin, int64_t end) const {
+    if (!causal) return (end - begin) * seq;
     const auto until = [this](int64_t n) {
       const int64_t growing = n < window ? n : window;
       return growing * (growing + 1) / 2 + (n - growing) * window;
@@ -70,15 +72,21 @@ inline size_t result_index(const AttentionShape& shape) {
 const int32_t* documents_of(const AttentionShape& shape, std::span<const Tensor> inputs,
                             size_t first);
 
-// The first key that each query of a sample sees; it does not fall from one query to the next.
-struct FirstKeys {
+// The keys that each query of a sample sees: from the first one to the end, which both do not fall from one query to the
+// next.
+struct SeenKeys {
+  int64_t seq;  // T
+  bool causal;
   int64_t window;
   const int32_t* documents;  // of the sample; null: it is one document
 
-  int64_t of(int64_t query) const {
+  int64_t first(int64_t query) const {
     const int64_t first = query + 1 > window ? query + 1 - window : 0;
     return documents != nullptr && documents[query] > first ? documents[query] : first;
   }
+  int64_t end(int64_t query) const { return causal ? query + 1 : seq; }
+  // Returns the first query that sees a key.
+  int64_t first_query(int64_t key) const { return causal ? key : 0; }
 };
 
 }  // namespace dstrain::attention

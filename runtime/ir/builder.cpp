@@ -330,6 +330,7 @@ BufferId Builder::attention(BufferId q, BufferId k, BufferId v, const AttentionH
       .seq_len = heads.seq_len,
       .kv_heads = heads.kv_heads,
       .window = heads.window,
+      .causal = heads.causal,
       .scale = heads.scale,
       .softcap = heads.softcap};
   return emit(

@@ -43,6 +43,7 @@ struct AttentionHeads {
   int64_t window = 0;  // query i sees keys i - window + 1 to i; 0: all keys to i
   double scale = 0;    // of the scores, above 0; 0: 1 / sqrt(head size)
   double softcap = 0;  // above 0: scaled scores s become softcap * tanh(s / softcap)
+  bool causal = true;  // false: each query sees all keys of its sample
 };
 
 // `documents` of an operation is what documents() returns; kNone: each sample is one document.

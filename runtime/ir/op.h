@@ -124,6 +124,7 @@ struct AttentionAttrs {
   int64_t seq_len = 0;
   int64_t kv_heads = 0;  // of keys and values (G), a divisor of `heads`; 0: as many as `heads`
   int64_t window = 0;    // query i sees keys i - window + 1 to i; 0: all keys to i
+  bool causal = true;    // false: each query sees all keys of its sample
   double scale = 0;      // of the scores, above 0; 0: 1 / sqrt(head size)
   double softcap = 0;    // above 0: a scaled score s becomes softcap * tanh(s / softcap)
   int64_t first_head =

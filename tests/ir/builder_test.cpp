@@ -246,7 +246,11 @@ TEST_CASE(
                                   .scale = 0.5};
     CHECK(op.attrs == OpAttrs(expected));
     b.attention(rows("qkv", 60), 4, 7, 0.25);
-    CHECK(attrs_as<AttentionAttrs>(program.instructions.back().attrs).site == 1);
+    const auto packed = attrs_as<AttentionAttrs>(program.instructions.back().attrs);
+    CHECK((packed.site == 1 && packed.causal));
+    b.attention(rows("x", 20), rows("y", 20), rows("z", 20),
+                {.heads = 4, .kv_heads = 4, .seq_len = 7, .causal = false});
+    CHECK_FALSE(attrs_as<AttentionAttrs>(program.instructions.back().attrs).causal);
   }
 }
 

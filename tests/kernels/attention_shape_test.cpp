@@ -48,6 +48,17 @@ TEST_CASE("a spec of separate queries, keys and values has a group, strides and 
   REQUIRE(shape.seen_pairs(1, 4) == 8);
 
   attrs.window = 0, attrs.scale = 0;
+  attrs.causal = false;
+  spec.attrs = attrs;
+  shape = attention::shape_of(spec);
+  REQUIRE((!shape.causal && shape.window == 5));
+  REQUIRE(shape.seen_pairs(0, 5) == 25);
+  REQUIRE(shape.seen_pairs(1, 4) == 15);
+  attrs.window = 3;
+  spec.attrs = attrs;
+  REQUIRE_THROWS_AS(attention::shape_of(spec), InternalError);
+  attrs.window = 0, attrs.causal = true;
+
   const TensorSpec qkv{{10, 40}, DType::bf16};
   const TensorSpec packed[] = {y, qkv, y, lse};
   spec.in = packed;

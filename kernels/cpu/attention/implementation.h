@@ -125,9 +125,12 @@ struct HeadOffsets {
              static_cast<uint64_t>(shape.seq * shape.seq)) {}
 };
 
-// Returns the first keys that the queries of a sample see.
-inline FirstKeys first_keys(const AttentionShape& shape, const Operands& o, int64_t sample) {
-  return {shape.window, o.documents != nullptr ? o.documents + sample * shape.seq : nullptr};
+// Returns the keys that the queries of a sample see.
+inline SeenKeys seen_keys(const AttentionShape& shape, const Operands& o, int64_t sample) {
+  return {.seq = shape.seq,
+          .causal = shape.causal,
+          .window = shape.window,
+          .documents = o.documents != nullptr ? o.documents + sample * shape.seq : nullptr};
 }
 
 // Returns the part of `blocks`, which count the blocks of all heads of queries of a group, that is of head `member`. A head

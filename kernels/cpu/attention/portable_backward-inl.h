@@ -51,7 +51,7 @@ struct BackwardPass {
   const HeadOffsets at;
   const BackwardScratch s;
   const int64_t width;
-  const FirstKeys first_key;
+  const SeenKeys keys;
 
   // Packs the operands of the block products that all heads of queries of the group share.
   void prepare_keys() const {
@@ -174,10 +174,10 @@ struct BackwardPass {
 
   // Adds the sums of query block q and key block k; does nothing if no query sees a key.
   void pair(int64_t q, int64_t k, bool for_keys, bool for_queries) const {
-    const int64_t query = q * kQueryBlock, key = k * kKeyBlock;
-    const BlockPair block{query, std::min(kQueryBlock, shape.seq - query), key,
-                          std::min(kKeyBlock, std::min(shape.seq, query + kQueryBlock) - key),
-                          first_key};
+    const int64_t query = q * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
+    const int64_t key = k * kKeyBlock;
+    const BlockPair block{query, rows, key, std::min(kKeyBlock, keys.end(query + rows - 1) - key),
+                          keys};
     if (block.columns <= 0) return;
     seen_scores(shape, block, s.queries + query * width, s.key_panels, s.weights);
     seen_scores(shape, block, s.d_y + query * width, s.value_panels, s.d_scores);
@@ -211,8 +211,8 @@ struct BackwardPass {
         std::fill_n(d_k, rows * width, 0.0f);
         std::fill_n(d_v, rows * width, 0.0f);
       }
-      const int64_t end = end_query(shape, first_key, key, rows);
-      for (int64_t b = key / kQueryBlock; b < divide_up(end, kQueryBlock); ++b)
+      const int64_t end = end_query(keys, key, rows);
+      for (int64_t b = keys.first_query(key) / kQueryBlock; b < divide_up(end, kQueryBlock); ++b)
         pair(b, k, true, fused);
       if (!last) continue;
       store(d_k, rows, factor, o.gradients.k, at.kv + key * stride, stride);
@@ -220,7 +220,8 @@ struct BackwardPass {
     }
     for (int64_t b = query_blocks.begin; b < query_blocks.end; ++b) {
       const int64_t query = b * kQueryBlock, rows = std::min(kQueryBlock, shape.seq - query);
-      for (int64_t k = first_key.of(query) / kKeyBlock; !fused && k * kKeyBlock < query + rows; ++k)
+      const int64_t end = keys.end(query + rows - 1);
+      for (int64_t k = keys.first(query) / kKeyBlock; !fused && k * kKeyBlock < end; ++k)
         pair(b, k, false, true);
       store(s.d_q + query * width, rows, factor, o.gradients.q, at.q + query * shape.q_stride(),
             shape.q_stride());
@@ -242,7 +243,7 @@ inline void backward(const AttentionShape& shape, const Operands& o, int64_t kv_
                             at,
                             BackwardScratch(shape, layout),
                             padded_size(shape),
-                            first_keys(shape, o, at.sample)};
+                            seen_keys(shape, o, at.sample)};
     if (member == 0) pass.prepare_keys();
     const Range queries = blocks_of_member(part.query_blocks, member, blocks);
     if (part.key_blocks.empty() && queries.empty()) continue;

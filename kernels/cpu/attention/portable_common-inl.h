@@ -68,32 +68,34 @@ inline void transpose_panels(const AttentionShape& shape, const float* src, int6
 // A pair of blocks: queries [query, query + rows) against keys [key, key + columns).
 struct BlockPair {
   int64_t query, rows, key, columns;
-  FirstKeys first;
+  SeenKeys keys;
 
   // The columns that row r of the block sees: [seen_from_row, seen_until_row), empty if the first is not the smaller.
   int64_t seen_from_row(int64_t r) const {
-    return std::clamp<int64_t>(first.of(query + r) - key, 0, columns);
+    return std::clamp<int64_t>(keys.first(query + r) - key, 0, columns);
   }
   int64_t seen_until_row(int64_t r) const {
-    return std::clamp<int64_t>(query + r + 1 - key, 0, columns);
+    return std::clamp<int64_t>(keys.end(query + r) - key, 0, columns);
   }
   // The rows of the block that see column c: [first_row_of, end_row_of).
-  int64_t first_row_of(int64_t c) const { return std::clamp<int64_t>(key + c - query, 0, rows); }
+  int64_t first_row_of(int64_t c) const {
+    return std::clamp<int64_t>(keys.first_query(key + c) - query, 0, rows);
+  }
   int64_t end_row_of(int64_t c) const {
-    const int64_t end = std::clamp<int64_t>(key + c + first.window - query, 0, rows);
-    if (first.documents == nullptr) return end;
-    const int32_t* const begin = first.documents + query;
+    if (!keys.causal) return rows;
+    const int64_t end = std::clamp<int64_t>(key + c + keys.window - query, 0, rows);
+    if (keys.documents == nullptr) return end;
+    const int32_t* const begin = keys.documents + query;
     return std::upper_bound(begin, begin + end, key + c) - begin;
   }
 };
 
 // Returns the end of the queries that see a key of [key, key + keys), of those of the sample.
-inline int64_t end_query(const AttentionShape& shape, const FirstKeys& first, int64_t key,
-                         int64_t keys) {
-  const int64_t end = std::min(key + keys - 1 + shape.window, shape.seq);
-  if (first.documents == nullptr) return end;
-  return std::upper_bound(first.documents + key, first.documents + end, key + keys - 1) -
-         first.documents;
+inline int64_t end_query(const SeenKeys& seen, int64_t key, int64_t keys) {
+  const int64_t end = std::min(key + keys - 1 + seen.window, seen.seq);
+  if (seen.documents == nullptr) return end;
+  return std::upper_bound(seen.documents + key, seen.documents + end, key + keys - 1) -
+         seen.documents;
 }
 
 // Calls whole(c) for the vectors of columns [from, until) from column c on, and part(c, mask) for those of which only the

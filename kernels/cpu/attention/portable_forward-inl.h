@@ -110,12 +110,12 @@ inline void forward(const AttentionShape& shape, const Operands& o, int64_t head
   const ForwardScratch s(shape, layout);
   const HeadOffsets at(shape, head);
   const int64_t width = padded_size(shape), stride = shape.kv_stride();
-  const FirstKeys first_key = first_keys(shape, o, at.sample);
+  const SeenKeys keys = seen_keys(shape, o, at.sample);
   const auto first_block = [&](int64_t query) {  // that queries from `query` on see
-    return first_key.of(query) / kKeyBlock * kKeyBlock;
+    return keys.first(query) / kKeyBlock * kKeyBlock;
   };
   const int64_t first = first_block(query_blocks.begin * kQueryBlock);
-  const int64_t end = std::min(query_blocks.end * kQueryBlock, shape.seq);
+  const int64_t end = keys.end(std::min(query_blocks.end * kQueryBlock, shape.seq) - 1);
   const auto pack = [&](const void* from) {
     pack_rows(shape, from, at.kv + first * stride, stride, end - first, s.values + first * width);
   };
@@ -129,9 +129,10 @@ inline void forward(const AttentionShape& shape, const Operands& o, int64_t head
     std::fill_n(s.sums, rows * width, 0.0f);
     std::fill_n(s.max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(s.total, rows, 0.0f);
-    for (int64_t key = first_block(query); key < query + rows; key += kKeyBlock) {
-      const int64_t columns = std::min(kKeyBlock, query + rows - key);
-      forward_block(shape, o, at, {query, rows, key, columns, first_key}, s);
+    const int64_t end_key = keys.end(query + rows - 1);
+    for (int64_t key = first_block(query); key < end_key; key += kKeyBlock) {
+      const int64_t columns = std::min(kKeyBlock, end_key - key);
+      forward_block(shape, o, at, {query, rows, key, columns, keys}, s);
     }
     for (int64_t r = 0; r < rows; ++r) {
       fetch_next_head<true>(o.y, at.y + (query + r) * shape.channels(), shape.head_size,

@@ -28,6 +28,7 @@ struct AttentionArguments {
   int q_stride = 0,
       kv_stride = 0;  // elements from one row to the next, of q and d_q, and of k, v, d_k and d_v
   int64_t seq = 0;
+  bool causal = true;        // false: each query sees all keys
   int window = 0;            // the most keys that a query sees: 1 to T
   float exponent_scale = 0;  // log2(e) / divisor: weights are 2^(score * exponent_scale - ...)
   float score_scale = 0;     // 1 / divisor of the scores
@@ -70,6 +71,10 @@ struct Head {
     const int first = max(row + 1 - a.window, 0);
     if (a.documents == nullptr || row >= a.seq) return first;
     return max(first, static_cast<int>(a.documents[sample * a.seq + row]));
+  }
+  // Returns the end of the keys that query `row` sees.
+  __device__ __forceinline__ int end_key(int row) const {
+    return a.causal ? row + 1 : static_cast<int>(a.seq);
   }
   // Returns the end of the queries that see key `row`.
   __device__ __forceinline__ int end_query(int row) const {

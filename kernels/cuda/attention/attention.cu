@@ -50,6 +50,7 @@ class AttentionKernel : public Kernel {
     a.group = static_cast<int>(shape_.group());
     a.q_stride = static_cast<int>(shape_.q_stride());
     a.kv_stride = static_cast<int>(shape_.kv_stride());
+    a.causal = shape_.causal;
     a.window = static_cast<int>(shape_.window);
     a.head_size = static_cast<int>(shape_.head_size);
     a.seq = shape_.seq;

@@ -2,8 +2,8 @@
 // the keys they see, kColumns at a time; a warp computes 16 rows of every row tile. While one block product
 // runs, the operand of the next one is copied (keys, then values).
 //
-// Without a window, lower bounds, per head of T queries: 2 D T^2 FLOPs on tensor cores (the causal half of 4 D T^2), T^2/2
-// exponentials, and 8 T D + 4 T bytes of memory (q, k, v read once, y and lse written once). Blocks of one head run
+// Without a window, lower bounds, per head of T queries: 2 D T^2 FLOPs on tensor cores (the causal half of 4 D T^2, all of
+// it where scores are not causal), T^2/2 exponentials, and 8 T D + 4 T bytes of memory (q, k, v read once, y and lse written once). Blocks of one head run
 // at the same time, so after the first block its keys and values come from the L2 cache.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
@@ -15,9 +15,10 @@ namespace {
 // SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 32768
 // SASS <*, 128, 1, 64, true, *>: threads 128, blocks 2, shared 49152
 template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
-          bool kFirst>
+          Scores kScores>
 __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep;
+  constexpr bool kFirst = kScores == Scores::general;
   T* const query_tile = dynamic_shared<T>();
   T* const key_tile = query_tile + kRows * kWidth;
   T* const value_tile = key_tile + kColumns * kWidth;
@@ -30,14 +31,16 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
   // The last rows see the most keys, so they start first.
   const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
-  const int seq = static_cast<int>(a.seq), end = min(first_row + kRows, seq);
+  const int seq = static_cast<int>(a.seq),
+            end = kScores == Scores::all ? seq : min(first_row + kRows, seq);
 
   int first_keys[kRowTiles][2];  // that the lane's rows see, beside the causal mask
   if constexpr (kFirst) find_first_keys<kRowTiles>(first_keys, head, first_row + warp_row, lane);
   RunningSoftmax softmax[kRowTiles];
   float sums[kRowTiles][kWidth / 8][4] = {};
 
-  // Adds kColumns keys from `column` on. kOffset: column - first_row, or kBefore if every row sees all keys.
+  // Adds kColumns keys from `column` on. kOffset: column - first_row, or kBefore if every row sees all keys, or kLast if it
+  // does and the last keys of the step may be past the end.
   const auto add_keys = [&](int column, auto offset) {
     constexpr int kOffset = decltype(offset)::value;
     constexpr int kBegin = kOffset / kRowStep;  // row tiles before it see none of the keys
@@ -53,8 +56,9 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
 #pragma unroll
     for (int r = kBegin; r < kRowTiles; ++r) {
       const int row = first_row + r * kRowStep + warp_row;
-      if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
+      if (kOffset >= 0 && kOffset + kColumns > r * kRowStep)
         hide_future_keys(scores[r], row, column, lane);
+      if constexpr (kOffset == kLast) hide_columns_from(scores[r], seq - column, lane);
       if constexpr (kFirst) hide_keys_before(scores[r], first_keys[r], column, lane);
       softmax[r].template step<kFirst>(scores[r], sums[r], a.exponent_scale);
       if constexpr (kDropout)
@@ -72,13 +76,17 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(AttentionArguments
   load_tile<kRows, kWidth, kVector, 1>(query_tile, head.of_queries(static_cast<const T*>(a.q)),
                                        first_row);
   load_tile<kColumns, kWidth, kVector, 1>(key_tile, keys, begin);
+  if constexpr (kScores == Scores::all) {
+    in_all_columns<kColumns>(end, add_keys);
+  } else {
 #pragma unroll 1
-  for (int column = begin; column < first_row; column += kColumns)
-    add_keys(column, std::integral_constant<int, kBefore>());
-  on_diagonal<kRows, kColumns>([&](auto offset) {
-    const int column = first_row + decltype(offset)::value;
-    if (column < end) add_keys(column, offset);
-  });
+    for (int column = begin; column < first_row; column += kColumns)
+      add_keys(column, std::integral_constant<int, kBefore>());
+    on_diagonal<kRows, kColumns>([&](auto offset) {
+      const int column = first_row + decltype(offset)::value;
+      if (column < end) add_keys(column, offset);
+    });
+  }
 
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
@@ -101,9 +109,9 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (kRows + 2 * kColumns);
-  with_variant(a, false, [&](auto vector, auto dropout, auto first) {
+  with_variant(a, false, [&](auto vector, auto dropout, auto scores) {
     const auto kernel = forward_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
-                                       decltype(dropout)::value, decltype(first)::value>;
+                                       decltype(dropout)::value, decltype(scores)::value>;
     allow_shared("attention", kernel, kShared);
     launch(context.stream, "attention", grid_of<kRows>(a, a.heads, samples, kShared), kernel, a);
   });

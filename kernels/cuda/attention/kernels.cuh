@@ -29,19 +29,27 @@ __device__ __forceinline__ void find_first_keys(int (&first_keys)[kRowTiles][2],
       first_keys[r][half] = head.first_key(row + r * kRowStep + lane.g + half * 8);
 }
 
-// Calls f(vector, dropout, general) with constants, for kernels that are compiled for both: whether rows are read and
-// written 16 bytes at a time, whether masks are computed, and whether there may be a window, documents or (`shared_keys`)
-// several heads of queries for a head of keys. Rows of other sizes, which few models have, always take the code of both
-// last.
+// The scores that a kernel is compiled for: those up to the diagonal; those of a window, of documents or of heads of keys
+// that several heads of queries share; or all.
+enum class Scores : uint8_t { causal, general, all };
+
+// Calls f(vector, dropout, scores) with constants, for kernels that are compiled for each: whether rows are read and
+// written 16 bytes at a time, whether masks are computed, and which scores there are. `shared_keys`: whether heads of keys
+// that are shared matter. Rows of other sizes, which few models have, always take the code of masks, and of the two
+// kinds of causal scores that of `general`.
 template <class F>
 void with_variant(const AttentionArguments& a, bool shared_keys, const F& f) {
   constexpr std::true_type kYes;
   constexpr std::false_type kNo;
+  const auto with_scores = [&](auto scores) {
+    if (!a.vector) return f(kNo, kYes, scores);
+    a.drop_threshold != 0 ? f(kYes, kYes, scores) : f(kYes, kNo, scores);
+  };
   const bool general = a.window < a.seq || a.documents != nullptr || (shared_keys && a.group > 1);
-  if (!a.vector) return f(kNo, kYes, kYes);
-  if (general) return a.drop_threshold != 0 ? f(kYes, kYes, kYes) : f(kYes, kNo, kYes);
-  if (a.drop_threshold != 0) return f(kYes, kYes, kNo);
-  f(kYes, kNo, kNo);
+  if (!a.causal) return with_scores(std::integral_constant<Scores, Scores::all>());
+  if (general || !a.vector)
+    return with_scores(std::integral_constant<Scores, Scores::general>());
+  with_scores(std::integral_constant<Scores, Scores::causal>());
 }
 
 template <class T>

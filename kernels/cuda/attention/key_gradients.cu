@@ -3,7 +3,8 @@
 // heads of queries that a head of keys serves add to these sums one after the other.
 // The queries of the next step are copied while this step computes.
 //
-// Without a window, lower bounds, per head of T queries: 4 D T^2 FLOPs (the causal half of four products) and 12 T D + 8 T bytes.
+// Without a window, lower bounds, per head of T queries: 4 D T^2 FLOPs (the causal half of four products; twice as many
+// where scores are not causal) and 12 T D + 8 T bytes.
 #include "kernels/cuda/attention/kernels.cuh"
 #include "kernels/cuda/attention/rows.cuh"
 
@@ -25,16 +26,17 @@ __device__ __forceinline__ void score_gradients(float (&d_weights)[kTiles][4],
 // SASS <*, 64, 2, 64, true, *>: threads 128, blocks 2, shared 66560
 // SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 66048
 template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
-          bool kGeneral>
+          Scores kScores>
 __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
+  constexpr bool kGeneral = kScores == Scores::general, kAll = kScores == Scores::all;
   T* const key_tile = dynamic_shared<T>();
   T* const value_tile = key_tile + kRows * kWidth;
   T* const stages =
       value_tile + kRows * kWidth;  // two stages of queries and d_y, then two of their statistics
   float* const statistics = reinterpret_cast<float*>(stages + 2 * kStage);
 
-  const Head first_head = kGeneral ? member_head_of_block(a, 0) : only_head_of_block(a);
+  const Head first_head = kGeneral || kAll ? member_head_of_block(a, 0) : only_head_of_block(a);
   const Lane lane;
   const int thread = static_cast<int>(threadIdx.x), warp_row = thread / 32 * kWarpRows;
   const int seq = static_cast<int>(a.seq),
@@ -76,16 +78,16 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
       pair[thread] = query < seq ? a.lse[at] * kLog2e : INFINITY;
       pair[kColumns + thread] = query < seq ? a.delta[at] : 0;
     };
-    load_stage(now, first_row);
+    load_stage(now, kAll ? 0 : first_row);
     // Adds kColumns queries from `column` on. kOffset: column - first_row, or kBefore if they are after all keys of the
     // block. Warps whose keys are seen by none of the queries compute zeros: they would wait for the others.
     const auto add_queries = [&](int column, auto offset) {
       constexpr int kOffset = decltype(offset)::value;
       // Queries whose fragments fit in registers beside the sums.
-      constexpr int kPart = kRowTiles == 1 && (kVector || !kGeneral) ? 32 : 16;
+      constexpr int kPart = kRowTiles == 1 && (kVector || kScores == Scores::causal) ? 32 : 16;
       // Row tiles from kEnd on are seen by none of the queries.
       constexpr int kNear = (kOffset + kColumns + kRowStep - 1) / kRowStep;
-      constexpr int kEnd = kOffset == kBefore || kNear > kRowTiles ? kRowTiles : kNear;
+      constexpr int kEnd = kOffset < 0 || kNear > kRowTiles ? kRowTiles : kNear;
       wait_copies();
       __syncthreads();
       if (column + kColumns < end) load_stage(now ^ 1, column + kColumns);
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
 #pragma unroll
         for (int r = 0; r < kEnd; ++r) {
           const int row = first_row + r * kRowStep + warp_row;
-          if (kOffset < (r + 1) * kRowStep && kOffset != kBefore)
+          if (kOffset >= 0 && kOffset < (r + 1) * kRowStep)
             hide_past_queries(weights[r], row, query, lane);
           if constexpr (kGeneral) hide_queries_after(weights[r], end_queries[r], query, lane);
 #pragma unroll
@@ -132,15 +134,17 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
       }
       now ^= 1;
     };
-    on_diagonal<kRows, kColumns>([&](auto offset) {
-      const int column = first_row + decltype(offset)::value;
-      if (column < end) add_queries(column, offset);
-    });
+    if constexpr (!kAll)
+      on_diagonal<kRows, kColumns>([&](auto offset) {
+        const int column = first_row + decltype(offset)::value;
+        if (column < end) add_queries(column, offset);
+      });
+    // Queries past the last one have no weights.
 #pragma unroll 1
-    for (int column = first_row + kRows; column < end; column += kColumns)
+    for (int column = kAll ? 0 : first_row + kRows; column < end; column += kColumns)
       add_queries(column, std::integral_constant<int, kBefore>());
   };
-  if constexpr (kGeneral) {
+  if constexpr (kGeneral || kAll) {
 #pragma unroll 1
     for (int member = 0; member < a.group; ++member) add_head(member_head_of_block(a, member));
   } else {
@@ -164,10 +168,10 @@ void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchCont
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared =
       sizeof(T) * kWidth * (2 * kRows + 4 * kColumns) + sizeof(float) * 4 * kColumns;
-  with_variant(a, true, [&](auto vector, auto dropout, auto general) {
+  with_variant(a, true, [&](auto vector, auto dropout, auto scores) {
     const auto kernel =
         key_gradients_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
-                             decltype(dropout)::value, decltype(general)::value>;
+                             decltype(dropout)::value, decltype(scores)::value>;
     allow_shared("attention d_k, d_v", kernel, kShared);
     launch(context.stream, "attention d_k, d_v", grid_of<kRows>(a, a.kv_heads, samples, kShared),
            kernel, a);

@@ -83,17 +83,17 @@ __global__ void __launch_bounds__(kThreads, 4) plain_forward_kernel(AttentionArg
   const DropoutSource dropout = head.dropout();
   const T* const query = queries.at + int64_t{row} * queries.stride;
   float* const weights = step.weights[warp];
-  const int begin = head.first_key(row);
+  const int begin = head.first_key(row), end = head.end_key(row);
   // The exponent to base 2; -infinity if the query does not see the key.
   const auto exponent = [&](int key) {
-    return key > row
+    return key >= end
                ? -INFINITY
                : limited(dot(query, keys.at + int64_t{key} * keys.stride, a.head_size), a.limit) *
                      a.exponent_scale;
   };
 
   float max = -INFINITY, total = 0;  // total: this lane's part
-  for (int first = begin; first <= row; first += 32) {
+  for (int first = begin; first < end; first += 32) {
     const float e = exponent(first + lane);
     const float new_max = fmaxf(max, warp_max(e));
     total = total * exp2_of(max - new_max) + exp2_of(e - new_max);
@@ -104,14 +104,14 @@ __global__ void __launch_bounds__(kThreads, 4) plain_forward_kernel(AttentionArg
 
   for (int from = 0; from < a.head_size; from += 32 * kLaneSums) {
     float sums[kLaneSums] = {};
-    for (int first = begin; first <= row; first += 32) {
+    for (int first = begin; first < end; first += 32) {
       const int key = first + lane;
       float weight = exp2_of(exponent(key) - max);
       if (dropout.threshold != 0 && !dropout.keeps(dropout.element(row, key))) weight = 0;
       __syncwarp();
       weights[lane] = weight;
       __syncwarp();
-      const int left = row + 1 - first;
+      const int left = end - first;
       add_rows(sums, weights, values, first, left < 32 ? left : 32, from, lane);
     }
     write_sums(sums, a.drop_scale / total, head.rows(static_cast<T*>(a.y)), row, from, lane);
@@ -131,6 +131,10 @@ __global__ void __launch_bounds__(kThreads, kKeys || kDocuments ? 4 : 0)
   const int64_t first_key = row + 1 - a.window, end_query = row + a.window;
   auto begin = static_cast<int>(kKeys ? row : first_key > 0 ? first_key : 0);
   auto end = static_cast<int>(!kKeys ? row + 1 : end_query < a.seq ? end_query : a.seq);
+  if (!a.causal) {
+    begin = 0;
+    end = static_cast<int>(a.seq);
+  }
   if constexpr (kDocuments && kKeys)
     end = min(end, static_cast<int>(a.end_queries[blockIdx.z * a.seq + row]));
   if constexpr (kDocuments && !kKeys)

@@ -3,7 +3,8 @@
 // products compute with dS / c; the factor c is applied to their sums at the end. The keys and values of the next
 // step are copied while this step computes.
 //
-// Without a window, lower bounds, per head of T queries: 3 D T^2 FLOPs (the causal half of three products) and 10 T D + 8 T bytes.
+// Without a window, lower bounds, per head of T queries: 3 D T^2 FLOPs (the causal half of three products; twice as many
+// where scores are not causal) and 10 T D + 8 T bytes.
 // key_gradients.cu computes d_k and d_v in a pass of its own, so that every sum has one owner and a fixed order.
 // Scores are therefore computed twice: 7 products instead of 5.
 #include "kernels/cuda/attention/kernels.cuh"
@@ -15,9 +16,10 @@ namespace {
 // SASS <*, 64, 2, 32, true, *>: threads 128, blocks 2, shared 49152
 // SASS <*, 128, 1, 32, true, *>: threads 128, blocks 2, shared 65536
 template <class T, int kWidth, int kRowTiles, int kColumns, bool kVector, bool kDropout,
-          bool kFirst>
+          Scores kScores>
 __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionArguments a) {
   constexpr int kRows = kRowTiles * kRowStep, kStage = 2 * kColumns * kWidth;
+  constexpr bool kFirst = kScores == Scores::general;
   T* const query_tile = dynamic_shared<T>();
   T* const d_y_tile = query_tile + kRows * kWidth;
   T* const stages = d_y_tile + kRows * kWidth;  // two stages of keys and values
@@ -29,7 +31,8 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
   const Lane lane;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kWarpRows;
   const int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
-  const int seq = static_cast<int>(a.seq), end = min(first_row + kRows, seq);
+  const int seq = static_cast<int>(a.seq),
+            end = kScores == Scores::all ? seq : min(first_row + kRows, seq);
 
   int first_keys[kRowTiles][2];  // that the lane's rows see, beside the causal mask
   if constexpr (kFirst) find_first_keys<kRowTiles>(first_keys, head, first_row + warp_row, lane);
@@ -77,8 +80,9 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
 #pragma unroll
     for (int r = kBegin; r < kRowTiles; ++r) {
       const int row = first_row + r * kRowStep + warp_row;
-      if (kOffset + kColumns > r * kRowStep && kOffset != kBefore)
+      if (kOffset >= 0 && kOffset + kColumns > r * kRowStep)
         hide_future_keys(scores[r], row, column, lane);
+      if constexpr (kOffset == kLast) hide_columns_from(scores[r], seq - column, lane);
       if constexpr (kFirst) hide_keys_before(scores[r], first_keys[r], column, lane);
       if constexpr (kDropout)
         clear_dropped(d_weights[r], KeptKeys<kColumns>(dropout, row, column, lane), lane);
@@ -94,13 +98,17 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradient_kernel(AttentionAr
     add_product<kBegin, kRowTiles, kRowTiles, kColumns, kWidth>(sums, d_scores, key_tile);
     now ^= 1;
   };
+  if constexpr (kScores == Scores::all) {
+    in_all_columns<kColumns>(end, add_keys);
+  } else {
 #pragma unroll 1
-  for (int column = begin; column < first_row; column += kColumns)
-    add_keys(column, std::integral_constant<int, kBefore>());
-  on_diagonal<kRows, kColumns>([&](auto offset) {
-    const int column = first_row + decltype(offset)::value;
-    if (column < end) add_keys(column, offset);
-  });
+    for (int column = begin; column < first_row; column += kColumns)
+      add_keys(column, std::integral_constant<int, kBefore>());
+    on_diagonal<kRows, kColumns>([&](auto offset) {
+      const int column = first_row + decltype(offset)::value;
+      if (column < end) add_keys(column, offset);
+    });
+  }
 
   const float factor = a.drop_scale * a.score_scale;
 #pragma unroll
@@ -115,10 +123,10 @@ template <class T, int kWidth, int kRowTiles, int kColumns>
 void launch_tiles(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
   constexpr int kRows = kRowTiles * kRowStep;
   constexpr size_t kShared = sizeof(T) * kWidth * (2 * kRows + 4 * kColumns);
-  with_variant(a, false, [&](auto vector, auto dropout, auto first) {
+  with_variant(a, false, [&](auto vector, auto dropout, auto scores) {
     const auto kernel =
         query_gradient_kernel<T, kWidth, kRowTiles, kColumns, decltype(vector)::value,
-                              decltype(dropout)::value, decltype(first)::value>;
+                              decltype(dropout)::value, decltype(scores)::value>;
     allow_shared("attention d_q", kernel, kShared);
     launch(context.stream, "attention d_q", grid_of<kRows>(a, a.heads, samples, kShared), kernel,
            a);

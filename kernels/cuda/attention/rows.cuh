@@ -38,7 +38,29 @@ __device__ __forceinline__ void on_diagonal(const F& f) {
     on_diagonal<kRows, kColumns, kOffset + kColumns>(f);
   }
 }
-inline constexpr int kBefore = -1;  // instead of an offset: a step off the diagonal
+// Instead of an offset: a step off the diagonal, and one off the diagonal whose last columns may be past the last row.
+inline constexpr int kBefore = -1, kLast = -2;
+
+// Calls f with the steps of [0, end), if there is no diagonal: f(column, offset).
+template <int kColumns, class F>
+__device__ __forceinline__ void in_all_columns(int end, const F& f) {
+  int column = 0;
+#pragma unroll 1
+  for (; column + kColumns <= end; column += kColumns)
+    f(column, std::integral_constant<int, kBefore>());
+  if (column < end) f(column, std::integral_constant<int, kLast>());
+}
+
+// Hides keys past the last one: sets scores of fragment columns from `end` on to -infinity.
+template <int kTiles>
+__device__ __forceinline__ void hide_columns_from(float (&scores)[kTiles][4], int end,
+                                                  const Lane& lane) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (lane.column(n, i) >= end) scores[n][i] = -INFINITY;
+}
 
 // Hides future keys: sets scores of fragment rows (queries from `row` on) and columns (keys from `column` on) to
 // -infinity where the key is after the query.

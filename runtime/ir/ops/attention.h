@@ -1,6 +1,6 @@
-// Causal self-attention as one op, so that no T x T matrix becomes a buffer. FLOPs count the pairs of queries and keys
-// that see each other, as Dao et al. do: T*T/2 of each head, or with a window of W < T keys T*W - W*W/2. The forward pass
-// has 2 products of 2*D FLOPs for each pair, the backward pass 5.
+// Self-attention as one op, so that no T x T matrix becomes a buffer. FLOPs count the pairs of queries and keys that see
+// each other, as Dao et al. do: T*T/2 of each head, or with a window of W < T keys T*W - W*W/2; T*T where it is not
+// causal. The forward pass has 2 products of 2*D FLOPs for each pair, the backward pass 5.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@ namespace dstrain::ops {
 // Returns the FLOPs of `products` products. y: the result of attention, or its gradient.
 inline double attention_flops(const Buffer& y, const AttentionAttrs& attrs, double products) {
   const auto t = static_cast<double>(attrs.seq_len);
+  if (!attrs.causal) return products * static_cast<double>(y.shape.elements()) * 2 * t;
   const double window = attrs.window > 0 ? std::min(static_cast<double>(attrs.window), t) : t;
   return products * static_cast<double>(y.shape.elements()) * (2 * window - window * window / t);
 }
@@ -52,17 +53,23 @@ inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
            "heads of queries must divide into heads of keys");
   o.expect(attrs.seq_len > 0 && r % attrs.seq_len == 0, "rows must divide into samples");
   o.expect(attrs.window >= 0, "a window has 0 keys (no window) or more");
+  o.expect(attrs.causal || attrs.window == 0,
+           "a window is one of causal attention: expected window 0 where every query sees all keys");
   o.expect(attrs.scale >= 0 && attrs.scale < 1e30, "scores are scaled by 0 (default) or more");
   o.expect(attrs.softcap >= 0 && attrs.softcap < 1e30, "scores have a cap of 0 (none) or more");
   for (size_t i = 0; i < inputs.count; ++i)
     o.expect(o.in(inputs.first + i), inputs.elements(i, r, c, attrs), t);
   o.expect(lse, r * attrs.heads, DType::f32);
+  o.expect(attrs.causal || !o.has_in(inputs.documents()),
+           "documents are of causal attention: expected none where every query sees all keys");
   o.expect_documents(inputs.documents(), r);
 }
 
 // Adds the buffers of a head's keys and values in all slots, which live for the run.
 inline void attend_in_slots(Program& p, Instruction& op, const Slots& slots) {
   auto attrs = attrs_as<AttentionAttrs>(op.attrs);
+  check(attrs.causal, "{}: attention that is not causal has no keys of earlier calls",
+        p.group_name(op));
   check(AttentionInputs(op).documents() + 1 == op.reads.size(),
         "{}: attention does not read where texts begin", p.group_name(op));
   const int64_t heads = attrs.kv_heads > 0 ? attrs.kv_heads : attrs.heads;

@@ -16,8 +16,8 @@ namespace {
 // What hides a score: e to the power of it is 0 beside any score that is shown.
 constexpr float kHidden = -1e9f;
 
-// How a mask hides scores: truth values that say which, or values that are added.
-enum class MaskKind : uint8_t { hides, shows, is_added };
+// How a mask hides scores: truth values that say which, or values that are added. Or there is none.
+enum class MaskKind : uint8_t { none, hides, shows, is_added };
 struct MaskOperand {
   static constexpr int kScores = 0, kMask = 1, kScale = 2, kBelow = 3;
 };
@@ -35,6 +35,7 @@ std::vector<MaskPattern> mask_patterns() {
   std::vector<MaskPattern> patterns;
   for (const Formula& scores : {p, p * s, p / s}) {
     const bool divides = scores == p / s;
+    if (scores != p) patterns.push_back({scores, MaskKind::none, divides});
     patterns.push_back({select(mask, below, scores), MaskKind::hides, divides});
     patterns.push_back({select(mask, scores, below), MaskKind::shows, divides});
     patterns.push_back({scores + mask, MaskKind::is_added, divides});
@@ -42,33 +43,47 @@ std::vector<MaskPattern> mask_patterns() {
   return patterns;
 }
 
+// The keys that queries see: those up to their own, of which the last `window` if that is not 0, or all.
+struct SeenKeys {
+  bool causal = true;
+  int64_t window = 0;
+};
+
 // Which scores of a space (samples, heads, queries, keys) a mask shows.
 class Mask {
  public:
   Mask(const ConstantTable& table, const View& view, const Shape& space, MaskKind kind)
       : table_(table), view_(view), space_(space), kind_(kind) {}
 
-  // Returns the window of attention that shows what the mask does: 0 where query i sees keys 0 to i, else how many keys up to its own
-  // each query sees. Nothing if the mask is another one.
-  std::optional<int64_t> causal_window() const {
+  // Returns the keys that the mask shows. Nothing if it shows others.
+  std::optional<SeenKeys> seen_keys() const {
     if (view_.bounded(space_) || space_[2] != space_[3]) return std::nullopt;
     const int64_t tokens = space_[2];
     int64_t window = 0;
     while (window < tokens && shows(0, 0, tokens - 1, tokens - 1 - window).value_or(false))
       ++window;
+    if (shows_where([](int64_t, int64_t) { return true; })) return SeenKeys{.causal = false};
+    if (!shows_where(
+            [&](int64_t query, int64_t key) { return key <= query && key > query - window; }))
+      return std::nullopt;
+    return SeenKeys{.window = window == tokens ? 0 : window};
+  }
+
+ private:
+  // Returns whether the mask shows the pairs of a query and a key for which f(query, key) is true, and no others.
+  template <class F>
+  bool shows_where(const F& f) const {
     const auto of = [&](int d) {
       return view_.strides[static_cast<size_t>(d)] == 0 ? 1 : space_[d];
     };
     for (int64_t sample = 0; sample < of(0); ++sample)
       for (int64_t head = 0; head < of(1); ++head)
-        for (int64_t query = 0; query < tokens; ++query)
-          for (int64_t key = 0; key < tokens; ++key)
-            if (shows(sample, head, query, key) != (key <= query && key > query - window))
-              return std::nullopt;
-    return window == tokens ? 0 : window;
+        for (int64_t query = 0; query < space_[2]; ++query)
+          for (int64_t key = 0; key < space_[3]; ++key)
+            if (shows(sample, head, query, key) != f(query, key)) return false;
+    return true;
   }
 
- private:
   // Returns whether a score is shown as it is; nothing if it is neither shown nor hidden.
   std::optional<bool> shows(int64_t sample, int64_t head, int64_t query, int64_t key) const {
     const auto& [of_samples, of_heads, of_queries, of_keys, a, b, c, d] = view_.strides;
@@ -86,11 +101,11 @@ class Mask {
   MaskKind kind_;
 };
 
-// Scores of queries and keys, which a map scales and of which it hides those behind each query.
-struct CausalScores {
+// Scores of queries and keys, which are scaled and of which a mask hides those that are not seen.
+struct Scores {
   const Instruction* product = nullptr;
   float scale = 1;
-  int64_t window = 0;
+  SeenKeys seen{};
 };
 
 // Queries, keys or values: elements (samples, heads, tokens, width) of a buffer.
@@ -105,7 +120,7 @@ class Attentions {
       : program_(program), sources_(program), patterns_(mask_patterns()) {}
 
   // Returns the instructions that compute attention in the place of the product of weights and values that `op` is. The last one
-  // writes what `op` writes. Returns nothing if the weights are no softmax of causal scores.
+  // writes what `op` writes. Returns nothing if the weights are no softmax of scores, or of scores with another mask.
   std::vector<Instruction> of(const Instruction& op) {
     const ContractAttrs* const values = product_of(&op);
     if (!values) return {};
@@ -119,11 +134,12 @@ class Attentions {
       weights = sources_.of(weights->reads[0], op.sublayer);
     }
     if (!weights || !is_dense(values->a, space)) return {};
-    const Instruction* const masked = sources_.of(softmax_operand(*weights, space), op.sublayer);
-    const CausalScores scores = masked ? causal_scores(*masked, space) : CausalScores{};
+    const BufferId exponents = softmax_operand(*weights, space);
+    const Instruction* const source = sources_.of(exponents, op.sublayer);
+    const Scores scores = source ? scores_of(*source, space) : Scores{};
     const ContractAttrs* const product = scores.product ? product_of(scores.product) : nullptr;
-    if (!product || product->m != product->n || product->batch != values->batch ||
-        product->k != values->n)
+    if (!product || product->m != product->n || product->m != values->m ||
+        product->n != values->k || product->batch != values->batch || product->k != values->n)
       return {};
     View v = values->b;
     std::swap(v.strides[2], v.strides[3]);
@@ -132,7 +148,8 @@ class Attentions {
                          .heads = space[1],
                          .seq_len = space[2],
                          .kv_heads = space[1],
-                         .window = scores.window};
+                         .window = scores.seen.window,
+                         .causal = scores.seen.causal};
     const auto width = static_cast<double>(product->k);
     if (scores.scale != static_cast<float>(1 / std::sqrt(width)))
       attrs.scale = double{scores.scale};
@@ -170,30 +187,52 @@ class Attentions {
     return kNone;
   }
 
-  // Returns the scores that a map scales and hides; none if it does another thing.
-  CausalScores causal_scores(const Instruction& op, const Shape& space) {
+  // Returns the scores of which the softmax is taken, if `op` is their product or scales and hides them; none if it is
+  // another thing.
+  Scores scores_of(const Instruction& op, const Shape& space) {
+    const Scores all{.seen = {.causal = false}};
+    if (product_of(&op)) return with_product(all, &op);
+    if (const auto* const scale = std::get_if<ScaleAttrs>(&op.attrs); scale && scale->factor > 0)
+      return with_product({.scale = scale->factor, .seen = all.seen},
+                          sources_.of(op.reads[0], op.sublayer));
+    return masked_scores(op, space);
+  }
+  static Scores with_product(Scores scores, const Instruction* product) {
+    scores.product = product;
+    return scores;
+  }
+
+  // The same of a map that scales scores, and hides some of them.
+  Scores masked_scores(const Instruction& op, const Shape& space) {
     const MapAttrs* const map = walking_map(op);
     if (!map || map->space != space) return {};
     for (const MaskPattern& pattern : patterns_) {
       const std::optional<Matched> found =
           match(pattern.formula, map->formula, {MaskOperand::kScale, MaskOperand::kBelow});
       if (!found) continue;
-      const auto scores = static_cast<size_t>(found->operand(MaskOperand::kScores)),
-                 mask = static_cast<size_t>(found->operand(MaskOperand::kMask));
-      const std::optional<ConstantTable> table = ConstantTable::of(program_, op.reads[mask]);
-      const bool hides = pattern.kind == MaskKind::is_added ||
-                         found->constant(MaskOperand::kBelow).value_or(0) <= kHidden;
-      if (!table || !hides || !is_dense(map->views[scores], space)) continue;
-      const auto window =
-          window_of({op.reads[mask], map->views[mask], space, pattern.kind}, *table);
-      if (!window) continue;
+      const auto scores = static_cast<size_t>(found->operand(MaskOperand::kScores));
       const float by = found->constant(MaskOperand::kScale).value_or(1);
-      if (by > 0)
+      if (!is_dense(map->views[scores], space) || !(by > 0)) continue;
+      const auto seen = pattern.kind == MaskKind::none ? SeenKeys{.causal = false}
+                                                       : keys_of_mask(op, pattern, *found, space);
+      if (seen)
         return {.product = sources_.of(op.reads[scores], op.sublayer),
                 .scale = pattern.divides ? 1 / by : by,
-                .window = *window};
+                .seen = *seen};
     }
     return {};
+  }
+
+  // Returns the keys that the mask of a map shows, which the pattern is found in; nothing if it shows others.
+  std::optional<SeenKeys> keys_of_mask(const Instruction& op, const MaskPattern& pattern,
+                                       const Matched& found, const Shape& space) {
+    const auto mask = static_cast<size_t>(found.operand(MaskOperand::kMask));
+    const std::optional<ConstantTable> table = ConstantTable::of(program_, op.reads[mask]);
+    const bool hides = pattern.kind == MaskKind::is_added ||
+                       found.constant(MaskOperand::kBelow).value_or(0) <= kHidden;
+    if (!table || !hides) return std::nullopt;
+    const View& view = attrs_as<MapAttrs>(op.attrs).views[mask];
+    return keys_of({op.reads[mask], view, space, pattern.kind}, *table);
   }
 
   // A mask as scores read it.
@@ -205,13 +244,13 @@ class Attentions {
     bool operator==(const SeenMask&) const = default;
   };
 
-  // Returns the window that a mask shows. All layers ask for the same one, which is looked at once.
-  std::optional<int64_t> window_of(const SeenMask& mask, const ConstantTable& table) {
-    for (const auto& [known, window] : windows_)
-      if (known == mask) return window;
-    const auto window = Mask(table, mask.view, mask.space, mask.kind).causal_window();
-    windows_.emplace_back(mask, window);
-    return window;
+  // Returns the keys that a mask shows. All layers ask for the same one, which is looked at once.
+  std::optional<SeenKeys> keys_of(const SeenMask& mask, const ConstantTable& table) {
+    for (const auto& [known, keys] : masks_)
+      if (known == mask) return keys;
+    const auto keys = Mask(table, mask.view, mask.space, mask.kind).seen_keys();
+    masks_.emplace_back(mask, keys);
+    return keys;
   }
 
   // Returns copies of queries, keys and values as rows of tokens, attention, and a copy of its result in the place of that of
@@ -254,7 +293,7 @@ class Attentions {
   Program& program_;
   Sources sources_;
   std::vector<MaskPattern> patterns_;
-  std::vector<std::pair<SeenMask, std::optional<int64_t>>> windows_;
+  std::vector<std::pair<SeenMask, std::optional<SeenKeys>>> masks_;
 };
 
 }  // namespace

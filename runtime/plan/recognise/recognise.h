@@ -22,7 +22,8 @@ void recognise_norms(Program& program);
 void recognise_batch_norms(Program& program);
 // Makes rotary of a map that turns halves of heads by angles which its tables of constants have.
 void recognise_rotary(Program& program);
-// Makes attention of the product of values and a softmax of causal scores, with copies of its operands and of its result.
+// Makes attention of the product of values and a softmax of scores, causal ones or all, with copies of its operands and of its
+// result.
 void recognise_attention(Program& program);
 // Lets attention read queries, keys and values where they are, where it would read copies of them: also keys that were repeated
 // for the heads that they serve.

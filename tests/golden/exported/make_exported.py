@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
+from encoder_case import encoder_case
 from operator_cases import Sorts, operator_cases, whole_case
 from residual_case import residual_case
 
@@ -325,6 +326,7 @@ def cases():
     yield "sorts", Sorts(), {"x": torch.randn(b, 5, 6), "counts": integers(6, b, 5), "y": torch.randn(b, 5, 6)}
     yield from operator_cases(b)
     yield residual_case(b)
+    yield encoder_case(b)
 
 
 def doubles(inputs):

@@ -144,6 +144,32 @@ TEST_CASE("attention's FLOPs count the keys in the window, and all heads of quer
   CHECK(flops(3) == Approx(flops(0) * (15 - 4.5) / 12.5));
 }
 
+TEST_CASE("attention that is not causal counts all pairs, and has neither window nor documents") {
+  OneOp t;
+  const Instruction causal = attention_op(t, t.run({10, 36}));
+  AttentionAttrs attrs = kThreeHeads;
+  attrs.causal = false;
+  const Instruction op = with_attrs(causal, attrs);
+  CHECK(t.refusal(op) == "");
+  CHECK(cost_of(t.program, op).flops == 2.0 * 10 * 12 * 2 * 5);
+  Instruction grad{.op = OpKind::attention_grad,
+                   .attrs = attrs,
+                   .reads = {t.run({10, 12}), op.reads[0], op.writes[0], op.writes[1]},
+                   .writes = {t.run({10, 36})}};
+  CHECK(t.refusal(grad) == "");
+  CHECK(cost_of(t.program, grad).flops == 5.0 * 10 * 12 * 2 * 5);
+  for (Instruction refused : {op, grad}) {
+    AttentionAttrs of_window = attrs;
+    of_window.window = 3;
+    CHECK_THAT(t.refusal(with_attrs(refused, of_window)), Contains("expected window 0"));
+    refused.reads.push_back(t.buffer({10}, DType::i32));
+    CHECK_THAT(t.refusal(refused), Contains("documents are of causal attention"));
+  }
+  const Instruction trained = with_attrs(attention_op(t, t.parameter({10, 36})), attrs);
+  CHECK(t.backward_ops(trained) == std::vector<std::string>{"attention_grad"});
+  CHECK(t.program.instructions[0].attrs == trained.attrs);
+}
+
 TEST_CASE("attention's gradients of queries, keys and values come from one op") {
   OneOp t;
   const BufferId q = t.run({10, 24}), k = t.parameter({10, 8}), v = t.parameter({10, 8});

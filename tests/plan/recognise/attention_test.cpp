@@ -1,4 +1,4 @@
-// The product of values and a softmax of causal scores becomes attention.
+// The product of values and a softmax of scores, causal ones or all, becomes attention.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -15,10 +15,11 @@ const float kBelow = -std::numeric_limits<float>::infinity(), kScale = 0.5f;
 
 struct Written {
   Formula scores = select(kMask, kBelow, kP* kScale);
-  // The mask's value by whether a key is behind the query.
+  // The mask's value by whether a query sees a key.
   float shown = 0, hidden = 1;
   int64_t behind = 0;        // queries see keys up to so many behind their own
   int64_t window = kTokens;  // and so many up to their own
+  bool has_mask = true;  // false: the softmax is of scores times kScale, or of what `scores` makes of them
   bool drops = false;
   bool read_elsewhere = false;  // the weights
   int64_t packed_columns = 0;   // not 0: queries, keys and values are columns of rows of so many
@@ -44,8 +45,10 @@ Program written(const Written& w) {
       mask.push_back(key <= query + w.behind && key > query - w.window ? w.shown : w.hidden);
   const BufferId table = b.constant("mask", {kTokens, kTokens}, DType::f32, mask.data());
   const View dense = dense_view(space), by_row = strided({kHeads * kTokens, kTokens, 1, 0});
-  const BufferId masked =
-      b.map(w.scores, space, {{scores, dense}, {table, strided({0, 0, kTokens, 1})}});
+  const View of_mask = strided({0, 0, kTokens, 1});
+  const BufferId masked = !w.has_mask && w.scores == kP ? scores
+                          : !w.has_mask ? b.map(w.scores, space, {{scores, dense}})
+                                        : b.map(w.scores, space, {{scores, dense}, {table, of_mask}});
   const BufferId most =
       b.detached_reduce(Reduction::maximum, kP, space, 3, {{masked, dense}}, DType::f32);
   const BufferId sum = b.reduce(Reduction::sum, exponential(kP - Formula::input(1)), space, 3,
@@ -105,6 +108,30 @@ TEST_CASE("a mask of the last keys is a window") {
   }
 }
 
+TEST_CASE("a softmax of all scores is attention that is not causal, however it is written") {
+  const auto all = [](const Written& w) {
+    const Program p = written(w);
+    REQUIRE(operations(p) == "attention linear");
+    CHECK(p.constants.empty());
+    const auto attrs = attrs_as<AttentionAttrs>(p.instructions[0].attrs);
+    CHECK_FALSE(attrs.causal);
+    CHECK(attrs.window == 0);
+    return attrs;
+  };
+  CHECK(all({.scores = kP * kScale, .has_mask = false}) ==
+        AttentionAttrs{.heads = kHeads, .seq_len = kTokens, .kv_heads = kHeads, .causal = false});
+  CHECK(all({.scores = kP, .has_mask = false}).scale == 1);
+  CHECK(all({.scores = kP / 4.0f, .has_mask = false}).scale == 0.25);
+  CHECK(all({.scores = kP * kScale, .has_mask = false, .drops = true}).dropout == 0.25f);
+  // Masks that show all keys.
+  CHECK(all({.behind = kTokens}).scale == 0);
+  CHECK(all({.scores = kP / 4.0f + kMask, .behind = kTokens}).scale == 0.25);
+  const Program packed =
+      written({.scores = kP * kScale, .has_mask = false, .packed_columns = 3 * kRow});
+  REQUIRE(operations(packed) == "attention linear");
+  CHECK(packed.instructions[0].reads == std::vector{packed.inputs[0].buffer});
+}
+
 TEST_CASE("other masks and other weights stay as they are") {
   const auto stays = [](const Written& w) {
     return operations(written(w)).find("attention") == std::string::npos;
@@ -121,6 +148,10 @@ TEST_CASE("other masks and other weights stay as they are") {
   CHECK(stays({.scores = kP / 2.0f + kMask, .shown = 1, .hidden = kBelow}));
   CHECK(stays({.scores = select(kMask, kBelow, -0.5f * kP)}));
   CHECK(stays({.scores = select(kMask, kBelow, kP * kP)}));
+  CHECK(stays({.scores = kP * kP, .has_mask = false}));
+  CHECK(stays({.scores = kP * -0.5f, .has_mask = false}));
+  CHECK(stays({.scores = kP + 1.0f, .has_mask = false}));
+  CHECK(stays({.behind = kTokens, .window = 3}));
 }
 
 }  // namespace

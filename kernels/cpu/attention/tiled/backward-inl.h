@@ -49,9 +49,9 @@ struct BackwardScratch {
   }
 };
 
-// The queries of a sub-block that see a key of another one: all, those from the diagonal to the end of the window, or
-// those from the diagonal to the end of the window or of the document.
-enum class Seen : uint8_t { all, window, documents };
+// The queries of a sub-block that see a key of another one: all, those from the diagonal to the end of the window, those
+// from the diagonal to the end of the window or of the document, or all if the key is one of the sample.
+enum class Seen : uint8_t { all, window, documents, sample };
 
 inline constexpr auto kBitOfKey = [] {
   std::array<uint32_t, 32> bits{};
@@ -75,7 +75,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     if (!shape.documents) return;
     int64_t end = 0;
     for (int64_t j = 0; j < rows(); ++j) {
-      while (end < shape.seq && first_key.documents[end] <= j) ++end;
+      while (end < shape.seq && seen.documents[end] <= j) ++end;
       s.end_query[j] = static_cast<int32_t>(std::min(j + shape.window, end));
     }
   }
@@ -142,18 +142,19 @@ struct BackwardPass : HeadPass<BackwardScratch> {
       for (int64_t odd = 0; odd < 2; ++odd) {
         const int64_t row = (key + odd) * kRowBytes, next = row + kSubBlock * kRowBytes;
         const int64_t diagonal = first - query + key + odd;
-        __mmask32 seen = 0xffffffffu;
+        __mmask32 by = 0xffffffffu;  // the queries that see the key
         if constexpr (kSeen == Seen::window)
-          seen = ~first_lanes32(diagonal) & first_lanes32(diagonal + shape.window);
+          by = ~first_lanes32(diagonal) & first_lanes32(diagonal + shape.window);
         if constexpr (kSeen == Seen::documents)
-          seen = ~first_lanes32(diagonal) & first_lanes32(s.end_query[first + key + odd] - query);
+          by = ~first_lanes32(diagonal) & first_lanes32(s.end_query[first + key + odd] - query);
+        if constexpr (kSeen == Seen::sample) by = first + key + odd < shape.seq ? by : 0;
         const Cell a = cell<kDropout>(lanes[0], _mm512_load_ps(s.sub_scores + row),
                                       _mm512_load_ps(s.sub_d_weights + row),
-                                      static_cast<__mmask16>(seen), key + odd);
+                                      static_cast<__mmask16>(by), key + odd);
         const Cell b = cell<kDropout>(lanes[1], _mm512_load_ps(s.sub_scores + next),
                                       _mm512_load_ps(s.sub_d_weights + next),
-                                      static_cast<__mmask16>(seen >> 16), key + odd);
-        _mm512_store_si512(weights + row, round_pair(seen, a.weight, b.weight));
+                                      static_cast<__mmask16>(by >> 16), key + odd);
+        _mm512_store_si512(weights + row, round_pair(by, a.weight, b.weight));
         d_score[odd] = round_pair(0xffffffffu, a.d_score, b.d_score);
         _mm512_store_si512(d_scores + row, d_score[odd]);
       }
@@ -166,6 +167,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
   template <bool kDropout>
   auto softmax_gradient_of(bool masked) const {
     if (!masked) return &BackwardPass::softmax_gradient<kDropout, Seen::all>;
+    if (!shape.causal) return &BackwardPass::softmax_gradient<kDropout, Seen::sample>;
     return shape.documents ? &BackwardPass::softmax_gradient<kDropout, Seen::documents>
                            : &BackwardPass::softmax_gradient<kDropout, Seen::window>;
   }
@@ -180,18 +182,18 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     // The sub-blocks of queries that see keys of the sub-block from `k` on, and of keys that queries of the sub-block from
     // `q` on see: from the first to the end, in rows relative to the pair. None if the end is not above the first.
     int64_t first_query_of(int64_t k) const {
-      return std::clamp<int64_t>(key + k - query, 0, queries);
+      return std::clamp<int64_t>(pass.seen.first_query(key + k) - query, 0, queries);
     }
     int64_t end_query_of(int64_t k) const {
       const int64_t end = pass.end_query_of(key + k + kSubBlock - 1) - query;
       return std::clamp<int64_t>(round_up(std::max<int64_t>(end, 0), kSubBlock), 0, queries);
     }
     int64_t first_key_of(int64_t q) const {
-      const int64_t first = pass.first_key.of(query + q) - key;
+      const int64_t first = pass.seen.first(query + q) - key;
       return std::clamp<int64_t>(std::max<int64_t>(first, 0) / kSubBlock * kSubBlock, 0, keys);
     }
     int64_t end_key_of(int64_t q) const {
-      return std::clamp<int64_t>(query + q + kSubBlock - key, 0, keys);
+      return pass.shape.causal ? std::clamp<int64_t>(query + q + kSubBlock - key, 0, keys) : keys;
     }
   };
 
@@ -223,7 +225,8 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     const int64_t rows_at = (q / kSubBlock * kKeys + k) * kRowBytes;
     std::byte* pairs =
         s.d_score_pairs + (q / kSubBlock * (kKeys / kSubBlock) + k / kSubBlock) * 2 * kTileBytes;
-    const bool masked = query == key || end_query_of(key) < query + kSubBlock;
+    const bool masked = shape.causal ? query == key || end_query_of(key) < query + kSubBlock
+                                     : key + kSubBlock > shape.seq;
     const auto call = shape.drop_threshold > 0 ? softmax_gradient_of<true>(masked)
                                                : softmax_gradient_of<false>(masked);
     (this->*call)(lanes, query, key, s.weights + rows_at, s.d_scores + rows_at, pairs);
@@ -266,8 +269,9 @@ struct BackwardPass : HeadPass<BackwardScratch> {
 
   void pair(int64_t query_block, int64_t key_block, bool for_keys, bool for_queries) const {
     const int64_t query = query_block * kQueries, key = key_block * kKeys;
+    const int64_t end_key = shape.causal ? std::min(rows(), query + kQueries) : rows();
     const Pair pair{*this, query, std::min(kQueries, rows() - query), key,
-                    std::min(kKeys, std::min(rows(), query + kQueries) - key)};
+                    std::min(kKeys, end_key - key)};
     if (pair.keys <= 0) return;
     if (shape.drop_threshold > 0) {
       fill_mask_rows(mask_of(shape, o, at, query, std::min(kQueries, shape.seq - query), key,
@@ -341,16 +345,16 @@ struct BackwardPass : HeadPass<BackwardScratch> {
       }
       fence();
       const int64_t end = std::min(end_query_of(key + kKeys - 1), shape.seq);
-      for (int64_t q = key / kQueries; q < divide_up(end, kQueries); ++q) pair(q, k, true, fused);
+      for (int64_t q = seen.first_query(key) / kQueries; q < divide_up(end, kQueries); ++q)
+        pair(q, k, true, fused);
       if (!last) continue;
       store_keys(o.gradients.k, d_k, key, factor);
       store_keys(o.gradients.v, d_v, key, shape.drop_scale);
     }
     for (int64_t q = query_blocks.begin; !fused && q < query_blocks.end; ++q) {
-      for (int64_t k = first_key.of(q * kQueries) / kKeys;
-           k * kKeys < std::min((q + 1) * kQueries, shape.seq); ++k) {
+      const int64_t end = seen.end(std::min((q + 1) * kQueries, shape.seq) - 1);
+      for (int64_t k = seen.first(q * kQueries) / kKeys; k * kKeys < end; ++k)
         pair(q, k, false, true);
-      }
     }
     for (int64_t q = queries.begin; q < queries.end; q += kSubBlock) store_queries(q, factor);
   }

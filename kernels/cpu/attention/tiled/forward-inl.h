@@ -131,29 +131,30 @@ struct ForwardPass : HeadPass<ForwardScratch> {
   }
 
   void block(int64_t query, int64_t rows, int64_t key) const {
-    const int64_t keys = std::min(kForwardKeys, padded_rows(query + rows) - key);
+    const int64_t keys = std::min(kForwardKeys, padded_rows(seen.end(query + rows - 1)) - key);
     if (shape.drop_threshold > 0) {
       fill_mask_rows(mask_of(shape, o, at, query, rows, key, keys, s.bits, kForwardMaskRow));
     }
     for (int64_t row = 0; row < rows; row += kDepth) {
-      const int64_t seen = std::min(keys, query + row + kDepth - key);
-      const auto first_of = [&](int64_t r) {  // the first key that row r of the 32 sees, from `key`
-        return std::max<int64_t>(first_key.of(query + row + r) - key, 0);
+      // The first key that row r of the 32 sees, and the end of those that it sees, from `key` on.
+      const auto first_of = [&](int64_t r) {
+        return std::max<int64_t>(seen.first(query + row + r) - key, 0);
       };
+      const auto end_of = [&](int64_t r) { return seen.end(query + row + r) - key; };
       const int64_t from = first_of(0) / kDepth * kDepth;
-      if (seen <= from) continue;
-      scores_of(row, key, from, seen);
-      const bool diagonal = key + seen == query + row + kDepth;
+      const int64_t until = std::min(keys, padded_rows(end_of(kDepth - 1)));
+      if (until <= from) continue;
+      scores_of(row, key, from, until);
       for (int64_t r = 0; r < std::min(kDepth, rows - row); ++r) {
         const int64_t begin = first_of(r);
-        if (begin < seen) {
-          softmax_row(row + r, begin / kDepth, seen / kDepth, ~first_lanes32(begin % kDepth),
-                      diagonal ? first_lanes32(r + 1) : 0xffffffffu);
+        if (begin < until) {
+          softmax_row(row + r, begin / kDepth, until / kDepth, ~first_lanes32(begin % kDepth),
+                      first_lanes32(end_of(r) - (until - kDepth)));
         }
-        clear_weights(row + r, from / kDepth, std::min(begin, seen) / kDepth);
+        clear_weights(row + r, from / kDepth, std::min(begin, until) / kDepth);
       }
       fence();
-      values_of(row, key, from, seen);
+      values_of(row, key, from, until);
     }
   }
 
@@ -176,10 +177,11 @@ struct ForwardPass : HeadPass<ForwardScratch> {
   }
 
   // Returns the first key block that queries from `query` on see.
-  int64_t first_key_block(int64_t query) const { return first_key.of(query) / kForwardKeys; }
+  int64_t first_key_block(int64_t query) const { return seen.first(query) / kForwardKeys; }
 
   void run(Range query_blocks) const {
-    const int64_t keys = std::min(query_blocks.end * kForwardQueries, shape.seq);
+    const int64_t keys =
+        seen.end(std::min(query_blocks.end * kForwardQueries, shape.seq) - 1);
     const int64_t first = first_key_block(query_blocks.begin * kForwardQueries) * kForwardKeys;
     pack_columns(kv_rows(shape, o.in.k, at, keys), first, s.keys);
     pack_pairs(kv_rows(shape, o.in.v, at, keys), first, steps * kDepth, s.values);
@@ -194,8 +196,8 @@ struct ForwardPass : HeadPass<ForwardScratch> {
       std::fill_n(s.limit, rows, -std::numeric_limits<float>::infinity());
       std::fill_n(s.magic_minus_m, rows, std::numeric_limits<float>::infinity());
       fence();
-      for (int64_t key = first_key_block(query) * kForwardKeys; key < query + rows;
-           key += kForwardKeys)
+      const int64_t end = seen.end(query + rows - 1);
+      for (int64_t key = first_key_block(query) * kForwardKeys; key < end; key += kForwardKeys)
         block(query, rows, key);
       store(query, rows);
     }

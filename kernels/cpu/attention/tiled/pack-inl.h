@@ -119,7 +119,7 @@ struct HeadPass {
   const Operands& o;
   const HeadOffsets at;
   const Scratch s;
-  const FirstKeys first_key;
+  const SeenKeys seen;
   const int64_t steps;  // D in steps of kDepth
   const float scale;    // AttentionShape::exponent_scale
 
@@ -129,7 +129,7 @@ struct HeadPass {
         o(operands),
         at(heads, head),
         s(heads, layout),
-        first_key(first_keys(heads, operands, at.sample)),
+        seen(seen_keys(heads, operands, at.sample)),
         steps(padded_size(heads) / kDepth),
         scale(heads.exponent_scale()) {}
 };

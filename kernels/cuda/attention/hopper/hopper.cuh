@@ -1,6 +1,6 @@
 // Attention on Hopper's own instructions: products of warpgroups (wgmma) on operands that the tensor memory engine copies.
-// They take bf16 heads of 64 or 128 elements without a window and without documents, on GPUs of compute capability 9.0, in
-// builds with code for it; the kernels beside this folder take everything else.
+// They take causal attention of bf16 heads of 64 or 128 elements without a window and without documents, on GPUs of compute
+// capability 9.0, in builds with code for it; the kernels beside this folder take everything else.
 #pragma once
 
 #include "kernels/cuda/attention/arguments.cuh"

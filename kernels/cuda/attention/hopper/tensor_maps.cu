@@ -82,7 +82,7 @@ TensorMaps gradient_maps(const AttentionArguments& a, int64_t samples) {
 
 bool hopper_takes(const AttentionArguments& a, int64_t samples) {
   if (a.head_size != 64 && a.head_size != 128) return false;
-  if (!a.vector || a.window < a.seq || a.documents != nullptr) return false;
+  if (!a.vector || !a.causal || a.window < a.seq || a.documents != nullptr) return false;
   // Rows of all heads, and blocks, are counted in 32 bits.
   if (samples * a.heads * a.seq > INT32_MAX) return false;
   return on_hopper();

@@ -1,4 +1,5 @@
 // Attention.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -17,14 +18,20 @@ struct Attention {
   Value q, k, v;
   double scale = 0;
   double dropout = 0;
-  int64_t window = 0;  // keys that a query sees; 0: all up to its own
+  int64_t window = 0;   // keys that a query sees; 0: all up to its own
+  bool causal = false;  // false: each query sees all keys
   int64_t heads() const { return q.shape[1]; }
   int64_t kv_heads() const { return k.shape[1]; }
 };
 
-// Returns the window of attention that a mask means: 0 where it lets query i see keys 0 to i, else how many keys up to its own each
-// query sees. Nothing if it means another thing.
-std::optional<int64_t> causal_window(const HostTensor& mask) {
+// The keys that queries see: those up to their own, of which the last `window` if that is not 0, or all.
+struct SeenKeys {
+  bool causal = false;
+  int64_t window = 0;
+};
+
+// Returns the keys that a mask shows. Nothing if it shows others.
+std::optional<SeenKeys> keys_of(const HostTensor& mask) {
   if (mask.rank() < 2) return std::nullopt;
   const size_t rank = mask.rank();
   const int64_t queries = mask.sizes[rank - 2], keys = mask.sizes[rank - 1];
@@ -41,12 +48,13 @@ std::optional<int64_t> causal_window(const HostTensor& mask) {
     shown.push_back(sees);
     if (last <= at && at < last + keys && sees) ++window;
   }
+  if (std::ranges::find(shown, false) == shown.end()) return SeenKeys{};
   for (size_t i = 0; i < shown.size(); ++i) {
     const auto key = static_cast<int64_t>(i) % keys,
                query = static_cast<int64_t>(i) / keys % queries;
     if (shown[i] != (key <= query && key > query - window)) return std::nullopt;
   }
-  return window == keys ? 0 : window;
+  return SeenKeys{.causal = true, .window = window == keys ? 0 : window};
 }
 
 // Returns heads (samples, heads, tokens, width) as rows of tokens (samples * tokens, heads * width).
@@ -59,8 +67,8 @@ BufferId rows_of(Lowering& l, const Value& heads) {
   return l.builder().map(Formula::input(0), matrix, {{rows, dense_view(matrix)}});
 }
 
-// The program's operation, where each query sees the keys up to its own.
-Value causal(Lowering& l, const Attention& a) {
+// The program's operation, where each query sees all keys, or those up to its own.
+Value whole_attention(Lowering& l, const Attention& a) {
   const Shape& s = a.q.shape;
   const bool usual = a.scale == 1 / std::sqrt(static_cast<double>(s[3]));
   const BufferId id = l.builder().attention(rows_of(l, a.q), rows_of(l, a.k), rows_of(l, a.v),
@@ -69,7 +77,8 @@ Value causal(Lowering& l, const Attention& a) {
                                              .seq_len = s[2],
                                              .dropout = a.dropout,
                                              .window = a.window,
-                                             .scale = usual ? 0 : a.scale});
+                                             .scale = usual ? 0 : a.scale,
+                                             .causal = a.causal});
   return transpose(whole(id, {s[0], s[2], s[1], s[3]}, a.q.type), 1, 2);
 }
 
@@ -147,17 +156,22 @@ void lower_attention(Lowering& l, const Node& node) {
     Lowering::fail(node, "has {} heads of queries and {} of keys", a.heads(), a.kv_heads());
   const HostTensor* mask = node.has("attn_mask") ? l.constant(node, "attn_mask") : nullptr;
   const bool same = a.q.shape[2] == a.k.shape[2] && a.q.shape[3] == a.v.shape[3];
-  const std::optional<int64_t> window = mask ? causal_window(*mask) : std::nullopt;
-  a.window = window.value_or(0);
-  const bool triangle = node.flag("is_causal") || window;
-  if (triangle && same && a.scale > 0) return l.set(node, l.reshaped(causal(l, a), result));
+  std::optional<SeenKeys> seen;
+  if (!node.has("attn_mask")) seen = SeenKeys{.causal = node.flag("is_causal")};
+  if (mask) seen = keys_of(*mask);
+  if (seen && same && a.scale > 0) {
+    a.causal = seen->causal;
+    a.window = seen->window;
+    return l.set(node, l.reshaped(whole_attention(l, a), result));
+  }
   if (node.flag("is_causal"))
     Lowering::fail(node,
                    "is causal with {} queries and {} keys of widths {} and {}: expected as many",
                    a.q.shape[2], a.k.shape[2], a.q.shape[3], a.v.shape[3]);
   if (a.dropout > 0 && l.builder().options().training)
     Lowering::fail(node,
-                   "drops weights of attention that is not causal, which is not supported: "
+                   "drops weights of attention with a mask that depends on inputs, or with other "
+                   "numbers of queries and keys, which is not supported: "
                    "export the model with dropout 0 there");
   if (mask) refuse_empty_rows(node, *mask);
   std::optional<Value> given;

@@ -1,5 +1,7 @@
 // Operators that are products of matrices.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "models/exported/lower/operators.h"
 
@@ -8,6 +10,10 @@ namespace {
 
 // Returns x (..., k) times the transpose of weights (n, k).
 Value product_with(Lowering& l, const Value& x, const Value& weight, std::optional<BufferId> bias) {
+  // Rows are computed in the order in which they are in memory, and so need no copy that is in another order.
+  const std::vector<int> order = order_in_memory(x);
+  if (!std::ranges::is_sorted(order) && order.back() == x.shape.rank - 1)
+    return permute(product_with(l, permute(x, order), weight, bias), inverse_of(order));
   Builder& b = l.builder();
   const int64_t k = x.shape[-1], n = weight.shape[0];
   Shape shape = x.shape;

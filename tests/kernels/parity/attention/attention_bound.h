@@ -37,13 +37,13 @@ class HeadBound {
   void forward(const Values& qkv, const Forward& results, Forward& bound) const {
     for (int64_t i = 0; i < c_.seq; ++i) {
       Values scores;
-      const int64_t first = head_.first(i);
-      for (int64_t j = first; j <= i; ++j) scores.push_back(head_.score(qkv, i, j));
+      const int64_t first = head_.first(i), end = head_.end(i);
+      for (int64_t j = first; j < end; ++j) scores.push_back(head_.score(qkv, i, j));
       const double max = *std::max_element(scores.begin(), scores.end());
       const double lse = results.lse[head_.at_lse(i)], total = std::exp(lse - max);
       double mean = 0;
       Values weights, errors;
-      for (int64_t j = first; j <= i; ++j) {
+      for (int64_t j = first; j < end; ++j) {
         const double s = scores[static_cast<size_t>(j - first)];
         weights.push_back(std::exp(s - lse));
         errors.push_back(weight_error(qkv, i, j, std::abs(s) + std::abs(max)));
@@ -54,7 +54,7 @@ class HeadBound {
       for (int64_t d = 0; d < c_.head_size; ++d) {
         const double y = results.y[head_.at_y(i, d)];
         double error = 0;
-        for (int64_t j = first; j <= i; ++j) {
+        for (int64_t j = first; j < end; ++j) {
           const auto k = static_cast<size_t>(j - first);
           const double x = head_.mask(i, j) * qkv[head_.at(j, 2, d)];
           const double rounded = weights[k] * (between_.relative + sum_error());
@@ -73,7 +73,7 @@ class HeadBound {
     for (int64_t i = 0; i < c_.seq; ++i) {
       const Sum delta =
           of_head([&](int64_t d) { return d_y[head_.at_y(i, d)] * y[head_.at_y(i, d)]; });
-      for (int64_t j = head_.first(i); j <= i; ++j) {
+      for (int64_t j = head_.first(i); j < head_.end(i); ++j) {
         const double shift = lse[head_.at_lse(i)], s = head_.score(qkv, i, j);
         const double p = std::exp(s - shift), m = head_.mask(i, j);
         const double error = weight_error(qkv, i, j, std::abs(s) + std::abs(shift));

@@ -18,6 +18,7 @@ struct Case {
   int64_t kv_heads = 0;    // heads of keys and values; 0: as many as of queries
   int64_t first_head = 0;  // the model's head that head 0 of queries is
   int64_t window = 0;      // the keys that a query sees, with its own; 0: all until its own
+  bool causal = true;      // false: a query sees all keys
   double scale = 0;        // of the scores; 0: 1 / sqrt(head_size)
   double softcap = 0;      // the limit of the scores; 0: none
   // (batch * seq) or empty: of each row, the row of its sample at which its document begins.
@@ -48,7 +49,7 @@ struct Forward {
 // What a wrong kernel does: tests of the tolerance compute with it.
 struct Fault {
   double scale = 1;          // of the scores
-  int64_t later_keys = 0;    // keys after its own row that a query sees
+  int64_t later_keys = 0;    // keys after the last that a query sees, of those that there are
   int64_t earlier_keys = 0;  // keys before its window, or its document, that a query sees
 };
 
@@ -89,7 +90,9 @@ struct HeadReference {
                        c.documents[static_cast<size_t>(sample * c.seq + i)] - fault.earlier_keys);
     return first;
   }
-  int64_t end(int64_t i) const { return std::min(i + 1 + fault.later_keys, c.seq); }
+  int64_t end(int64_t i) const {
+    return std::min((c.causal ? i + 1 : c.seq) + fault.later_keys, c.seq);
+  }
   // Returns 0 for a dropped weight, else the scale of kept weights.
   double mask(int64_t i, int64_t j) const {
     const DropoutRule rule(c.dropout);

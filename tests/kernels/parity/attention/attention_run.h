@@ -20,9 +20,9 @@ inline std::string describe(const Case& c) {
     if (c.documents[row] == static_cast<int64_t>(row) % c.seq && documents.size() < 60)
       documents += fmt::format(" {}", c.documents[row]);
   return fmt::format(
-      "{} B={} T={} heads={} from {} kv_heads={} D={} window={} scale={} softcap={} dropout={} {} "
+      "{} B={} T={} {} heads={} from {} kv_heads={} D={} window={} scale={} softcap={} dropout={} {} "
       "documents:{}",
-      name_of(c.dtype), c.batch, c.seq, c.heads, c.first_head, c.kv_heads, c.head_size, c.window,
+      name_of(c.dtype), c.batch, c.seq, c.causal ? "causal" : "all keys", c.heads, c.first_head, c.kv_heads, c.head_size, c.window,
       c.scale, c.softcap, c.dropout, c.packed ? "packed" : "separate", documents);
 }
 
@@ -114,6 +114,7 @@ struct AttentionRun {
                              .seq_len = c.seq,
                              .kv_heads = c.kv_heads,
                              .window = c.window,
+                             .causal = c.causal,
                              .scale = c.scale,
                              .softcap = c.softcap,
                              .first_head = c.first_head};
