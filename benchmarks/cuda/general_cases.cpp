@@ -41,6 +41,8 @@ void add_general_cases(CaseList& list, int64_t seq, int64_t r, int64_t c, int64_
   add("scan rows" + at, OpKind::scan, ScanAttrs{{c, 1}}, {x}, {f32({r, c})});
   add("sort rows" + at, OpKind::sort, SortAttrs{{c, 1}, c}, {x}, {ids(r * c, c)});
   add("sort 8 of 64" + at, OpKind::sort, SortAttrs{{64, 1}, 8, true}, {x}, {ids(r * c / 8, 64)});
+  add("uniform" + at, OpKind::uniform, UniformAttrs{.samples = b, .inner = r / b * c}, {},
+      {f32({r, c})});
   // A convolution's windows of 3 x 3 elements.
   WindowAttrs w{.planes = std::max<int64_t>(1, r * c / 1024 / 64), .channels = 64};
   w.dimensions[1] = w.dimensions[2] = {.size = 32, .kernel = 3, .padding = 1, .out = 32};

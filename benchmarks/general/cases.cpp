@@ -24,6 +24,7 @@ class Cases {
     contractions();
     tables();
     lines();
+    draws();
     windows();
     return std::move(cases_);
   }
@@ -188,6 +189,16 @@ class Cases {
         {1 << 22}, strided({2}), {{.view = strided({1}), .stride = 1, .size = 2}}};
     add("one of each pair", OpKind::take, one_each, values({1 << 23}), {{1 << 22}, DType::i32},
         values({1 << 22}), 2);
+  }
+
+  // Numbers that are drawn.
+  void draws() {
+    const Shape plane{kRows, 1024};
+    cases_.push_back({.name = "draws",
+                      .op = OpKind::uniform,
+                      .attrs = UniformAttrs{.samples = 16, .inner = kRows / 16 * 1024},
+                      .in = {},
+                      .out = {exact(plane)}});
   }
 
   // Running sums and orders of rows of a matrix, and of its columns.

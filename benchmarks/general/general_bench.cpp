@@ -38,6 +38,7 @@ class Bench {
     memory_.push_back(Memory::anonymous(library.workspace_bytes(spec) + 64, "workspace"));
     call_.in = reads_;
     call_.out = writes_;
+    call_.state = &state_;
     call_.workspace = {memory_.back().data(), Shape{memory_.back().bytes()}, DType::u8};
   }
   void run() const { kernel_->run(call_); }
@@ -65,6 +66,7 @@ class Bench {
   std::unique_ptr<Kernel> kernel_;
   std::vector<Memory> memory_;
   std::vector<Tensor> reads_, writes_;
+  StepState state_;
   KernelCall call_;
 };
 

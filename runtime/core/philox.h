@@ -4,6 +4,7 @@
 //
 // A key is stream_key(seed, stream); streams are small integers or hashes of names:
 //   dropout      stream = kDropoutStream + site, counter = (sample low, sample high, block, site-local 0)
+//   draws        stream = kUniformStream + site, counter = (sample low, sample high, block low, block high)
 //   weights      stream = hash of the parameter's name, counter = (block low, block high, 0, 0)
 //   sample order stream = kOrderStream
 //   images       stream = kImageStream, counter = (place low, place high, 0, 0)
@@ -21,6 +22,7 @@ using PhiloxKey = std::array<uint32_t, 2>;
 using PhiloxBlock = std::array<uint32_t, 4>;
 
 inline constexpr uint64_t kDropoutStream = 0x64726f70'00000000ull;
+inline constexpr uint64_t kUniformStream = 0x756e6966'00000000ull;
 inline constexpr uint64_t kOrderStream = 0x6f726465'00000000ull;
 inline constexpr uint64_t kImageStream = 0x696d6167'00000000ull;
 inline constexpr uint64_t kSamplingStream = 0x73616d70'00000000ull;
@@ -81,6 +83,16 @@ constexpr uint32_t dropout_bits(PhiloxKey key, uint64_t sample, uint64_t element
                    static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)});
   const uint32_t word = r[(element % 8) / 2];
   return element % 2 ? word >> 16 : word & 0xffffu;
+}
+
+// Returns what the op `uniform` draws for element `element` of a sample: uniform on [0, 1), a multiple of 2^-24. `key` is that of
+// the site.
+constexpr float uniform_value(PhiloxKey key, uint64_t sample, uint64_t element) {
+  const uint64_t block = element / 4;
+  const PhiloxBlock words =
+      philox(key, {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32),
+                   static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32)});
+  return static_cast<float>(words[element % 4] >> 8) * 0x1p-24f;
 }
 
 // Returns element `element` of a factor after `updates` updates: uniform on [-1, 1), a multiple of 2^-23.

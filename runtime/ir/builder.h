@@ -182,6 +182,11 @@ class Builder {
   BufferId sort(BufferId x, const SortAttrs& attrs);
   // Returns the elements of x that sort() has named, through which gradients go back.
   BufferId sorted(BufferId x, BufferId indices, const SortAttrs& attrs);
+  // Returns values drawn uniformly from [0, 1), f32 of this shape, in which `dimension` counts samples, or as many neighbouring
+  // rows of each; kNoSamples: they are drawn for the micro-batch as a whole. They are the same whenever the forward pass of a
+  // micro-batch is repeated, on any rank, and others at each call. They have no gradient.
+  static constexpr int kNoSamples = -1;
+  BufferId uniform(const Shape& shape, int dimension);
   // Returns the elements of all windows of x (planes, size..., samples, channels): (planes, out... * samples, kernel... * channels).
   BufferId window(BufferId x, const WindowAttrs& attrs);
   // Returns (planes, size... * samples, channels) with the sums of what windows (planes, out..., samples, kernel... * channels) have
@@ -255,7 +260,7 @@ class Builder {
   std::string unit_name_;
   int32_t group_ = 0;
   int unit_index_ = -1, sublayer_ = -1;
-  uint32_t next_site_ = 0;  // counts dropout sites in forward order, whether dropout is on or not
+  uint32_t next_site_ = 0;  // counts sites of dropout and draws in forward order, whether dropout is on or not
   std::map<std::string, int> names_;
   std::vector<BufferId> overwritten_;  // logits that are their gradients by now
 };

@@ -314,13 +314,13 @@ struct LambFactorAttrs {
 using OpAttrs =
     std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs,
                  BatchNormAttrs, ActivationAttrs, MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs,
-                 ScanAttrs, SortAttrs, WindowAttrs, ConvolutionAttrs, SumLossAttrs, SoftcapAttrs,
-                 ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs,
-                 AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs,
-                 MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs, GramSchmidtAttrs,
-                 RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs, LocalMomentumAttrs,
-                 FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs, UpdateBufferAttrs, RotaryAttrs,
-                 UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+                 ScanAttrs, SortAttrs, UniformAttrs, WindowAttrs, ConvolutionAttrs, SumLossAttrs,
+                 SoftcapAttrs, ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs,
+                 PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs,
+                 LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs,
+                 GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
+                 LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs,
+                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -159,8 +159,8 @@ struct Layer {
   int64_t number = -1;  // among those that the model's key of layers counts; -1: it is none of them
 };
 
-// A run of a layer's operations. A pipeline may be cut in front of it: of the activations that are written before it,
-// the operations in it and after it read only one.
+// A run of a layer's operations. A pipeline may be cut in front of it: the activations that are written before it and that
+// the operations in it and after it read travel from stage to stage (keep_stage).
 struct Sublayer {
   int64_t layer = 0;   // index into Program::layers
   std::string name{};  // within its layer; empty if the layer has no other

@@ -19,6 +19,7 @@
 #include "runtime/ir/ops/general/sort.h"
 #include "runtime/ir/ops/general/sum_loss.h"
 #include "runtime/ir/ops/general/take.h"
+#include "runtime/ir/ops/general/uniform.h"
 #include "runtime/ir/ops/general/window.h"
 #include "runtime/ir/ops/layer_norm.h"
 #include "runtime/ir/ops/linear.h"

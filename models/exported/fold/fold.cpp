@@ -28,7 +28,7 @@ class Folder {
     std::vector<Node> kept;
     for (Node& node : result_.graph.nodes) {
       replace_operands(node);
-      if (is_check(node)) {
+      if (is_check(node) || make_empty(node)) {
         forget_operands(node);
       } else if (!compute(node) && !replace(node)) {
         kept.push_back(std::move(node));
@@ -115,6 +115,21 @@ class Folder {
           known = known && (!ref || result_.constants.contains(ref.id));
     }
     return known;
+  }
+
+  // Takes outputs without elements as constants, whatever they are computed from. Returns whether all outputs are such.
+  bool make_empty(const Node& node) {
+    bool all = !node.outputs.empty();
+    for (const TensorRef output : node.outputs) {
+      if (!output) continue;
+      const TensorInfo& info = result_.graph.tensor(output);
+      all = all && is_empty(info);
+      if (!is_empty(info) || uses_[index_of(output)] == 0) continue;
+      Sizes sizes;
+      for (const Size& size : info.sizes) sizes.push_back(size.value());
+      result_.constants.emplace(output.id, make_tensor(budget_, info.type, sizes));
+    }
+    return all;
   }
 
   // Computes a node's outputs, unless they depend on more than constants. Returns whether it did.

@@ -34,16 +34,14 @@ std::vector<TensorRef> drop_empty_parts(const Graph& graph, Node& node) {
   for (auto& [name, argument] : node.arguments) {
     auto* const parts = std::get_if<std::vector<TensorRef>>(&argument);
     if (!parts) continue;
-    const auto is_empty = [&](TensorRef ref) {
-      return graph.tensor(ref).sizes == std::vector<Size>{0};
-    };
+    const auto is_part_empty = [&](TensorRef ref) { return is_empty(graph.tensor(ref)); };
     // They count for the type of the result.
     const auto decides = [&](TensorRef ref) {
-      return !is_empty(ref) && graph.tensor(ref).type == graph.tensor(node.outputs[0]).type;
+      return !is_part_empty(ref) && graph.tensor(ref).type == graph.tensor(node.outputs[0]).type;
     };
     if (std::ranges::none_of(*parts, decides)) continue;
-    std::ranges::copy_if(*parts, std::back_inserter(dropped), is_empty);
-    std::erase_if(*parts, is_empty);
+    std::ranges::copy_if(*parts, std::back_inserter(dropped), is_part_empty);
+    std::erase_if(*parts, is_part_empty);
   }
   return dropped;
 }

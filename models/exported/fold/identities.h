@@ -5,8 +5,8 @@
 
 namespace dstrain::exported {
 
-// Drops from a list that is joined the empty tensors of one dimension, which PyTorch leaves out: caches of keys and values
-// begin with one. Returns the tensors that were dropped.
+// Drops from a list that is joined the tensors without elements: caches of keys and values begin with one. Returns the tensors
+// that were dropped.
 std::vector<TensorRef> drop_empty_parts(const Graph& graph, Node& node);
 
 // Returns the tensor whose values, type and sizes the node's only output has, whatever they are; none if there is no such: a

@@ -3,6 +3,7 @@
 // out because it is the default is filled in. Nodes change no tensor in place.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,6 +28,12 @@ struct TensorInfo {
   Size offset;
   bool requires_grad = false;
 };
+
+// Returns whether a tensor has no element, in any batch.
+inline bool is_empty(const TensorInfo& tensor) {
+  return std::ranges::any_of(tensor.sizes,
+                             [](const Size& size) { return size.is_fixed() && size.value() == 0; });
+}
 
 // A line of the user's program.
 struct SourceLine {

@@ -189,7 +189,7 @@ bool Lowering::is_misstated(const Node& node) const {
 
 void Lowering::set(const Node& node, Value value, size_t output) {
   const TensorRef ref = node.outputs.at(output);
-  if (!ref) return;
+  if (!ref || is_empty(graph().tensor(ref))) return;  // without elements it is a constant
   if (value.shape != shape_of(ref)) {
     check(is_misstated(node), "{} gives {}, and the graph says {}", describe(node),
           to_string(value.shape), to_string(shape_of(ref)));
@@ -350,6 +350,11 @@ Value Lowering::reduced(Reduction kind, const Value& value, const std::vector<in
 }
 
 Value Lowering::contracted(const Value& a, const Value& b) {
+  if (a.shape[-1] == 0) {  // sums of nothing
+    Shape shape = a.shape;
+    shape.dims[static_cast<size_t>(shape.rank - 1)] = b.shape[-2];
+    return expand(number(0, a.type), shape);
+  }
   const auto operand = [this](const Value& value) {
     const Value plain = computed(value);
     const DType dtype = builder_.program().at(plain.operands[0].buffer).dtype;

@@ -20,7 +20,7 @@ std::vector<LoweredOp> collect() {
         loss_operators(),        class_loss_operators(), function_operators(),
         scatter_operators(),     bag_operators(),        choice_operators(),
         resampling_operators(),  einsum_operators(),     replacement_operators(),
-        sort_operators()})
+        sort_operators(),        scan_operators(),       random_operators()})
     all.insert(all.end(), kind.begin(), kind.end());
   std::ranges::sort(all, {}, &LoweredOp::target);
   return all;

@@ -35,6 +35,8 @@ std::span<const LoweredOp> choice_operators();
 std::span<const LoweredOp> resampling_operators();
 std::span<const LoweredOp> einsum_operators();
 std::span<const LoweredOp> replacement_operators();
+std::span<const LoweredOp> random_operators();
+std::span<const LoweredOp> scan_operators();
 
 // Returns tensors one after the other along a dimension, which they have.
 Value joined(Lowering& lowering, std::vector<Value> values, int dimension);

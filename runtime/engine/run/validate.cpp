@@ -22,6 +22,9 @@ namespace {
 // Names of metrics of a validation; those of the averages of the weights begin with kOfAverages.
 constexpr std::string_view kLoss = "loss", kOfAverages = "ema_";
 
+// The number of the first sample of a validation, for what its model draws: training has fewer.
+constexpr int64_t kValidationSamples = int64_t{1} << 62;
+
 }  // namespace
 
 int64_t Trainer::validation_samples() const {
@@ -50,6 +53,8 @@ Trainer::Validated Trainer::measure_validation() {
     // A rank without samples in its batch runs too if others need its parameters or messages.
     const bool has_samples = first + place_.rank_in(kSampleAxes) * micro < samples;
     if (has_samples || needed) {
+      // What a model draws follows from the sample, so that each validation draws the same, and training draws others.
+      state.first_sample = kValidationSamples + first;
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
       for (size_t l = 0; l < losses.size(); ++l)

@@ -128,6 +128,19 @@ BufferId Builder::sorted(BufferId x, BufferId indices, const SortAttrs& attrs) {
   return take(x, take_sorted(attrs, program_.at(x).shape.elements()), {indices});
 }
 
+BufferId Builder::uniform(const Shape& shape, int dimension) {
+  UniformAttrs attrs{.site = next_site_++, .samples = 1, .inner = shape.elements()};
+  if (dimension != kNoSamples) {
+    check(shape[dimension] % options_.batch == 0, "dimension {} of {} does not count {} samples",
+          dimension, to_string(shape), options_.batch);
+    attrs.samples = options_.batch;
+    attrs.inner = shape[dimension] / options_.batch;
+    for (int d = dimension + 1; d < shape.rank; ++d) attrs.inner *= shape[d];
+  }
+  return emit(OpKind::uniform, attrs, {},
+              {.name = fresh("drawn"), .shape = shape, .dtype = DType::f32});
+}
+
 BufferId Builder::window(BufferId x, const WindowAttrs& attrs) {
   return emit(
       OpKind::window, attrs, {x},

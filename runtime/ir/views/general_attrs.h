@@ -97,6 +97,14 @@ struct SortAttrs {
   bool operator==(const SortAttrs&) const = default;
 };
 
+// The attributes of uniform. The result (outer, samples, inner) has `inner` neighbouring elements of each of `samples` samples of
+// the micro-batch, some times over; element (o, s, i) is number o * inner + i of sample s.
+struct UniformAttrs {
+  uint32_t site = 0;  // where values are drawn, unique in the model (philox.h)
+  int64_t samples = 1, inner = 1;
+  bool operator==(const UniformAttrs&) const = default;
+};
+
 // The attributes of window and window_grad: windows of `kernel` positions, `dilation` apart, begin `stride` positions apart,
 // the first one `padding` positions before the first of `size`. There are `out` of them. A position has `channels` elements of
 // each of `samples`, which have windows of their own, and what is outside reads as `outside`.

@@ -1,6 +1,7 @@
 // The parts of a program that a stage of a pipeline runs. The whole program is cut between sublayers: a value that one
-// part writes and the next one reads travels in a message if that one is on another stage, and so does the gradient
-// that comes back. A message has the same buffer, by name, on both sides.
+// part writes and another one reads travels from part to part, in a message where the next one is on another stage, and so
+// does the gradient that comes back. What follows from inputs alone does not travel (repeat_in_parts). A message has the same
+// buffer, by name, on both sides.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/passes/passes.h"
+#include "runtime/plan/passes/repeat_in_parts.h"
 #include "runtime/plan/pipeline/schedule.h"
 
 namespace dstrain {
@@ -15,20 +17,21 @@ namespace {
 
 constexpr size_t kNotWritten = SIZE_MAX;
 
-// A value that crosses a cut.
+// A value that crosses a cut, on its way from part to part.
 struct Message {
   BufferId buffer = kNone;
-  size_t writer = 0;     // instruction after which it is sent
-  size_t reader = 0;     // first instruction that reads it on the other side
-  int from = 0, to = 0;  // parts
+  size_t writer = 0;     // instruction that has written it
+  int from = 0, to = 0;  // parts, neighbours
+  bool relayed = false;  // it has come to `from` in a message itself
 };
 
 class Cut {
  public:
   Cut(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
       const PipelineConfig& pipeline)
-      : program_(program), first_sublayers_(first_sublayers), place_(place), pipeline_(pipeline) {
+      : first_sublayers_(first_sublayers), place_(place), pipeline_(pipeline) {
     for (const Instruction& op : program.instructions) part_of_.push_back(part_of(op.sublayer));
+    program_ = repeat_in_parts(program, part_of_);
   }
 
   Program run() {
@@ -50,52 +53,68 @@ class Cut {
 
   void find_messages() {
     std::vector<size_t> writer(program_.buffers.size(), kNotWritten);
-    std::map<std::pair<BufferId, int>, size_t> delivered;  // by buffer and part: the writer
+    std::map<std::pair<BufferId, int>, size_t> delivered;  // by buffer and stage: the writer
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      const int part = part_of_[i];
       for (const BufferId id : at(i).reads) {
         const size_t w = id == kNone ? kNotWritten : writer[static_cast<size_t>(id)];
-        if (w == kNotWritten || part_of_[w] == part) continue;
-        const auto [known, fresh] = delivered.try_emplace({id, part}, w);
-        if (!fresh && known->second == w) continue;
-        known->second = w;
-        add_message({id, w, i, part_of_[w], part});
+        if (w == kNotWritten) continue;
+        const int home = part_of_[w], step = part_of_[i] < home ? -1 : 1;
+        check(part_of_[i] == home || (step > 0) == (at(w).phase == Phase::forward),
+              "{} would travel against its phase from part {} to part {}", program_.at(id).name,
+              home, part_of_[i]);
+        for (int part = home; part != part_of_[i]; part += step) {
+          const int stage = home_of(part + step).stage;
+          if (stage == home_of(home).stage) continue;  // it has the value, for all of its parts
+          const auto [known, fresh] = delivered.try_emplace({id, stage}, w);
+          if (!fresh && std::exchange(known->second, w) == w) continue;
+          messages_.push_back({id, w, part, part + step, part != home});
+        }
       }
       for (const BufferId id : at(i).writes)
         if (id != kNone && program_.at(id).lifetime == Lifetime::micro)
           writer[static_cast<size_t>(id)] = i;
     }
+    // In each part what comes from further away is sent on before its own results are: both ends of a link have this order.
     std::ranges::stable_sort(messages_, {}, &Message::writer);
   }
 
-  void add_message(const Message& message) {
-    const std::string& name = program_.at(message.buffer).name;
-    check(std::abs(message.from - message.to) == 1,
-          "{} would travel from part {} to part {}, which are not neighbours", name, message.from,
-          message.to);
-    check(at(message.writer).phase == at(message.reader).phase,
-          "{} is written and read in different phases of a micro-batch", name);
-    if (home_of(message.from).stage != home_of(message.to).stage) messages_.push_back(message);
-  }
+  Phase phase_of(const Message& m) const { return at(m.writer).phase; }
 
-  // Returns this stage's instructions, with its messages: each value is sent as soon as it is written. What a phase
-  // receives is in front of it.
+  // Returns this stage's instructions, with its messages: each value is sent as soon as it is written, or has come. What a
+  // phase receives is in front of it.
   std::vector<Instruction> instructions() {
     std::vector<Instruction> list;
     std::set<std::pair<Phase, int>> begun;
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const int part = part_of_[i];
       if (!here(part)) continue;
-      if (begun.emplace(at(i).phase, part).second)
+      if (begun.emplace(at(i).phase, part).second) {
         for (const Message& m : messages_)
-          if (m.to == part && at(m.reader).phase == at(i).phase)
-            list.push_back(carried(m, false, at(m.reader)));
+          if (m.to == part && phase_of(m) == at(i).phase)
+            list.push_back(carried(m, false, first_reader(m, i)));
+        for (const Message& m : messages_)
+          if (m.relayed && m.from == part && phase_of(m) == at(i).phase)
+            list.push_back(carried(m, true, at(i)));
+      }
       list.push_back(at(i));
       list.back().chunk = home_of(part).chunk;
       for (const Message& m : messages_)
-        if (m.writer == i) list.push_back(carried(m, true, at(i)));
+        if (!m.relayed && m.writer == i) list.push_back(carried(m, true, at(i)));
     }
+    for (const Message& m : messages_)
+      check(!here(m.to) || begun.contains({phase_of(m), m.to}),
+            "{} travels to part {}, which has no such phase", program_.at(m.buffer).name, m.to);
     return list;
+  }
+
+  // Returns the first instruction from `begin` on that reads a message in the phase and the part that it comes to; the one at
+  // `begin` if none does.
+  const Instruction& first_reader(const Message& m, size_t begin) const {
+    for (size_t i = begin; i < program_.instructions.size(); ++i)
+      if (part_of_[i] == m.to && at(i).phase == phase_of(m) &&
+          std::ranges::find(at(i).reads, m.buffer) != at(i).reads.end())
+        return at(i);
+    return at(begin);
   }
 
   // Returns the end of a message that sends, if `out`, or receives.
@@ -214,7 +233,7 @@ class Cut {
     }
   }
 
-  const Program& program_;
+  Program program_;
   const std::vector<int64_t>& first_sublayers_;
   Place place_;
   const PipelineConfig& pipeline_;

@@ -54,8 +54,8 @@ void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
 // Returns the program of one stage of a pipeline: the sublayers of its parts, and the messages to and from other
 // stages. Part i has the sublayers from `first_sublayers[i]` up to `first_sublayers[i + 1]`; the last entry is the
 // number of sublayers. A layer that several parts share has a unit in each of them, with the name of its first sublayer
-// there: "blocks.3.mlp". A single stage has the whole program. `program` must not have unit buffers yet. Throws
-// InternalError if a value would skip a part.
+// there: "blocks.3.mlp". A value that a further part reads passes through those between; what follows from inputs and constants
+// alone each part computes itself. A single stage has the whole program. `program` must not have unit buffers yet.
 Program keep_stage(const Program& program, const std::vector<int64_t>& first_sublayers, Place place,
                    const PipelineConfig& pipeline);
 

@@ -243,6 +243,84 @@ class Sorts(nn.Module):
         return F.mse_loss(total, y) + worst.square().mean()
 
 
+class Lines(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(5, 6))
+
+    def forward(self, x, counts, y):
+        h = x * self.w                                                # (b, 5, 6)
+        zeros = torch.where(x > 0.5, h, 0.0) + 0.0 * h
+        third, third_at = h.kthvalue(3, dim=1, keepdim=True)          # (b, 1, 6)
+        lowest, _ = h.kthvalue(1)                                     # (b, 5)
+        even, even_at = h.median(dim=2)                               # (b, 5), of 6
+        odd, _ = h.median(dim=1, keepdim=True)                        # (b, 1, 6), of 5
+        numbers = counts.cumprod(1) + counts.median(dim=1, keepdim=True).values
+        total = (h.cumprod(1) + h.cumprod(2) + zeros.cumprod(2) + (1 - zeros).cumprod(1) + h.logcumsumexp(2)
+                 + (8 * h).logcumsumexp(1) + third * (1 + third_at) + lowest.unsqueeze(2)
+                 + (even * (1 + 0.1 * even_at)).unsqueeze(2) + odd + h.median() + 0.01 * numbers.unsqueeze(2) * h)
+        return F.mse_loss(total, y)
+
+
+class Empties(nn.Module):
+    """Has tensors without elements, and results of nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.v = nn.Parameter(torch.randn(5, 6)), nn.Parameter(torch.randn(6, 6))
+        self.bias = nn.Parameter(torch.randn(6))
+
+    def forward(self, x, y):
+        b = x.shape[0]
+        h = x * self.w                                                # (b, 5, 6)
+        none = h[:, :0]                                               # (b, 0, 6)
+        first, rest = h.split([0, 6], dim=2)                          # (b, 5, 0), (b, 5, 6)
+        product = none @ self.v                                       # (b, 0, 6)
+        total = torch.cat([torch.zeros(0), torch.cat([none, rest, 2 * product], dim=1)], dim=-1)
+        total = total + product.sum(dim=1, keepdim=True) + torch.cat([first, h], dim=2).tanh()
+        total = total + (first @ first.transpose(1, 2)).sum(2, keepdim=True)
+        total = total + torch.addmm(self.bias, first[:, 0], x.new_zeros(0, 6)).unsqueeze(1)
+        total = total + F.pad(none, (0, 0, 2, 3), value=0.5) * self.w + torch.stack([none, none], 1).flatten(1).sum(1).view(b, 1, 1)
+        total = total + h.index_add(1, torch.zeros(0, dtype=torch.long), none)
+        return F.mse_loss(total, y) + torch.nan_to_num(none.mean(), nan=0.25) * self.bias.sum() + h[:0].sum() * self.w.sum()
+
+
+class PairBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, x, memory, mask, bias):
+        b, t, c = x.shape
+        q, k, v = (p.view(b, t, self.heads, -1).transpose(1, 2) for p in self.qkv(x).split(c, dim=2))
+        shares = (q @ k.transpose(2, 3) / 2 + bias + mask).softmax(dim=3)
+        x = x + self.proj((shares @ v).transpose(1, 2).reshape(b, t, c))
+        memory = (memory + self.mix(x)).tanh()
+        return x + 0.1 * memory, memory
+
+
+class Pairs(nn.Module):
+    """Blocks that hand on two tensors and read three more: a mask of the batch, a bias that is learned, and the first input."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.start = nn.Embedding(20, 8), nn.Linear(8, 8)
+        self.bias = nn.Parameter(torch.randn(2, 6, 6))
+        self.blocks = nn.ModuleList(PairBlock(8, 2) for _ in range(6))
+        self.head = nn.Linear(8, 20)
+
+    def forward(self, ids, lengths, y):
+        mask = torch.where(torch.arange(6) < lengths[:, None], 0.0, -1e4)[:, None, None, :]
+        bias = self.bias.tanh()
+        first = self.words(ids)                                       # (b, 6, 8)
+        x, memory = first, self.start(first)
+        for block in self.blocks:
+            x, memory = block(x, memory, mask, bias)
+        return F.cross_entropy(self.head(x + memory * first).flatten(0, 1), y.flatten())
+
+
 class Nodes(nn.Module):
     """A network of a graph's nodes and edges: its inputs have different first dimensions."""
 
@@ -287,5 +365,10 @@ def operator_cases(b):
     yield seeded(lambda: ("classes", Classes(), {
         "x": torch.randn(b, 3, 6), "classes": integers(5, b, 3).index_put((torch.tensor(0), torch.tensor(1)), torch.tensor(-100)),
         "y": torch.randn(b, 3, 5)}))
+    yield seeded(lambda: ("lines", Lines(), {
+        "x": torch.randn(b, 5, 6), "counts": 1 + integers(2, b, 5), "y": torch.randn(b, 5, 6)}))
+    yield seeded(lambda: ("empties", Empties(), {"x": torch.randn(b, 5, 6), "y": torch.randn(b, 5, 6)}))
+    yield seeded(lambda: ("pairs", Pairs(), {
+        "ids": integers(20, b, 6), "lengths": 2 + integers(5, b), "y": integers(20, b, 6)}))
     yield seeded(lambda: ("recurrent", Recurrent(), {"x": torch.randn(b, 5, 4), "y": torch.randn(b, 3)}))
     yield seeded(lambda: ("parameters", Parameters(), {"x": torch.randn(b, 5, 6), "y": torch.randn(b, 5, 6)}))

@@ -18,7 +18,8 @@ Value product_with(Lowering& l, const Value& x, const Value& weight, std::option
   const int64_t k = x.shape[-1], n = weight.shape[0];
   Shape shape = x.shape;
   shape.dims[static_cast<size_t>(shape.rank - 1)] = n;
-  const int64_t rows = x.shape.elements() / std::max<int64_t>(1, k);
+  if (k == 0) return expand(number(0, x.type), shape);
+  const int64_t rows = x.shape.elements() / k;
   const Value matrix = l.reshaped(x, {rows, k});
   if (const std::optional<BufferId> parameter = l.parameter(weight)) {
     const BufferId id =

@@ -207,6 +207,13 @@ TEST_CASE("running sums and orders have the processor's bits") {
     }
 }
 
+TEST_CASE("draws have the processor's bits") {
+  const OpInputs o;
+  for (const int64_t inner : {o.c, o.c * 3, int64_t{1}})
+    require_processor_bits(o.with(OpKind::uniform, UniformAttrs{.samples = 7, .inner = inner}), {},
+                           {{Shape{3, 7, inner}, DType::f32}});
+}
+
 TEST_CASE("unpacked weights have the processor's bits") {
   const OpInputs o;
   const int64_t n = 3 * kWeightGroup + 77;
