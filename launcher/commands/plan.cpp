@@ -14,10 +14,8 @@
 #include "runtime/plan/cost/offload_cost.h"
 #include "runtime/plan/cost/step_time.h"
 #include "runtime/plan/pipeline/timeline.h"
-#include "runtime/plan/report/axis_bytes.h"
-#include "runtime/plan/report/codec_lines.h"
-#include "runtime/plan/report/gather_line.h"
 #include "runtime/plan/report/print.h"
+#include "runtime/plan/report/traffic.h"
 #include "runtime/plan/settings/fit.h"
 #include "runtime/plan/settings/largest.h"
 

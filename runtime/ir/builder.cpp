@@ -88,17 +88,19 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
   check(program_.find("buffer:" + name) == kNone, "parameter {} has the name of a buffer", name);
   Shape held = shape;
   held.dims[0] = rows;
-  const BufferId value =
-      program_.add_buffer({.name = "param:" + name,
-                           .shape = held,
-                           .dtype = options_.dtype,
-                           .memory = MemoryClass::parameters,
-                           .lifetime = Lifetime::persistent,
-                           .parameter = static_cast<int>(program_.parameters.size())});
+  const auto index = static_cast<int>(program_.parameters.size());
+  const BufferId value = program_.add_buffer({.name = "param:" + name,
+                                              .shape = held,
+                                              .dtype = options_.dtype,
+                                              .memory = MemoryClass::parameters,
+                                              .lifetime = Lifetime::persistent,
+                                              .parameter = index,
+                                              .model_parameter = index,
+                                              .role = BufferRole::parameters});
   Unit& unit = program_.units[static_cast<size_t>(unit_index_)];
-  unit.parameters.push_back(static_cast<int>(program_.parameters.size()));
+  unit.parameters.push_back(index);
   program_.parameters.push_back({.name = name,
-                                 .index = static_cast<int>(program_.parameters.size()),
+                                 .index = index,
                                  .shape = shape,
                                  .init = init,
                                  .init_scale = scale,

@@ -53,7 +53,7 @@ BufferId Gradients::again(BufferId value) {
   if (found == unpacked_.end()) return value;
   Buffer copy = program_.at(value);
   copy.name = "again:" + copy.name;
-  copy.repeats = value;
+  copy.copy_of = value;
   const BufferId unpacked = program_.add_buffer(std::move(copy));
   emit(found->second.op, found->second.attrs, found->second.reads, {unpacked});
   return unpacked;
@@ -133,7 +133,8 @@ BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
                                       .shape = program_.at(value).shape,
                                       .dtype = DType::f32,
                                       .memory = MemoryClass::gradients,
-                                      .lifetime = Lifetime::persistent});
+                                      .lifetime = Lifetime::persistent,
+                                      .role = BufferRole::gradients});
     *mode = Accumulate::after_first_micro;
   } else {  // a tied parameter: later uses add to the gradient of the first one
     *mode = Accumulate::always;

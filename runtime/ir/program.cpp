@@ -77,14 +77,23 @@ BufferId Program::view(BufferId whole, int64_t begin, int64_t count) {
   buffer.shape = {count};
   buffer.parent = whole;
   buffer.parent_offset = begin;
-  buffer.repeats = kNone;
-  buffer.name += fmt::format("[{}:{}]", begin, begin + count);
+  if (buffer.copy_of != kNone) buffer.copy_of = view(buffer.copy_of, begin, count);
+  buffer.name = part_name(buffer.name, begin, begin + count);
   return add_buffer(std::move(buffer));
 }
 
 BufferId Program::root(BufferId id) const {
   while (at(id).parent != kNone) id = at(id).parent;
   return id;
+}
+
+BufferId Program::original(BufferId id) const {
+  while (at(id).copy_of != kNone) id = at(id).copy_of;
+  return id;
+}
+
+std::string part_name(const std::string& whole, int64_t begin, int64_t end) {
+  return fmt::format("{}[{}:{}]", whole, begin, end);
 }
 
 }  // namespace dstrain

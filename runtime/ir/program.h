@@ -35,6 +35,7 @@ struct CodecState {
   // the same.
   bool per_rank = false;
   bool mean = false;
+  bool residual = false;  // what a codec has lost, which it adds to what it sends next
   // Each rank has a part of `elements`, from `begin` on, or none (`values` is absent).
   bool sharded = false;
   int64_t begin = 0, elements = 0;
@@ -121,6 +122,14 @@ struct Instruction {
   // Not done in a step that is skipped, as it carries what an optimizer has written.
   bool unless_skipped = false;
 };
+
+// Calls f(operand) for what an instruction reads and then for what it writes, but for absent operands.
+template <class Op, class F>
+void for_operands(Op& op, const F& f) {
+  for (auto* const list : {&op.reads, &op.writes})
+    for (auto& id : *list)
+      if (id != kNone) f(id);
+}
 
 // The two matrices of a low-rank adapter: A makes few columns of a product's input, and B the columns that are added to its
 // result.
@@ -218,6 +227,10 @@ struct Program {
   const std::vector<Parameter>& model_parameters() const {
     return model.empty() ? parameters : model;
   }
+  Parameter& parameter(int64_t index) { return parameters[static_cast<size_t>(index)]; }
+  const Parameter& parameter(int64_t index) const { return parameters[static_cast<size_t>(index)]; }
+  Unit& unit(int64_t index) { return units[static_cast<size_t>(index)]; }
+  const Unit& unit(int64_t index) const { return units[static_cast<size_t>(index)]; }
   const Buffer& at(BufferId id) const { return buffers[static_cast<size_t>(id)]; }
   Buffer& at(BufferId id) { return buffers[static_cast<size_t>(id)]; }
   // Returns the buffer of the input with this role, of several arrays the first one, or kNone.
@@ -230,12 +243,17 @@ struct Program {
   }
   BufferId find(const std::string& name) const;  // kNone if no buffer has the name
   BufferId root(BufferId id) const;              // the buffer that a view is a part of
+  BufferId original(BufferId id) const;  // what a copy of a copy is a copy of; `id` if it is none
   Space space_of(BufferId id) const { return at(root(id)).space; }
-  // Returns elements [begin, begin + count) of `whole` as a flat buffer; `whole` itself if that is all of it.
+  // Returns elements [begin, begin + count) of `whole` as a flat buffer; `whole` itself if that is all of it. The view of a
+  // copy is a copy of the view of what `whole` is a copy of.
   BufferId view(BufferId whole, int64_t begin, int64_t count);
 
  private:
   std::unordered_map<std::string, BufferId> by_name_{};  // the first of each name
 };
+
+// Returns the name of a view: of elements, or of rows, [begin, end) of the buffer with this name.
+std::string part_name(const std::string& whole, int64_t begin, int64_t end);
 
 }  // namespace dstrain

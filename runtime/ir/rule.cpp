@@ -168,7 +168,7 @@ double needed_flops(const Program& program, const Instruction& op) {
   const OpRule& rule = rule_of(op.op);
   // A general op is in the backward phase as a gradient, too.
   const bool repeated = rule.of_model && op.phase != Phase::forward &&
-                        (!rule.walks_space || program.at(op.writes[0]).repeats != kNone);
+                        (!rule.walks_space || program.at(op.writes[0]).copy_of != kNone);
   return rule.flops && !repeated ? rule.needed_part * rule.flops(program, op) : 0;
 }
 

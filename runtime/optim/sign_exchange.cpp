@@ -42,8 +42,11 @@ void SignExchange::receive(BufferId values) {
 
 BufferId SignExchange::add_error(const std::string& slot, int64_t elements) {
   const BufferId id = update_.add_buffer(slot, elements, Lifetime::persistent);
-  update_.program().codec_state.push_back(
-      {.name = update_.unit().name, .slot = slot, .values = id, .per_rank = true});
+  update_.program().codec_state.push_back({.name = update_.unit().name,
+                                           .slot = slot,
+                                           .values = id,
+                                           .per_rank = true,
+                                           .residual = true});
   return id;
 }
 
@@ -65,7 +68,8 @@ void SignExchange::measure(std::string_view of, BufferId packed, BufferId error)
                               .shape = {static_cast<int64_t>(program.units.size()), 2},
                               .dtype = DType::f64,
                               .memory = MemoryClass::workspace,
-                              .lifetime = Lifetime::persistent});
+                              .lifetime = Lifetime::persistent,
+                              .role = BufferRole::codec_errors});
   const BufferId left =
       program.add_buffer({.name = fmt::format("measured_{}:{}", of, update_.unit().name),
                           .shape = {part_},

@@ -34,7 +34,7 @@ std::vector<int64_t> copied_parameters(const Program& program, const Elements& e
         uses.emplace(op.sublayer, program.at(id).parameter);
   std::vector<int64_t> copied(program.sublayers.size());
   for (const auto& [sublayer, index] : uses) {
-    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    const Parameter& p = program.parameter(index);
     if (p.unit != program.sublayers[static_cast<size_t>(sublayer)].layer)
       copied[static_cast<size_t>(sublayer)] += elements(p);
   }
@@ -169,7 +169,7 @@ std::vector<LayerSize> sublayer_sizes(const Program& program, const MachineRates
       copied_parameters(program, [](const Parameter& p) { return p.shape.elements(); });
   std::vector<LayerSize> sizes;
   for (size_t i = 0; i < program.sublayers.size(); ++i) {
-    const Unit& layer = program.units[static_cast<size_t>(program.sublayers[i].layer)];
+    const Unit& layer = program.unit(program.sublayers[i].layer);
     sizes.push_back({.name = layer.name, .parameters = copied[i]});
   }
   for (const Parameter& p : program.parameters)

@@ -22,7 +22,7 @@ const Plan& RankPlan::training(StepKind kind) const {
 std::vector<int32_t> count_posted(const Plan& plan) {
   std::vector<int32_t> counts(static_cast<size_t>(plan.channels));
   for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    const Instruction& op = plan.instruction_of(issue);
     if (is_posted(op.op)) ++counts[static_cast<size_t>(op.channel)];
   }
   return counts;
@@ -37,7 +37,7 @@ std::vector<int32_t> count_collectives(const Plan& plan) {
 int64_t wire_bytes(const Plan& plan) {
   int64_t total = 0;
   for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    const Instruction& op = plan.instruction_of(issue);
     if (!is_collective(op.op)) continue;
     if (receives_message(op)) continue;  // its sender counts it
     int64_t bytes = 0;

@@ -95,6 +95,9 @@ struct Plan {
   // The most elements of parameters that may be gathered at a time; a single unit may have more.
   int64_t max_live_elements = INT64_MAX;
 
+  const Instruction& instruction_of(const Issue& issue) const {
+    return program.instructions[static_cast<size_t>(issue.instruction)];
+  }
   // Returns the channel of a collective or a message.
   const Channel& comm_channel(const Instruction& op) const {
     return comm_channels[static_cast<size_t>(op.channel)];

@@ -1,6 +1,7 @@
 #include "runtime/plan/residency.h"
 
 #include "runtime/core/error.h"
+#include "runtime/plan/step_kinds.h"
 
 namespace dstrain {
 namespace {
@@ -30,6 +31,36 @@ Residency residency_of(const Job& job, const Place& place) {
       r.parameters = place.factored() ? Held::shard : Held::whole;
   }
   return r;
+}
+
+Residency step_residency(const Job& job, const Place& place, StepKind kind) {
+  Residency r = residency_of(job, place);
+  const bool in_groups = updates_in_groups(job, kind);
+  if (in_groups) r.adds = kShardAxes;
+  if (sends_factors(job, place, kind)) {
+    r.codecs.gradients = CodecKind::low_rank;
+  } else if (keeps_gradients(job, kind) || (in_groups && place.ranks_in(r.adds) == 1)) {
+    r.codecs.gradients = CodecKind::not_sent;
+    r.reduce = ReduceMode::boundary;
+    r.wire_dtype = DType::f32;
+  } else if (job.quantize.gradients && r.optimizer != Held::whole) {
+    r.codecs.gradients = CodecKind::int4_blocks;
+    if (place.factored()) r.codecs.sums = CodecKind::int4_blocks;
+  }
+  if (job.quantize.weights && r.parameters != Held::whole)
+    r.codecs.parameters = CodecKind::int8_blocks;
+  r.measures_codecs = job.quantize != QuantizeConfig{};
+  return r;
+}
+
+bool sends_factors(const Job& job, const Place& place, StepKind kind) {
+  const bool power =
+      job.hook.kind == HookKind::power_sgd || job.hook.kind == HookKind::batched_power_sgd;
+  return power && place.ranks() > 1 && kind == StepKind::regular;
+}
+
+bool updates_in_groups(const Job& job, StepKind kind) {
+  return local_groups(job) > 1 && kind != StepKind::whole_gradients;
 }
 
 int divisor(Held held, const Place& place, Axes slices) {

@@ -18,12 +18,13 @@
 // gradients that are added over all ranks have the same bits as in the other rows.
 //
 // A column says how what is sent travels (CodecKind): as it is, or by a codec that the job asks for, in the kinds of steps
-// that have it (step_residency()). layout() gives each unit its own codecs by it (assign_codecs()); reduce() and gather()
+// that have it (step_residency()). layout() gives each unit its own codecs by it; reduce() and gather()
 // ask these when they emit transfers.
 #pragma once
 
 #include "runtime/config/job.h"
 #include "runtime/ir/program.h"
+#include "runtime/optim/step_kind.h"
 #include "runtime/plan/mesh.h"
 
 namespace dstrain {
@@ -53,6 +54,14 @@ struct Residency {
 // that ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage. Those of a step with one
 // micro-batch live for the step, unless the run keeps own weights in them (ModelState::use_average()).
 Residency residency_of(const Job& job, const Place& place);
+// Returns the same with the codecs that the job asks for in steps of a kind, and when and where ranks add gradients then.
+Residency step_residency(const Job& job, const Place& place, StepKind kind = StepKind::regular);
+
+// Returns whether gradients travel as low-rank factors (PowerSGD) in steps of this kind.
+bool sends_factors(const Job& job, const Place& place, StepKind kind);
+// Returns whether each shard group updates weights of its own in steps of this kind (post-local SGD). reduce() and
+// update() then add along the axis `shard`.
+bool updates_in_groups(const Job& job, StepKind kind);
 
 // Returns among how many ranks a class of state is divided, where a slice is one of as many as there are ranks along
 // `slices`.

@@ -12,13 +12,11 @@ namespace dstrain {
 
 // make_slot_plans() (plan.h) whose products read copies of the parameters in `weights`, f32 or a 16-bit dtype in which all
 // of them are exact: a step reads half of the bytes, with the same bits as results. Whoever loads the weights fills the
-// copies (narrowed_by()). Parameters of adapters have none.
+// copies (Buffer::copy_of). Parameters of adapters have none.
 RankPlan make_slot_plans(const Job& job, const SlotSizes& sizes, DType weights,
                          const PlanInputs& inputs);
 
 // Lets row_linear read such copies: buffers that live for the run.
 void narrow_weights(Program& program, DType weights);
-// Returns the parameter that a buffer is the copy of; kNone if it is none.
-BufferId narrowed_by(const Program& program, const Buffer& buffer);
 
 }  // namespace dstrain

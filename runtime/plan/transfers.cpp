@@ -20,6 +20,8 @@ std::vector<Instruction> transfer(Program& program, BufferId from, BufferId to, 
                  .shape = {program.at(from).shape.elements()},
                  .dtype = program.at(from).dtype,
                  .memory = MemoryClass::communication,
+                 .copy_of = from,
+                 .role = program.at(from).role,
                  .space = Space::host};
   const BufferId between = program.add_buffer(std::move(passing));
   if (source == Space::disk)

@@ -1,6 +1,11 @@
 #include "runtime/plan/unit_spaces.h"
 
+#include <algorithm>
 #include <vector>
+
+#include "runtime/config/sparse_gradients.h"
+#include "runtime/core/error.h"
+#include "runtime/plan/codecs/gradient_codecs.h"
 
 namespace dstrain {
 namespace {
@@ -35,7 +40,36 @@ void assign_values(Program& program, const Job& job, const Place& place,
   }
 }
 
+// Returns the index of the unit that has the token embedding first.
+int unit_of_token_table(const Program& program) {
+  const auto is_writer = [&](const Instruction& op) { return puts_token_rows(program, op); };
+  const auto writer = std::ranges::find_if(program.instructions, is_writer);
+  check(writer != program.instructions.end(), "the program has no token embedding");
+  const BufferId gradient = writer->writes[0];
+  const auto writes = [gradient](const Instruction& op) {
+    return std::ranges::find(op.writes, gradient) != op.writes.end();
+  };
+  check(std::ranges::count_if(program.instructions, writes) == 1,
+        "the gradient of the token embedding has several parts");
+  const auto table = std::ranges::find(program.parameters, gradient, &Parameter::gradient);
+  check(program.unit(table->unit).parameters.front() == table - program.parameters.begin(),
+        "the token embedding is not the first parameter of its unit");
+  return table->unit;
+}
+
 }  // namespace
+
+void assign_codecs(Program& program, const Job& job, const Residency& residency) {
+  for (Unit& unit : program.units) {
+    unit.codecs = residency.codecs;
+    // Packed blocks are bytes already.
+    if (unit.blocks != BlockFormat::none) unit.codecs.parameters = CodecKind::as_it_is;
+  }
+  const bool trains = std::ranges::any_of(program.parameters,
+                                          [](const Parameter& p) { return p.gradient != kNone; });
+  if (!trains || !sends_token_rows(job)) return;
+  program.unit(unit_of_token_table(program)).codecs.gradients = CodecKind::token_rows;
+}
 
 Space update_space(const OffloadConfig& offload) {
   const bool device =

@@ -1,6 +1,6 @@
-// Where the tensors of units live: on the device, in the host's memory or on a drive. The offload sections of the
-// configuration are how this table is filled; passes ask it, and bring_operands() brings together what an instruction
-// needs.
+// What layout() says of each unit: how its tensors travel, and where they live: on the device, in the host's memory or on a
+// drive. The offload sections of the configuration are how the table of spaces is filled; passes ask it, and bring_operands()
+// brings together what an instruction needs.
 #pragma once
 
 #include "runtime/config/job.h"
@@ -12,6 +12,10 @@ namespace dstrain {
 
 // Returns where the optimizer works for units whose state is offloaded: beside it in the host's memory, or on the device.
 Space update_space(const OffloadConfig& offload);
+
+// Fills Unit::codecs, before layout() places gradients. Throws InternalError if gradients are to travel as rows of
+// tokens and the token embedding is not the first parameter of its unit, or its gradient has several parts.
+void assign_codecs(Program& program, const Job& job, const Residency& residency);
 
 // Fills Unit::spaces. The units' sizes must be known. Optimizer state of units is offloaded that have at least the share
 // `ratio` of all elements: units stay on the device, in the order of the model, where they fit into the rest; the same ones

@@ -75,7 +75,7 @@ void order_communication(Plan& plan, bool overlap, bool overlap_tensor) {
   PostedBytes posted(channels);
   for (size_t i = 0; i < plan.order.size(); ++i) {
     const Issue& issue = plan.order[i];
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    const Instruction& op = plan.instruction_of(issue);
     const OpRule& rule = rule_of(op.op);
     const bool collective = rule.done_by == DoneBy::collective;
     const bool is_on_channel = is_posted(op.op);

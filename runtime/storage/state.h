@@ -13,6 +13,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/tensor.h"
 #include "runtime/ir/tensor_part.h"
+#include "runtime/ir/units/buffer.h"
 
 namespace dstrain {
 
@@ -40,6 +41,7 @@ struct StateEntry {
   int64_t copies = 1, copy = 0;
   bool owner = true;                   // this rank writes the slice to files; false for replicas
   RemoteMemory* device = nullptr;      // that has the memory of `local`; null: the host
+  BufferId buffer = kNone;             // of the rank's plan, which has `local` or is it
   std::vector<WeightPart> parts = {};  // what it is in weight files; empty: the tensor of its name
   // Not none: `local` is bytes, packed groups of elements of a weight, whose shape is `global_shape`; `begin` is the first
   // of these elements.

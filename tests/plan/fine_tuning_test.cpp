@@ -135,12 +135,12 @@ TEST_CASE("what is unpacked of blocks is not kept for the backward pass") {
       if (std::ranges::find(reader.reads, op.writes[0]) != reader.reads.end())
         CHECK(reader.phase == op.phase);
   }
-  // A buffer of the backward pass says which value it repeats.
+  // A buffer of the backward pass says of which value it has a copy.
   for (const Instruction& op : program.instructions) {
     if (op.op != OpKind::unpack_weight || op.phase == Phase::forward) continue;
-    const BufferId repeats = program.at(op.writes[0]).repeats;
-    REQUIRE(repeats != kNone);
-    CHECK(program.at(op.writes[0]).name == "again:" + program.at(repeats).name);
+    const BufferId value = program.at(op.writes[0]).copy_of;
+    REQUIRE(value != kNone);
+    CHECK(program.at(op.writes[0]).name == "again:" + program.at(value).name);
   }
   CHECK(forward == 4 * 4);
   // All but the first block's queries, keys and values, behind which nothing is trained.

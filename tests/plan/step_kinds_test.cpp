@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/print.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 namespace dstrain {

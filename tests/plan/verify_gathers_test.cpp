@@ -1,7 +1,6 @@
-#include "runtime/plan/proof/verify_gathers.h"
-
 #include <catch2/catch.hpp>
 
+#include "runtime/plan/proof/verify.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

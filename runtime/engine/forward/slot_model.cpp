@@ -37,8 +37,8 @@ void narrow(const float* from, T* to, int64_t begin, int64_t end) {
 void fill_narrow(const Plan& plan, const Arenas& arenas, int threads) {
   const Program& program = plan.program;
   for (size_t b = 0; b < program.buffers.size(); ++b) {
-    const BufferId wide = narrowed_by(program, program.buffers[b]);
-    if (wide == kNone) continue;
+    const BufferId wide = program.buffers[b].copy_of;
+    if (wide == kNone || program.buffers[b].memory != MemoryClass::packed) continue;
     const Tensor to = arenas.tensor(plan, static_cast<BufferId>(b));
     const auto* const from = arenas.tensor(plan, wide).as<const float>();
     run_ranges(threads, to.elements(), [&](int64_t begin, int64_t end) {

@@ -9,8 +9,6 @@
 namespace dstrain {
 namespace {
 
-constexpr std::string_view kValue = "param:";  // begins the name of a parameter's value
-
 // Returns the innermost path that contains both.
 std::string common_path(const std::string& a, const std::string& b) {
   size_t end = 0;
@@ -115,7 +113,7 @@ class ModuleSearch {
 // Returns the share of a parameter's rows that a weight is: all, or those of a view.
 double share_of_value(const Program& program, BufferId weight) {
   const Buffer& b = program.at(weight);
-  if (b.parent == kNone || !program.at(b.parent).name.starts_with(kValue)) return 1;
+  if (b.parent == kNone || program.at(b.parent).model_parameter < 0) return 1;
   return static_cast<double>(b.shape.elements()) /
          static_cast<double>(program.at(b.parent).shape.elements());
 }
@@ -158,12 +156,9 @@ ModuleParameter ParameterModules::of(const Instruction& op, BufferId id) const {
   if (id == kNone) return {};
   if (const BufferId packed = packed_[static_cast<size_t>(id)]; packed != kNone) id = packed;
   const Buffer& buffer = program_.at(id);
-  if (!buffer.name.starts_with(kValue)) return {};
-  // A stage's copy of a weight that another stage has is found by its name alone.
   const std::vector<Parameter>& all = program_.model_parameters();
-  const auto found =
-      std::ranges::find(all, std::string_view(buffer.name).substr(kValue.size()), &Parameter::name);
-  if (found == all.end()) return of(op, buffer.parent);  // a view of rows
+  const auto found = std::ranges::find(all, buffer.model_parameter, &Parameter::index);
+  if (found == all.end()) return {};
   const auto layer = [this](int32_t sublayer) {
     return program_.sublayers[static_cast<size_t>(sublayer)].layer;
   };

@@ -201,7 +201,8 @@ void ModelState::append(std::string_view slot, StateRegister& list, bool differs
                     .copies = apart ? place.replicas() : 1,
                     .copy = apart ? place.replica() : 0,
                     .owner = !whole || (apart ? place.shard_rank() : place.rank_in(unit.axes)) == 0,
-                    .device = owner});
+                    .device = owner,
+                    .buffer = id});
   }
 }
 
@@ -282,7 +283,8 @@ void ModelState::append_buffers(StateRegister& list) const {
                     .global_shape = b.shape,
                     .local = values,
                     .owner = here && plan_.place.rank_in(kStateAxes | Axis::tensor) == 0,
-                    .device = here ? arenas_.owner_of(plan_, b.values) : nullptr});
+                    .device = here ? arenas_.owner_of(plan_, b.values) : nullptr,
+                    .buffer = b.values});
   }
 }
 
@@ -296,7 +298,8 @@ void ModelState::append_sharded(const CodecState& state, StateRegister& list) co
                   .begin = state.begin,
                   .local = values,
                   .owner = plan_.place.rank_in(Axis::tensor) == 0,
-                  .device = here ? arenas_.owner_of(plan_, state.values) : nullptr});
+                  .device = here ? arenas_.owner_of(plan_, state.values) : nullptr,
+                  .buffer = state.values});
 }
 
 void ModelState::append_codec_state(StateRegister& list) const {
@@ -319,7 +322,8 @@ void ModelState::append_codec_state(StateRegister& list) const {
                     .per_rank = state.per_rank,
                     .mean = state.mean,
                     .owner = state.per_rank || place.rank_in(of_stage) == 0,
-                    .device = arenas_.owner_of(plan_, state.values)});
+                    .device = arenas_.owner_of(plan_, state.values),
+                    .buffer = state.values});
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "runtime/core/log/log.h"
 #include "runtime/engine/run/trainer.h"
-#include "runtime/plan/report/axis_bytes.h"
+#include "runtime/plan/report/traffic.h"
 
 namespace dstrain {
 

@@ -26,7 +26,7 @@
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
 #include "runtime/plan/mesh.h"
-#include "runtime/plan/report/codec_lines.h"
+#include "runtime/plan/report/traffic.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
 #include "runtime/storage/weight_layout.h"

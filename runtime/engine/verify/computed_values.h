@@ -15,16 +15,6 @@
 
 namespace dstrain {
 
-// Names of copies of a value begin so: computed again, back from the host, or in another space for an update.
-inline constexpr std::string_view kCopies[] = {"re:", "back:", "staged:", "passing:", "arrived:"};
-
-// Returns the name of the value that a value is a copy of, or its own.
-inline std::string_view original_name(std::string_view name) {
-  for (const std::string_view prefix : kCopies)
-    if (name.starts_with(prefix)) return original_name(name.substr(prefix.size()));
-  return name;
-}
-
 // A value that an instruction wrote.
 struct Written {
   size_t issue = 0;
@@ -42,11 +32,11 @@ class Computed {
       for (int32_t o = 0; o < issue.outputs; ++o) {
         const RecordedValue& value =
             record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
-        const std::string& name = record.name(value.name);
         std::vector<Written>& copies =
-            newest_[key_of(issue.step, issue.micro, name, issue.sums != 0)];
-        const auto same = std::ranges::find_if(
-            copies, [&](const Written& w) { return record.name(w.value->name) == name; });
+            newest_[key_of(issue.step, issue.micro, record.original(value.name), issue.sums != 0)];
+        const auto same = std::ranges::find_if(copies, [&](const Written& w) {
+          return record.name(w.value->name) == record.name(value.name);
+        });
         if (same == copies.end())
           copies.push_back({i, &value});
         else
@@ -56,22 +46,23 @@ class Computed {
   }
 
   const RankRecord& record() const { return record_; }
-  // `sums`: values that are sums over ranks, which may have replaced the rank's own.
-  std::span<const Written> find(int64_t step, int64_t micro, std::string_view name,
+  // Returns what was written of a value and of its copies. `sums`: values that are sums over ranks, which may have replaced
+  // the rank's own.
+  std::span<const Written> find(int64_t step, int64_t micro, std::string_view original,
                                 bool sums) const {
-    const auto found = newest_.find(key_of(step, micro, name, sums));
+    const auto found = newest_.find(key_of(step, micro, original, sums));
     return found == newest_.end() ? std::span<const Written>{} : found->second;
   }
   // Returns whether an output of the record is the newest one of its name.
   bool is_newest(const RecordedIssue& issue, const RecordedValue& value) const {
     return std::ranges::any_of(
-        find(issue.step, issue.micro, record_.name(value.name), issue.sums != 0),
+        find(issue.step, issue.micro, record_.original(value.name), issue.sums != 0),
         [&](const Written& w) { return w.value == &value; });
   }
 
  private:
-  static std::string key_of(int64_t step, int64_t micro, std::string_view name, bool sums) {
-    return fmt::format("{} {} {}{}", original_name(name), step, micro, sums ? " sum" : "");
+  static std::string key_of(int64_t step, int64_t micro, std::string_view original, bool sums) {
+    return fmt::format("{} {} {}{}", original, step, micro, sums ? " sum" : "");
   }
 
   const RankRecord& record_;

@@ -4,41 +4,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 #include <unordered_map>
 
-#include "runtime/core/collective/collective.h"
 #include "runtime/core/dtype.h"
 #include "runtime/engine/verify/computed_values.h"
 
 namespace dstrain {
 namespace {
 
-// Returns whether a buffer holds a sum over micro-batches: the loss, or gradients of weights.
-bool holds_sum(std::string_view name) {
-  return name == "loss" || name.starts_with("loss:") || name.starts_with("grad:") ||
-         name.starts_with("grads:") || name.starts_with("micro_grads:");
-}
-
-// Returns whether a buffer has a value for each unit of the program that is another unit's in a pipeline's stage.
-bool is_of_other_unit(std::string_view name, int stages) {
-  return (stages > 1 && name.find("square_sums") != std::string_view::npos) ||
-         name.find("codec_error") != std::string_view::npos;
-}
-
-// How the titles of messages begin.
-constexpr std::string_view kSend = "send", kReceive = "recv";
-
-// Returns whether an instruction receives a message of another stage.
-bool is_message(std::string_view instruction) {
-  return instruction.starts_with(kReceive);
-}
-
-// Returns whether an instruction makes a sum over ranks.
-bool is_rank_sum(std::string_view instruction) {
-  return std::ranges::any_of(kCollectives, [&](const CollectiveTraits& traits) {
-    return traits.makes_sums && instruction.starts_with(traits.name);
-  });
+// Returns whether a buffer holds a sum over micro-batches: losses, or gradients of weights.
+bool holds_sum(BufferRole role) {
+  return role == BufferRole::losses || role == BufferRole::gradients;
 }
 
 // Returns the input of an issue that is input `i` of its counterpart `here` in `mine`: by name; or by its place where both
@@ -48,14 +24,12 @@ const RecordedValue* input_of(const RankRecord& record, const RecordedIssue& iss
   const RecordedValue& input = mine.values[static_cast<size_t>(here.first + i)];
   for (int32_t other = 0; other < issue.inputs; ++other) {
     const RecordedValue& value = record.values[static_cast<size_t>(issue.first + other)];
-    if (original_name(record.name(value.name)) == original_name(mine.name(input.name)))
-      return &value;
+    if (record.original(value.name) == mine.original(input.name)) return &value;
   }
   if (issue.inputs != here.inputs || record.name(issue.title) != mine.name(here.title))
     return nullptr;
   const RecordedValue& value = record.values[static_cast<size_t>(issue.first + i)];
-  const bool same = original_name(record.name(value.root)) == original_name(mine.name(input.root));
-  return same ? &value : nullptr;
+  return record.original(value.root) == mine.original(input.root) ? &value : nullptr;
 }
 
 bool comparable(const RecordedValue& a, const RecordedValue& b) {
@@ -77,7 +51,7 @@ std::optional<size_t> producer(const RankRecord& record, size_t end, std::string
     for (int32_t o = 0; o < issue.outputs; ++o) {
       const RecordedValue& out = record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
       if (record.name(out.root) != root) continue;
-      if (!issue.moves || issue.inputs != 1) return i;
+      if (issue.moves == Moves::nothing || issue.inputs != 1) return i;
       const RecordedValue& in = record.values[static_cast<size_t>(issue.first)];
       if (own && in.root == out.root) break;
       const bool same =
@@ -97,9 +71,22 @@ struct Rank {
   Computed computed;
 };
 
-// Says what is to blame for a value that differs: the instruction that wrote it, or what brought one of its inputs.
-FirstDifference blame(const RankRecord& reference, const RecordedIssue& there, const Rank& rank,
-                      const Written& written) {
+// What is to blame for a value that differs.
+struct Blamed {
+  const Rank* rank = nullptr;
+  size_t issue = 0;  // of the rank
+  int32_t name = 0;  // of what differs, in the rank's record
+
+  const RankRecord& record() const { return rank->computed.record(); }
+  const RecordedIssue& at() const { return record().issues[issue]; }
+  FirstDifference text() const {
+    return difference_at(record(), rank->number, issue, record().name(name));
+  }
+};
+
+// Returns the instruction that wrote a value, or what brought one of its inputs.
+Blamed blame(const RankRecord& reference, const RecordedIssue& there, const Rank& rank,
+             const Written& written) {
   const RankRecord& mine = rank.computed.record();
   const RecordedIssue& here = mine.issues[written.issue];
   for (int32_t i = 0; i < here.inputs; ++i) {
@@ -107,36 +94,34 @@ FirstDifference blame(const RankRecord& reference, const RecordedIssue& there, c
     const RecordedValue* const other = input_of(reference, there, mine, here, i);
     if (other == nullptr || !comparable(input, *other) || input.checksum == other->checksum)
       continue;
-    const std::string& name = mine.name(input.name);
-    if (const auto source = producer(mine, written.issue, mine.name(input.root), false))
-      return difference_at(mine, rank.number, *source, name);
-    return difference_at(mine, rank.number, written.issue, name);
+    const auto source = producer(mine, written.issue, mine.name(input.root), false);
+    return {&rank, source.value_or(written.issue), input.name};
   }
-  return difference_at(mine, rank.number, written.issue, mine.name(written.value->name));
+  return {&rank, written.issue, written.value->name};
 }
 
-// Returns whether the instruction is the receipt of a message that came as another rank of the run has sent it.
-bool is_as_sent(const std::vector<Rank>& ranks, const FirstDifference& at) {
+// Returns whether a receipt is that of a message which came as another rank of the run has sent it.
+bool is_as_sent(const std::vector<Rank>& ranks, const Blamed& blamed) {
+  const RecordedIssue& at = blamed.at();
   // Returns the message with this value; null if the rank has none.
-  const auto find = [&at](const Rank& rank, std::string_view kind) -> const RecordedValue* {
+  const auto find = [&](const Rank& rank, Moves kind) -> const RecordedValue* {
     const RankRecord& record = rank.computed.record();
     for (const RecordedIssue& issue : record.issues) {
-      if (issue.step != at.step || issue.micro != at.micro_batch ||
-          !record.name(issue.title).starts_with(kind))
-        continue;
+      if (issue.step != at.step || issue.micro != at.micro || issue.moves != kind) continue;
       const RecordedValue& value = record.values[static_cast<size_t>(issue.first)];
-      if (original_name(record.name(value.name)) == original_name(at.buffer)) return &value;
+      if (record.original(value.name) == blamed.record().original(blamed.name)) return &value;
     }
     return nullptr;
   };
-  const RecordedValue* const received = find(ranks[static_cast<size_t>(at.rank)], kReceive);
+  const RecordedValue* const received = find(*blamed.rank, Moves::receives);
   return received != nullptr && std::ranges::any_of(ranks, [&](const Rank& rank) {
-           const RecordedValue* const sent = find(rank, kSend);
+           const RecordedValue* const sent = find(rank, Moves::sends);
            return sent != nullptr && sent->checksum == received->checksum;
          });
 }
 
-// Looks at the computed values of one step in the order of the reference. `find_rank` returns which of `ranks` may have
+// Looks at the computed values of one step in the order of the reference, but for those of roles for which `skip` holds.
+// `find_rank` returns which of `ranks` may have
 // the reference's micro-batch, and its number there.
 struct Counterpart {
   std::vector<const Rank*> ranks;
@@ -145,7 +130,7 @@ struct Counterpart {
 // A difference, and the index of the reference's issue whose result differs.
 struct DifferentValue {
   size_t issue = 0;
-  FirstDifference difference;
+  Blamed blamed;
 };
 template <class FindRank, class Skip>
 std::optional<DifferentValue> compare_values(const Computed& reference, int64_t step, bool at_end,
@@ -159,11 +144,10 @@ std::optional<DifferentValue> compare_values(const Computed& reference, int64_t 
     for (int32_t o = 0; o < issue.outputs; ++o) {
       const RecordedValue& value =
           record.values[static_cast<size_t>(issue.first + issue.inputs + o)];
-      const std::string& name = record.name(value.name);
-      if (!reference.is_newest(issue, value) || skip(name)) continue;
+      if (!reference.is_newest(issue, value) || skip(record.role(value.name))) continue;
       for (const Rank* rank : counterpart.ranks)
-        for (const Written& other :
-             rank->computed.find(step, counterpart.micro, name, issue.sums != 0))
+        for (const Written& other : rank->computed.find(
+                 step, counterpart.micro, record.original(value.name), issue.sums != 0))
           if (comparable(*other.value, value) && other.value->checksum != value.checksum)
             return DifferentValue{i, blame(record, issue, *rank, other)};
     }
@@ -293,24 +277,28 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
   const bool plain_stages = plain.size() > static_cast<size_t>(run.stage_ranks());
   const auto values = [&](int64_t step, bool at_end) -> std::optional<FirstDifference> {
     std::optional<DifferentValue> earliest, of_message, of_sent, of_sum;
-    const auto skip = [&](std::string_view name) { return is_of_other_unit(name, run.stages()); };
+    // What has a value for each unit of the program, which is another unit's in a pipeline's stage.
+    const auto skip = [&](BufferRole role) {
+      return role == BufferRole::codec_errors ||
+             (role == BufferRole::square_sums && run.stages() > 1);
+    };
     for (size_t r = 0; r < references.size(); ++r) {
       const auto find_rank = [&](int64_t micro) {
         return Counterpart{in_all_stages(ranks, run, r % static_cast<size_t>(run.stage_ranks())),
                            micro};
       };
       if (auto found = compare_values(references[r], step, at_end, find_rank, skip)) {
-        const std::string& instruction = found->difference.instruction;
-        const bool message = plain_stages && is_message(instruction);
-        auto& kept = is_rank_sum(instruction)                          ? of_sum
-                     : message && is_as_sent(ranks, found->difference) ? of_sent
-                     : message                                         ? of_message
-                                                                       : earliest;
+        const RecordedIssue& at = found->blamed.at();
+        const bool message = plain_stages && at.moves == Moves::receives;
+        auto& kept = at.sums != 0                                  ? of_sum
+                     : message && is_as_sent(ranks, found->blamed) ? of_sent
+                     : message                                     ? of_message
+                                                                   : earliest;
         if (!kept || found->issue < kept->issue) kept = std::move(found);
       }
     }
     for (const auto* found : {&earliest, &of_message, &of_sent, &of_sum})
-      if (*found) return (*found)->difference;
+      if (*found) return (*found)->blamed.text();
     return std::nullopt;
   };
   for (int64_t step = 1; step <= last_step(plain.front()); ++step) {
@@ -358,8 +346,7 @@ std::optional<FirstDifference> first_difference_of_micro_batches(const RankRecor
     return counterpart;
   };
   const auto found = compare_values(Computed(naive), 1, false, find_rank, holds_sum);
-  if (!found) return std::nullopt;
-  return found->difference;
+  return found ? std::optional(found->blamed.text()) : std::nullopt;
 }
 
 }  // namespace dstrain

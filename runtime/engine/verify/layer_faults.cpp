@@ -1,7 +1,6 @@
 #include "runtime/engine/verify/layer_faults.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "runtime/engine/verify/operand_values.h"
 #include "runtime/ir/ops/dropout.h"
@@ -12,31 +11,21 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// The sums of the units' squares; those on the host have a prefix.
-constexpr std::string_view kSquareSums = "square_sums";
-
-std::string_view root_name(const ObservedIssue& issue, BufferId id) {
-  const Program& program = issue.plan.program;
-  return program.at(program.root(id)).name;
-}
-
 }  // namespace
 
 const Unit* unit_of_norm(const Program& program, const Instruction& op) {
   // Copies between spaces move such sums, too, and the executor makes them 0.
   if (!has_kernel(op.op) || op.writes.empty() || op.writes[0] == kNone) return nullptr;
   const Buffer& sum = program.at(op.writes[0]);
-  if (!program.at(program.root(op.writes[0])).name.ends_with(kSquareSums)) return nullptr;
-  return &program.units[static_cast<size_t>(sum.parent == kNone ? 0 : sum.parent_offset)];
+  if (sum.role != BufferRole::square_sums) return nullptr;
+  return &program.unit(sum.parent == kNone ? 0 : sum.parent_offset);
 }
 
 bool adds_replicated_gradient(const ObservedIssue& issue) {
   const Instruction& op = issue.instruction();
   if (!is_collective(op.op) || !adds_over_ranks(op.op)) return false;
   if (!issue.plan.comm_channel(op).group.has(Axis::tensor)) return false;
-  const std::string_view name = root_name(issue, op.reads[0]);
-  return name.starts_with("grads:") || name.starts_with("micro_grads:") ||
-         name.starts_with("wire:");
+  return issue.plan.program.at(op.reads[0]).role == BufferRole::gradients;
 }
 
 bool leave_out_sum(const ObservedIssue& issue, const Bytes& own) {

@@ -52,12 +52,23 @@ class Reader {
 
 }  // namespace
 
+int32_t RankRecord::add_name(const std::string& text, BufferRole role, int32_t copy_of) {
+  const auto index = static_cast<int32_t>(names.size());
+  names.push_back(text);
+  named.push_back({copy_of < 0 ? index : copy_of, role});
+  return index;
+}
+
 void RankRecord::append(const RankRecord& later) {
   const auto name = static_cast<int32_t>(names.size());
   const auto issue = static_cast<int64_t>(issues.size());
   const auto value = static_cast<int64_t>(values.size());
   const auto number = static_cast<int64_t>(floats.size());
   names.insert(names.end(), later.names.begin(), later.names.end());
+  for (NamedValue n : later.named) {
+    n.original += name;
+    named.push_back(n);
+  }
   for (RecordedIssue i : later.issues) {
     i.title += name;
     i.first += value;
@@ -90,6 +101,7 @@ std::string RankRecord::to_bytes() const {
   std::string bytes, joined;
   for (const std::string& name : names) joined += name + '\n';
   put(bytes, joined.data(), joined.size());
+  put(bytes, named);
   put(bytes, issues);
   put(bytes, values);
   put(bytes, pieces);
@@ -110,6 +122,7 @@ RankRecord RankRecord::from_bytes(std::string_view bytes) {
     record.names.push_back(joined.substr(begin, end - begin));
     begin = end + 1;
   }
+  record.named = reader.list<NamedValue>();
   record.issues = reader.list<RecordedIssue>();
   record.values = reader.list<RecordedValue>();
   record.pieces = reader.list<RecordedPiece>();

@@ -7,7 +7,23 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/ir/units/buffer.h"
+
 namespace dstrain {
+
+// Of a name that is a buffer's: the index of the name of what it is a copy of, or its own, and what its values are.
+struct NamedValue {
+  int32_t original = 0;
+  BufferRole role = BufferRole::other;
+};
+
+// How an instruction brings values from one place to another.
+enum class Moves : uint8_t {
+  nothing,  // it computes
+  values,   // a gather, a copy
+  sends,    // a message to another stage
+  receives,
+};
 
 // An operand: the index of its name and of the name of the buffer that it is a part of, and a checksum of its values.
 // `elements` is 0 where the values are unknown: on a disk.
@@ -22,8 +38,8 @@ struct RecordedIssue {
   int32_t step = 0;
   int32_t title = 0;  // index of the name: "linear blocks.0"
   int32_t micro = 0;
-  uint8_t at_end = 0;    // belongs to the end of the step
-  uint8_t moves = 0;     // only brings values somewhere: a message, a gather, a copy
+  uint8_t at_end = 0;  // belongs to the end of the step
+  Moves moves = Moves::nothing;
   uint8_t computes = 0;  // a kernel, or the loading of a batch
   uint8_t sums = 0;      // adds values of several ranks
   int32_t inputs = 0, outputs = 0;
@@ -59,6 +75,7 @@ inline constexpr std::string_view kGradientSlot = "gradient";
 
 struct RankRecord {
   std::vector<std::string> names;
+  std::vector<NamedValue> named;  // for each name
   std::vector<RecordedIssue> issues;
   std::vector<RecordedValue> values;
   std::vector<RecordedPiece> pieces;
@@ -69,6 +86,14 @@ struct RankRecord {
   std::string fault;  // what a seeded fault did on this rank; empty: nothing
 
   const std::string& name(int32_t index) const { return names[static_cast<size_t>(index)]; }
+  // Returns the name of the value that the buffer with a name is a copy of, or its own.
+  const std::string& original(int32_t index) const {
+    return name(named[static_cast<size_t>(index)].original);
+  }
+  BufferRole role(int32_t index) const { return named[static_cast<size_t>(index)].role; }
+  // Adds a name. Returns its index. `copy_of`: the index of another one, or -1.
+  int32_t add_name(const std::string& text, BufferRole role = BufferRole::other,
+                   int32_t copy_of = -1);
 
   // Adds what the same rank has recorded later, in another process.
   void append(const RankRecord& later);

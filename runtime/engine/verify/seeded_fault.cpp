@@ -17,33 +17,15 @@ namespace {
 
 constexpr const char* kForgotten = "a residual that is forgotten";
 
-// Returns the name of the buffer that has the operand's memory, without what copies of state begin with.
-std::string_view state_name(const ObservedIssue& issue, BufferId id) {
-  const Program& program = issue.plan.program;
-  std::string_view name = program.at(program.root(id)).name;
-  for (const std::string_view prefix : {"staged:", "host:", "passing:"})
-    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-  return name;
-}
-
-bool begins(std::string_view name, std::initializer_list<std::string_view> prefixes) {
-  return std::ranges::any_of(prefixes,
-                             [name](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-bool is_optimizer_state(std::string_view name) {
-  return std::ranges::any_of(all_state_slots(), [name](std::string_view slot) {
-    return name.starts_with(slot) && name.substr(slot.size()).starts_with(':');
-  });
+BufferRole role_of(const ObservedIssue& issue, BufferId id) {
+  return issue.plan.program.at(id).role;
 }
 
 // Returns whether the instruction gathers parameters, not activations.
 bool gathers_parameters(const ObservedIssue& issue) {
-  const Program& program = issue.plan.program;
   const Instruction& op = issue.instruction();
   return rule_of(op.op).collective == Collective::all_gather &&
-         program.at(program.root(op.writes[0])).memory != MemoryClass::activations &&
-         begins(state_name(issue, op.writes[0]), {"params:", "gathered:", "shard:", "quantized:"});
+         role_of(issue, op.writes[0]) == BufferRole::parameters;
 }
 
 // Returns whether the instruction reads the step's gradient first and multiplies it by the clipping factor.
@@ -250,7 +232,7 @@ bool SeededFault::flip_bit(const ObservedIssue& issue) const {
   const Instruction& op = issue.instruction();
   if (op.when != When::step_end || !has_kernel(op.op)) return false;
   for (const BufferId id : op.writes) {
-    if (id == kNone || !is_optimizer_state(state_name(issue, id))) continue;
+    if (id == kNone || role_of(issue, id) != BufferRole::optimizer_state) continue;
     const auto size = static_cast<size_t>(size_of(issue.plan.program.at(id).dtype));
     if (change_values(issue, id, [size](Bytes& bytes) {
           // Flips a bit of the highest byte of a mantissa near the middle, but not of a 0: that may be of a word which no
@@ -274,8 +256,10 @@ bool SeededFault::round_once_more(const ObservedIssue& issue) const {
   if (op.when != When::step_end || !has_kernel(op.op)) return false;
   for (const BufferId id : op.writes) {
     if (id == kNone || issue.plan.program.at(id).dtype != DType::f32) continue;
-    const std::string_view name = state_name(issue, id);
-    if (!is_optimizer_state(name) && !begins(name, {"master:", "params:"})) continue;
+    const BufferRole role = role_of(issue, id);
+    if (role != BufferRole::optimizer_state && role != BufferRole::masters &&
+        role != BufferRole::parameters)
+      continue;
     if (map_values(issue, id, [](float x) { return to_float(to_bf16(x)); })) return true;
   }
   return false;
@@ -288,8 +272,8 @@ bool SeededFault::lose_residual(const ObservedIssue& issue) const {
   for (const BufferId id : op.writes) {
     if (id == kNone) continue;
     const bool residual = std::ranges::any_of(program.codec_state, [&](const CodecState& state) {
-      return state.values != kNone && program.root(state.values) == program.root(id) &&
-             state.slot.find("error") != std::string::npos;
+      return state.residual && state.values != kNone &&
+             program.root(state.values) == program.root(id);
     });
     if (residual && change_values(issue, id, [](Bytes& bytes) {
           const bool any = std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{}; });

@@ -22,12 +22,6 @@ bool loads_batches(const Program& program, const Instruction& op) {
          });
 }
 
-// Returns the buffer of the unit's `slot`: the parameters where they are the masters.
-std::string root_of(const Program& program, std::string_view slot, const std::string& unit) {
-  std::string name = fmt::format("{}:{}", slot, unit);
-  return program.find(name) == kNone && slot == "master" ? "params:" + unit : name;
-}
-
 }  // namespace
 
 std::vector<float> values_of(const Tensor& tensor, RemoteMemory* owner) {
@@ -60,17 +54,22 @@ std::vector<float> values_of(const Tensor& tensor, RemoteMemory* owner) {
 StepRecorder::StepRecorder(int64_t observed, int64_t last, bool terms, StepObserver* fault)
     : observed_(observed), last_(last), terms_(terms), fault_(fault) {}
 
-int32_t StepRecorder::index_of(const std::string& name) {
+int32_t StepRecorder::index_of(const std::string& name, BufferRole role, int32_t copy_of) {
   const auto [found, added] = index_.try_emplace(name, static_cast<int32_t>(record_.names.size()));
-  if (added) record_.names.push_back(name);
+  if (added) record_.add_name(name, role, copy_of);
   return found->second;
+}
+
+int32_t StepRecorder::index_of(const Program& program, BufferId id) {
+  const Buffer& buffer = program.at(id);
+  return index_of(buffer.name, buffer.role,
+                  buffer.copy_of == kNone ? -1 : index_of(program, program.original(id)));
 }
 
 RecordedValue StepRecorder::value_of(const ObservedIssue& issue, BufferId id,
                                      const Tensor& tensor) {
   const Program& program = issue.plan.program;
-  RecordedValue value{.name = index_of(program.at(id).name),
-                      .root = index_of(program.at(program.root(id)).name)};
+  RecordedValue value{.name = index_of(program, id), .root = index_of(program, program.root(id))};
   if (program.space_of(id) == Space::disk) return value;
   value.elements = tensor.elements();
   RemoteMemory* const owner = issue.arenas.owner_of(issue.plan, id);
@@ -89,7 +88,10 @@ void StepRecorder::add(const ObservedIssue& issue, int32_t micro,
                        const std::vector<RecordedValue>& outputs) {
   const Instruction& op = issue.instruction();
   const std::string& group = issue.plan.program.group_name(op);
-  const bool moves = is_posted(op.op) && !adds_over_ranks(op.op);
+  const Moves moves = !is_posted(op.op) || adds_over_ranks(op.op) ? Moves::nothing
+                      : receives_message(op)                      ? Moves::receives
+                      : is_message(op.op)                         ? Moves::sends
+                                                                  : Moves::values;
   record_.issues.push_back(
       {.step = static_cast<int32_t>(issue.state.step),
        .title = index_of(group.empty() ? std::string(name_of(op.op))
@@ -147,8 +149,7 @@ void StepRecorder::add_slices(const ObservedIssue& issue, std::vector<RecordedVa
                        {count},
                        whole.dtype};
     outputs.push_back(value_of(issue, id, slice));
-    outputs.back().name =
-        index_of(fmt::format("{}[{}:{}]", buffer.name, r * count, (r + 1) * count));
+    outputs.back().name = index_of(part_name(buffer.name, r * count, (r + 1) * count), buffer.role);
   }
 }
 
@@ -174,9 +175,9 @@ void StepRecorder::add_gradient(const ObservedIssue& issue) {
   if (read.elements() != range.size()) return;
   std::vector<float> values = values_of(read, issue.arenas.owner_of(issue.plan, op.reads[0]));
   for (float& value : values) value /= issue.state.loss_scale;
-  const std::string& root = program.at(program.root(op.reads[0])).name;
+  const int32_t root = index_of(program, program.root(op.reads[0]));
   for (const int index : unit->parameters) {
-    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    const Parameter& p = program.parameter(index);
     const Range part = common(range, elements_of(p));
     if (part.size() <= 0) continue;
     add_pieces(issue.state.step, p.name, kGradientSlot, root,
@@ -209,15 +210,15 @@ void StepRecorder::add_terms(const ObservedIssue& issue) {
 
 // Records the elements by where they are in the whole tensor, whatever part of it the rank has.
 void StepRecorder::add_pieces(int64_t step, const std::string& name, std::string_view slot,
-                              const std::string& root, const HeldElements& held,
-                              const Tensor& values, RemoteMemory* owner) {
+                              int32_t root, const HeldElements& held, const Tensor& values,
+                              RemoteMemory* owner) {
   if (values.elements() == 0) return;
   const std::vector<float> floats = values_of(values, owner);
   const auto add = [&](const PartRun& run) {
     record_.pieces.push_back({.step = static_cast<int32_t>(step),
                               .name = index_of(name),
                               .slot = index_of(std::string(slot)),
-                              .root = index_of(root),
+                              .root = root,
                               .begin = run.whole,
                               .count = run.count,
                               .first = static_cast<int64_t>(record_.floats.size()),
@@ -234,15 +235,10 @@ void StepRecorder::add_pieces(int64_t step, const std::string& name, std::string
 
 void StepRecorder::add_state(const Trainer& trainer) {
   const Program& program = trainer.plan().program;
-  std::unordered_map<std::string, std::string> unit_of;
-  for (const Parameter& p : program.parameters)
-    unit_of[p.name] = program.units[static_cast<size_t>(p.unit)].name;
   for (const StateEntry& entry : trainer.model().everything()) {
-    const auto unit = unit_of.find(entry.name);
-    const std::string& owner = unit == unit_of.end() ? entry.name : unit->second;
-    std::string_view slot = entry.slot;
-    if (slot.starts_with(kCodecSlots)) slot.remove_prefix(kCodecSlots.size());
-    add_pieces(trainer.state().step, entry.name, entry.slot, root_of(program, slot, owner),
+    if (entry.buffer == kNone) continue;
+    add_pieces(trainer.state().step, entry.name, entry.slot,
+               index_of(program, program.root(entry.buffer)),
                {entry.begin, entry.part, entry.global_shape}, entry.local, entry.device);
   }
 }

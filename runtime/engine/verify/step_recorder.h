@@ -26,7 +26,10 @@ class StepRecorder final : public StepObserver {
   RankRecord& record() { return record_; }
 
  private:
-  int32_t index_of(const std::string& name);
+  int32_t index_of(const std::string& name, BufferRole role = BufferRole::other,
+                   int32_t copy_of = -1);
+  // The same of a buffer.
+  int32_t index_of(const Program& program, BufferId id);
   RecordedValue value_of(const ObservedIssue& issue, BufferId id, const Tensor& tensor);
   RecordedValue value_of(const ObservedIssue& issue, BufferId id) {
     return value_of(issue, id, issue.tensor(id));
@@ -46,9 +49,9 @@ class StepRecorder final : public StepObserver {
     TensorPart part{};
     Shape whole{};  // the shape of the tensor that it is a part of
   };
-  void add_pieces(int64_t step, const std::string& name, std::string_view slot,
-                  const std::string& root, const HeldElements& held, const Tensor& values,
-                  RemoteMemory* owner);
+  // `root`: the index of the name of the buffer that has them.
+  void add_pieces(int64_t step, const std::string& name, std::string_view slot, int32_t root,
+                  const HeldElements& held, const Tensor& values, RemoteMemory* owner);
 
   int64_t observed_, last_;
   bool terms_;

@@ -19,7 +19,8 @@ BufferId Builder::add_loss(const std::string& name, float weight, LossWeight by)
   const BufferId sum = program_.add_buffer({.name = name == "loss" ? name : "loss:" + name,
                                             .shape = {1},
                                             .dtype = DType::f64,
-                                            .lifetime = Lifetime::step});
+                                            .lifetime = Lifetime::step,
+                                            .role = BufferRole::losses});
   program_.losses.push_back({.name = name, .weight = weight, .sum = sum});
   return sum;
 }
@@ -82,8 +83,11 @@ void Builder::metric(BufferId x, LossWeight by, const std::string& name) {
         "metric {} is a mean over something else than another", name);
   program_.loss_weight = by;
   const BufferId values = detached(x);
-  const BufferId sum = program_.add_buffer(
-      {.name = "metric:" + name, .shape = {1}, .dtype = DType::f64, .lifetime = Lifetime::step});
+  const BufferId sum = program_.add_buffer({.name = "metric:" + name,
+                                            .shape = {1},
+                                            .dtype = DType::f64,
+                                            .lifetime = Lifetime::step,
+                                            .role = BufferRole::losses});
   program_.losses.push_back(
       {.name = "metric:" + name, .weight = 0, .sum = sum, .is_metric = true, .metric = name});
   append({.op = OpKind::sum_loss,

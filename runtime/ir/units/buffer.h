@@ -49,8 +49,20 @@ enum class Lifetime : uint8_t {
   micro,       // from first to last use within one micro-batch
 };
 
+// What the values of a buffer are for training, wherever they lie. Views and copies have the role of what they are of.
+enum class BufferRole : uint8_t {
+  other,
+  parameters,       // in the run's dtype, or packed: held, gathered
+  masters,          // the weights that the optimizer updates, where these are not the parameters
+  optimizer_state,  // of the elements that this rank updates
+  gradients,        // of parameters: of a micro-batch, of a step, on their way
+  losses,           // sums of losses and of metrics
+  square_sums,      // of the gradients: a value for each unit
+  codec_errors,     // what codecs have lost: values for each unit
+};
+
 // A piece of memory that instructions read and write: its name, shape, dtype and use. The plan gives it an
-// address.
+// address. Names are for people, and for what looks up a whole name: nothing is told by how one begins or ends.
 struct Buffer {
   std::string name{};
   Shape shape{};
@@ -59,9 +71,13 @@ struct Buffer {
   Lifetime lifetime = Lifetime::micro;
   BufferId parent = kNone;  // of a view: its elements begin at parent_offset of the parent
   int64_t parent_offset = 0;
-  bool per_micro = false;     // one copy for every micro-batch of the step (inputs)
-  int parameter = -1;         // index of the parameter whose value this is
-  BufferId repeats = kNone;   // the value that the backward pass computes here once more
+  bool per_micro = false;  // one copy for every micro-batch of the step (inputs)
+  int parameter = -1;      // index of the parameter whose value this is
+  // The same of the whole model, also where the value is another stage's and this is a copy of it.
+  int model_parameter = -1;
+  // The buffer whose values these are, element by element: computed once more, brought from another space, rounded.
+  BufferId copy_of = kNone;
+  BufferRole role = BufferRole::other;
   int gathered_unit = -1;     // the unit whose parameters are gathered here: its index
   BufferId unpacked = kNone;  // of parameters that are gathered packed: what they are unpacked to
   bool shared = false;        // peers read it, so it is in memory registered with the communicator

@@ -5,7 +5,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/chunks/chunks.h"
-#include "runtime/plan/chunks/row_pieces.h"
+#include "runtime/plan/chunks/pieces.h"
 
 namespace dstrain {
 namespace {
@@ -142,7 +142,7 @@ class ChunkLoss {
     const auto piece = [&](BufferId whole) {
       Buffer sums = program_.at(whole);
       sums.shape.dims[1] = count;
-      sums.name += fmt::format("[{}:{}]", first, first + count);
+      sums.name = part_name(sums.name, first, first + count);
       return program_.add_buffer(std::move(sums));
     };
     Instruction sums = at(class_sums_), gather = at(gather_);

@@ -10,9 +10,7 @@
 #include "runtime/ir/ops/row_blocks.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/chunks/chunks.h"
-#include "runtime/plan/chunks/mlp_segments.h"
-#include "runtime/plan/chunks/moved_together.h"
-#include "runtime/plan/chunks/row_pieces.h"
+#include "runtime/plan/chunks/pieces.h"
 
 namespace dstrain {
 namespace {
@@ -22,10 +20,6 @@ using Pieces = std::vector<Instruction>;
 // Returns whether sums of blocks of rows are written one by one, and added.
 bool sums_blocks(const Instruction& op) {
   return rule_of(op.op).sum_order == SumOrder::row_blocks;
-}
-
-std::string again_name(const std::string& name) {
-  return name.starts_with("re:") ? name : "re:" + name;
 }
 
 // Emits instructions of all rows for one piece after another.
@@ -68,13 +62,13 @@ class PieceWriter {
     for (const BufferId id : values) {
       Buffer piece = program_.at(id);
       piece.shape = {length_, piece.shape[-1]};
-      piece.repeats = kNone;
+      piece.copy_of = kNone;
       const auto known = std::ranges::find_if(free_after, [&](const auto& held) {
         const Buffer& b = program_.at(held.first);
         return held.second < spans[id].first && b.shape == piece.shape && b.dtype == piece.dtype;
       });
-      const bool again = again_ && mlp_.hidden.contains(id);
-      piece.name = (again ? again_name(piece.name) : piece.name) + " of a piece";
+      const bool again = again_ && mlp_.hidden.contains(id) && program_.at(id).copy_of == kNone;
+      piece.name = (again ? "re:" : "") + piece.name + " of a piece";
       held_[id] = known != free_after.end() ? known->first : program_.add_buffer(std::move(piece));
       free_after[held_[id]] = spans[id].last;
     }
@@ -258,7 +252,7 @@ class ChunkMlp {
       }
       op.phase = Phase::backward;
       if (at(i).phase == Phase::forward)
-        op.group = program_.add_group(again_name(program_.group_name(at(i))));
+        op.group = program_.add_group("re:" + program_.group_name(at(i)));
       block.whole.push_back(std::move(op));
     }
     const std::optional<MovedTogether> place = moved_together(program_, mlp.backward, also, gone);
@@ -283,7 +277,7 @@ class ChunkMlp {
     };
     if (at(maker).phase == Phase::forward)
       for (auto copy = static_cast<BufferId>(program_.buffers.size()); copy-- > 0;) {
-        if (program_.at(copy).repeats != id || !writer_before_last(copy)) continue;
+        if (program_.at(copy).copy_of != id || !writer_before_last(copy)) continue;
         id = copy;
         return true;
       }
@@ -296,12 +290,12 @@ class ChunkMlp {
       return true;
     Instruction unpack = at(*writer);
     Buffer weight = program_.at(id);
-    weight.name = again_name(weight.name);
-    weight.repeats = id;
+    weight.name = "re:" + weight.name;
+    weight.copy_of = id;
     id = unpack.writes[0] = program_.add_buffer(std::move(weight));
     unpack.phase = Phase::backward;
     unpack.chunk = op.chunk;
-    unpack.group = program_.add_group(again_name(program_.group_name(unpack)));
+    unpack.group = program_.add_group("re:" + program_.group_name(unpack));
     block.unpacked.push_back(std::move(unpack));
     return true;
   }

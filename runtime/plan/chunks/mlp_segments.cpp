@@ -1,8 +1,7 @@
-#include "runtime/plan/chunks/mlp_segments.h"
-
 #include <algorithm>
 
 #include "runtime/ir/rule.h"
+#include "runtime/plan/chunks/pieces.h"
 
 namespace dstrain {
 namespace {

@@ -1,12 +1,24 @@
 // The codecs of parameters that ranks gather.
 #pragma once
 
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/plan/codecs/codec.h"
 
 namespace dstrain {
+
+// The parameters of a unit that a rank holds, and the buffer where it gathers those of all ranks.
+struct GatherOperands {
+  int unit = 0;  // index
+  std::string
+      name{};  // of the gather: that of the unit, and a number if it is not the unit's first
+  BufferId held = kNone;   // the slice or the shard; with PackedShards, the packed one
+  BufferId exact = kNone;  // the slice before it was packed, with PackedShards
+  BufferId gathered = kNone;
+  bool measures = false;  // what is lost is measured
+};
 
 // Parameters travel as they are held. What a shard group gathers are as many blocks as there are replicas, each the slices
 // of one replica's ranks.

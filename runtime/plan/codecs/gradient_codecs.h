@@ -17,7 +17,7 @@ class GradientCodec : public Codec {
  protected:
   Program& program() const { return plan_.program; }
   const CodecPlan& plan() const { return plan_; }
-  Unit& unit() const { return program().units[static_cast<size_t>(unit_)]; }
+  Unit& unit() const { return program().unit(unit_); }
   int unit_index() const { return unit_; }
   // The axes along which ranks add this unit's gradients.
   Axes axes() const { return axes_; }

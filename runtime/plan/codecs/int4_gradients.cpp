@@ -109,7 +109,7 @@ void Int4Gradients::feed_back(Instruction& pack, const std::string& slot) const 
   pack.writes.push_back(next);
   if (pack.when == When::every_micro) pack.accumulate = Accumulate::after_first_micro;
   program().codec_state.push_back(
-      {.name = unit().name, .slot = slot, .values = error, .per_rank = true});
+      {.name = unit().name, .slot = slot, .values = error, .per_rank = true, .residual = true});
   program().commits.push_back({.next = next, .state = error});
 }
 
@@ -146,7 +146,7 @@ void Int4Gradients::clear_padding(BufferId gradients, std::vector<Instruction>& 
     list.back().reads.clear();
   };
   for (const int index : unit().parameters) {
-    const Parameter& p = program().parameters[static_cast<size_t>(index)];
+    const Parameter& p = program().parameter(index);
     if (p.gradient == kNone) continue;
     clear_until(p.offset);
     at = elements_of(p).end;

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "runtime/ir/quantized.h"
+#include "runtime/ir/rule.h"
+#include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/codecs/gather_codecs.h"
 #include "runtime/plan/codecs/lost_values.h"
 #include "runtime/plan/mesh.h"
@@ -12,7 +14,7 @@ namespace dstrain {
 namespace {
 
 Unit& unit_of(const CodecPlan& plan, int unit) {
-  return plan.program.units[static_cast<size_t>(unit)];
+  return plan.program.unit(unit);
 }
 
 // Appends the gather of `count` blocks of `held`, of each the same part of `all`.
@@ -62,6 +64,7 @@ void Int8Gather::send(const Instruction& like, std::vector<Instruction>& list) {
                                 .shape = {ranks, bytes},
                                 .dtype = DType::u8,
                                 .memory = MemoryClass::communication,
+                                .role = BufferRole::parameters,
                                 .unpacked = operands_.gathered});
   Instruction op = like;
   op.channel = channel_of(place, shards ? within : unit.axes);
@@ -107,7 +110,9 @@ BufferId PackedShards::add(int index, int32_t group) {
                    .shape = program.at(slice).shape,
                    .dtype = program.at(slice).dtype,
                    .memory = MemoryClass::communication,
-                   .lifetime = Lifetime::step};
+                   .lifetime = Lifetime::step,
+                   .copy_of = slice,
+                   .role = BufferRole::parameters};
     const BufferId away = std::exchange(slice, program.add_buffer(std::move(brought)));
     exchange.hops = transfer(program, away, slice, op);
     for (const Instruction& hop : exchange.hops)
@@ -119,7 +124,8 @@ BufferId PackedShards::add(int index, int32_t group) {
                                               .shape = {plan_.place.replicas(), bytes},
                                               .dtype = DType::u8,
                                               .memory = MemoryClass::parameters,
-                                              .lifetime = Lifetime::step});
+                                              .lifetime = Lifetime::step,
+                                              .role = BufferRole::parameters});
   const BufferId mine = program.view(packed, plan_.place.replica() * bytes, bytes);
   op.op = OpKind::quantize;
   op.reads = {slice};
@@ -145,6 +151,19 @@ void PackedShards::append_exchanges(std::vector<Instruction>& list) {
     }
     if (u >= 0) std::ranges::move(exchanges_[static_cast<size_t>(u)].ops, std::back_inserter(list));
   }
+}
+
+BufferId gathered_from(const Program& program, const Instruction& op) {
+  if (op.writes.empty() || op.writes[0] == kNone) return kNone;
+  const BufferId written = program.root(op.writes[0]);
+  const Buffer& buffer = program.at(written);
+  if (rule_of(op.op).collective == Collective::all_gather) {
+    if (buffer.unpacked != kNone) return buffer.unpacked;
+    return buffer.gathered_unit >= 0 ? written : kNone;
+  }
+  if (buffer.gathered_unit < 0 || op.reads.empty()) return kNone;
+  const Unit& unit = program.unit(buffer.gathered_unit);
+  return op.reads[0] != kNone && program.root(op.reads[0]) == unit.buffers.packed ? written : kNone;
 }
 
 }  // namespace dstrain

@@ -54,10 +54,6 @@ class WeightsAverage {
 
 }  // namespace
 
-bool updates_in_groups(const Job& job, StepKind kind) {
-  return local_groups(job) > 1 && kind != StepKind::whole_gradients;
-}
-
 void send_in_groups(Program& program, const Job& job, Place place, StepKind kind) {
   if (kind != StepKind::regular) return;
   WeightsAverage average(program, place);

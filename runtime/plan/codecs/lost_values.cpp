@@ -23,7 +23,8 @@ Instruction measure_loss(Program& program, int unit, std::string_view of, Buffer
                                .shape = {static_cast<int64_t>(program.units.size()), 2},
                                .dtype = DType::f64,
                                .memory = MemoryClass::workspace,
-                               .lifetime = Lifetime::persistent});
+                               .lifetime = Lifetime::persistent,
+                               .role = BufferRole::codec_errors});
   Instruction op = once_a_step(like);
   op.op = OpKind::error_squares;
   op.reads = {exact, back};

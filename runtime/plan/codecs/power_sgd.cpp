@@ -16,6 +16,8 @@
 namespace dstrain {
 namespace {
 
+constexpr const char* kWholeGradients = "whole_grads";  // the buffer of what travels whole
+
 // A gradient that travels as factors.
 struct Matrix {
   std::string name;
@@ -116,7 +118,7 @@ class PowerSgd {
     const BufferId gradients = unit.buffers.gradients.id;
     bool joins = false;
     for (const int index : unit.parameters) {
-      const Parameter p = program_.parameters[static_cast<size_t>(index)];
+      const Parameter p = program_.parameter(index);
       if (p.gradient == kNone) continue;
       const Range range = elements_of(p);
       Matrix m{.name = p.name, .rows = p.shape.rank > 1 ? p.shape[0] : 1};
@@ -140,8 +142,7 @@ class PowerSgd {
   // All gradients of a unit as one square matrix, whose end is 0.
   void take_whole(const Unit& unit) {
     const BufferId gradients = unit.buffers.gradients.id;
-    const int64_t n =
-        elements_of(program_.parameters[static_cast<size_t>(unit.parameters.back())]).end;
+    const int64_t n = elements_of(program_.parameter(unit.parameters.back())).end;
     int64_t side = 1;
     while (side * side < n) ++side;
     Matrix m{.name = unit.name, .rows = side, .columns = side, .rank = std::min(hook_.rank, side)};
@@ -149,7 +150,7 @@ class PowerSgd {
     padded_.push_back({program_.view(gradients, 0, n), program_.view(square, 0, n)});
     if (n < side * side) emit(OpKind::zero, {}, {program_.view(square, n, side * side - n)});
     for (const int index : unit.parameters) {
-      const Parameter p = program_.parameters[static_cast<size_t>(index)];
+      const Parameter p = program_.parameter(index);
       const Range range = elements_of(p);
       restored_.push_back({program_.view(square, range.begin, range.size()),
                            program_.view(gradients, range.begin, range.size())});
@@ -186,8 +187,11 @@ class PowerSgd {
       if (hook_.error_feedback) {
         m.error = part(error_, elements, {m.rows, m.columns});
         m.next_error = part(next_error_, elements, {m.rows, m.columns});
-        program_.codec_state.push_back(
-            {.name = m.name, .slot = "error", .values = m.error, .per_rank = true});
+        program_.codec_state.push_back({.name = m.name,
+                                        .slot = "error",
+                                        .values = m.error,
+                                        .per_rank = true,
+                                        .residual = true});
       }
       rows += m.rank * m.rows;
       columns += m.rank * m.columns;
@@ -203,7 +207,8 @@ class PowerSgd {
                                                .shape = {count, 2},
                                                .dtype = DType::f64,
                                                .memory = MemoryClass::workspace,
-                                               .lifetime = Lifetime::persistent});
+                                               .lifetime = Lifetime::persistent,
+                                               .role = BufferRole::codec_errors});
     for (int64_t i = 0; i < count; ++i) {
       const Matrix m = matrices_[static_cast<size_t>(i)];
       emit(OpKind::sum_squares, {m.q}, {program_.view(sums, 2 * i, 1)});
@@ -216,6 +221,7 @@ class PowerSgd {
     BufferId sent = values;
     if (wire_ != DType::f32) {
       sent = flat("wire:" + name, program_.at(values).shape.elements(), wire_);
+      program_.at(sent).role = BufferRole::gradients;
       emit(OpKind::cast, {values}, {sent});
     }
     emit(OpKind::all_reduce, {sent}, {sent});
@@ -227,7 +233,7 @@ class PowerSgd {
     int64_t elements = 0;
     for (const Run& run : whole_) elements += run.range.size();
     if (elements == 0) return kNone;
-    const BufferId whole = flat("whole_grads", elements, wire_);
+    const BufferId whole = flat(kWholeGradients, elements, wire_);
     for_runs(whole, [&](BufferId gradients, BufferId sent) {
       emit(wire_ == DType::f32 ? OpKind::accumulate : OpKind::cast, {gradients}, {sent});
     });
@@ -262,14 +268,13 @@ class PowerSgd {
 
 }  // namespace
 
-bool sends_factors(const Job& job, const Place& place, StepKind kind) {
-  const bool power =
-      job.hook.kind == HookKind::power_sgd || job.hook.kind == HookKind::batched_power_sgd;
-  return power && place.ranks() > 1 && kind == StepKind::regular;
-}
-
 void power_sgd(Program& program, const Job& job, const Place& place) {
   PowerSgd(program, job, place).run();
+}
+
+int64_t values_sent_whole(const Program& program) {
+  const BufferId whole = program.find(kWholeGradients);
+  return whole == kNone ? 0 : program.at(whole).shape.elements();
 }
 
 }  // namespace dstrain

@@ -49,6 +49,8 @@ BufferId StepGradients::passing(const std::string& name, BufferId like) {
                               .shape = program_.at(like).shape,
                               .dtype = program_.at(like).dtype,
                               .memory = MemoryClass::communication,
+                              .copy_of = like,
+                              .role = BufferRole::gradients,
                               .space = Space::host});
 }
 

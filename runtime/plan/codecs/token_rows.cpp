@@ -17,9 +17,8 @@ TokenRows::TokenRows(const CodecPlan& plan, int unit, StepGradients& step)
     : WireGradients(plan, unit, step) {
   const std::vector<int>& parameters = this->unit().parameters;
   // Without another parameter only padding follows, whose gradient is 0 on every rank.
-  add_from(parameters.size() == 1
-               ? this->unit().elements
-               : program().parameters[static_cast<size_t>(parameters[1])].offset);
+  add_from(parameters.size() == 1 ? this->unit().elements
+                                  : program().parameter(parameters[1]).offset);
 }
 
 // The exchange of ids and rows is in front of the instruction that reads them. A rank's own rows are computed where they

@@ -48,7 +48,8 @@ void WireGradients::send(const Instruction& like, std::vector<Instruction>& list
     const BufferId cast = program().add_buffer({.name = "wire:" + unit().name,
                                                 .shape = {added_.size()},
                                                 .dtype = wire,
-                                                .memory = MemoryClass::communication});
+                                                .memory = MemoryClass::communication,
+                                                .role = BufferRole::gradients});
     add(list, {.op = OpKind::cast, .reads = {mine}, .writes = {cast}});
     sent_ = unit().buffers.wire = {.id = cast};
     mine = cast;

@@ -11,8 +11,7 @@ namespace dstrain {
 double step_seconds(const Plan& plan, const MachineRates& rates) {
   double seconds = static_cast<double>(wire_bytes(plan)) / rates.wire;
   for (const Issue& issue : plan.order)
-    seconds += instruction_seconds(
-        plan.program, plan.program.instructions[static_cast<size_t>(issue.instruction)], rates);
+    seconds += instruction_seconds(plan.program, plan.instruction_of(issue), rates);
   return seconds;
 }
 

@@ -6,7 +6,7 @@
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/finish_plan.h"
-#include "runtime/plan/parallel/split_layers.h"
+#include "runtime/plan/parallel/parallel.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/pipeline/schedule.h"
 #include "runtime/plan/placement/place.h"

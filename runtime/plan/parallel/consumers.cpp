@@ -7,7 +7,7 @@ namespace dstrain {
 bool is_adapter_product(const Program& program, const Instruction& op, AdapterMatrix matrix) {
   if (!is_product(axes_of(program, op))) return false;
   const int index = program.at(op.reads[1]).parameter;
-  return index >= 0 && program.parameters[static_cast<size_t>(index)].adapter == matrix;
+  return index >= 0 && program.parameter(index).adapter == matrix;
 }
 
 Consumers::Consumers(const Program& program, int ranks) : program_(program), ranks_(ranks) {

@@ -1,5 +1,3 @@
-#include "runtime/plan/parallel/halve_sums.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "runtime/ir/rule.h"
 #include "runtime/plan/parallel/consumers.h"
+#include "runtime/plan/parallel/parallel.h"
 
 namespace dstrain {
 namespace {

@@ -1,9 +1,8 @@
-#include "runtime/plan/parallel/issue_early.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "runtime/ir/rule.h"
+#include "runtime/plan/parallel/parallel.h"
 
 namespace dstrain {
 namespace {

@@ -129,7 +129,7 @@ BufferId RankForward::exchanged(BufferId x, const GroupRank& group, int64_t rows
 void RankForward::divide(BufferId weight, TensorPart::By by, int64_t sections, bool vocabulary) {
   const int index = program_.at(weight).parameter;
   check(index >= 0, "{} is no parameter", name_of(weight));
-  Parameter& p = program_.parameters[static_cast<size_t>(index)];
+  Parameter& p = program_.parameter(index);
   const TensorPart part{
       .by = by, .parts = tensor_.ranks, .part = tensor_.rank, .sections = sections};
   if (p.part.by != TensorPart::By::nothing) {

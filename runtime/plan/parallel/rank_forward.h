@@ -1,4 +1,4 @@
-// RankForward: a forward pass while it is divided among the ranks of a tensor and a sequence group (split_layers.h): what
+// RankForward: a forward pass while it is divided among the ranks of a tensor and a sequence group (parallel.h): what
 // this rank has of every value, and the instructions that bring it the rest.
 #pragma once
 
@@ -91,7 +91,7 @@ class RankForward {
   // Gives this rank its part of a parameter. Throws InternalError if it has another part already.
   void divide(BufferId weight, TensorPart::By by, int64_t sections = 1, bool vocabulary = false);
   const Parameter& parameter(BufferId weight) const {
-    return program_.parameters[static_cast<size_t>(program_.at(weight).parameter)];
+    return program_.parameter(program_.at(weight).parameter);
   }
   // Returns the first row that this rank has of a weight, and how many it has.
   std::pair<int64_t, int64_t> rows_of_part(BufferId weight) const;

@@ -1,5 +1,3 @@
-#include "runtime/plan/parallel/split_layers.h"
-
 #include <algorithm>
 #include <string>
 #include <unordered_set>
@@ -11,6 +9,7 @@
 #include "runtime/ir/ops/cross_entropy.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/parallel/consumers.h"
+#include "runtime/plan/parallel/parallel.h"
 #include "runtime/plan/parallel/rank_forward.h"
 
 namespace dstrain {

@@ -97,7 +97,7 @@ class UpdateOperands {
   // Returns the spaces of the unit whose update an instruction belongs to; the device, where it is of none.
   UnitSpaces spaces_of(const Instruction& op) const {
     const int unit = program_.groups[static_cast<size_t>(op.group)].unit;
-    return unit < 0 ? UnitSpaces{} : program_.units[static_cast<size_t>(unit)].spaces;
+    return unit < 0 ? UnitSpaces{} : program_.unit(unit).spaces;
   }
 
   // Returns the instructions of every unit with their copies.
@@ -134,6 +134,8 @@ class UpdateOperands {
                                     .shape = {s.range.size()},
                                     .dtype = whole.dtype,
                                     .memory = MemoryClass::communication,
+                                    .copy_of = program_.view(root, s.range.begin, s.range.size()),
+                                    .role = whole.role,
                                     .space = updates_in_});
       copies_.insert(s.copy);
       if (s.loaded.size() == 0) continue;
@@ -254,6 +256,7 @@ class UpdateOperands {
       if (buffer == kNone) {
         Buffer twin = program_.at(part.root);
         if (!copies_.contains(part.root)) twin.name = "staged:" + twin.name;
+        twin.copy_of = part.root;
         twin.memory = MemoryClass::communication;
         twin.lifetime = Lifetime::step;
         twin.space = Space::device;

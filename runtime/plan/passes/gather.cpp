@@ -13,7 +13,6 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/tensor_part.h"
-#include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/codecs/gather_codecs.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/transfers.h"
@@ -90,7 +89,7 @@ class GatherPass {
     std::ranges::move(more, std::back_inserter(list));
   }
 
-  int64_t elements(int unit) const { return program_.units[static_cast<size_t>(unit)].elements; }
+  int64_t elements(int unit) const { return program_.unit(unit).elements; }
   // Returns whether nothing of another micro-batch runs between the two instructions.
   bool in_one_turn(const Instruction& a, const Instruction& b) const {
     const bool begins = a.when == When::step_begin, follows = b.when == When::step_begin;
@@ -120,9 +119,7 @@ class GatherPass {
 
   // Returns whether two units have parameters of the same layer.
   bool are_siblings(int a, int b) const {
-    const auto first = [this](int unit) {
-      return program_.units[static_cast<size_t>(unit)].first_sublayer;
-    };
+    const auto first = [this](int unit) { return program_.unit(unit).first_sublayer; };
     return first(a) == first(b);
   }
 
@@ -223,7 +220,7 @@ class GatherPass {
     int64_t sum = 0;
     for (const Unit& unit : program_.units) {
       const bool small = std::all_of(unit.parameters.begin(), unit.parameters.end(), [&](int i) {
-        const Parameter& p = program_.parameters[static_cast<size_t>(i)];
+        const Parameter& p = program_.parameter(i);
         // Padding counts, so that all ranks of a tensor group choose alike.
         return held_shape(p.part, p.shape).elements() <= limits_.param_persistence;
       });
@@ -251,7 +248,7 @@ class GatherPass {
   // Makes the window's instructions read gathered parameters. Returns what brings those: the transfers of the rank's
   // own part from another space, one by one, and last the gather.
   std::vector<std::vector<Instruction>> emit(const Window& window, bool whole_step) {
-    const Unit& unit = program_.units[static_cast<size_t>(window.unit)];
+    const Unit& unit = program_.unit(window.unit);
     const int count = ++windows_of_[window.unit];
     const std::string name = unit.name + (count > 1 ? fmt::format("#{}", count) : "");
     const BufferId gathered =
@@ -260,10 +257,11 @@ class GatherPass {
                              .dtype = program_.at(unit.buffers.values.id).dtype,
                              .memory = MemoryClass::communication,
                              .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
+                             .role = BufferRole::parameters,
                              .gathered_unit = window.unit});
     std::unordered_map<BufferId, BufferId> moved;
     for (const int index : unit.parameters) {
-      const Parameter& p = program_.parameters[static_cast<size_t>(index)];
+      const Parameter& p = program_.parameter(index);
       BufferId value = p.value;
       if (count > 1) {
         const Buffer copy = program_.at(p.value);
@@ -297,7 +295,9 @@ class GatherPass {
                      .shape = program_.at(operands.held).shape,
                      .dtype = program_.at(operands.held).dtype,
                      .memory = MemoryClass::communication,
-                     .lifetime = whole_step ? Lifetime::step : Lifetime::micro};
+                     .lifetime = whole_step ? Lifetime::step : Lifetime::micro,
+                     .copy_of = operands.held,
+                     .role = BufferRole::parameters};
       const BufferId away = std::exchange(
           operands.held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
       for (Instruction& hop : transfer(program_, away, operands.held, like))
@@ -305,7 +305,11 @@ class GatherPass {
       if (held_ == Held::whole) return parts;
     }
     if (operands.exact == kNone) operands.exact = operands.held;
-    std::unique_ptr<Codec> codec = gather_codec(plan_, operands);
+    std::unique_ptr<Codec> codec;
+    if (unit.codecs.parameters == CodecKind::int8_blocks)
+      codec = std::make_unique<Int8Gather>(plan_, operands);
+    else
+      codec = std::make_unique<PlainGather>(plan_, operands);
     codec->send(like, parts.emplace_back());
     const bool at_end_of_start = whole_step && user.when != When::step_begin;
     (at_end_of_start ? for_step_ : received_[first]).push_back(std::move(codec));

@@ -165,7 +165,7 @@ class Cut {
     };
     for (Buffer& buffer : result.buffers) {
       move(buffer.parent);
-      move(buffer.repeats);
+      move(buffer.copy_of);
     }
     for (Instruction& op : kept) {
       std::ranges::for_each(op.reads, move);
@@ -206,8 +206,7 @@ class Cut {
     result.model = program_.parameters;
     for (Parameter& p : result.model) p.value = p.gradient = kNone;
     for (const Buffer& b : result.buffers)
-      check(b.parameter < 0 ||
-                result.parameters[static_cast<size_t>(b.parameter)].value == result.find(b.name),
+      check(b.parameter < 0 || result.parameter(b.parameter).value == result.find(b.name),
             "{} is used by another stage than its own", b.name);
   }
 
@@ -220,7 +219,7 @@ class Cut {
       kept.name += "." + program_.sublayers[static_cast<size_t>(first)].name;
     result.units.push_back(std::move(kept));
     for (const int old : unit.parameters) {
-      Parameter p = program_.parameters[static_cast<size_t>(old)];
+      Parameter p = program_.parameter(old);
       if (p.sublayer < first || p.sublayer >= last) continue;
       p.unit = index;
       move(p.value);

@@ -2,7 +2,6 @@
 
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/unit_spaces.h"
 
@@ -27,7 +26,7 @@ void place_parameters(Program& program, Unit& unit, const Job& job, const Place&
   const int64_t align = align_of(unit, job);
   int64_t at = 0;
   for (int index : unit.parameters) {
-    Parameter& p = program.parameters[static_cast<size_t>(index)];
+    Parameter& p = program.parameter(index);
     p.offset = at;
     at += round_up(program.at(p.value).shape.elements(), align);  // with rows of padding
   }
@@ -36,7 +35,7 @@ void place_parameters(Program& program, Unit& unit, const Job& job, const Place&
 
 bool has_gradients(const Program& program, const Unit& unit) {
   return std::ranges::any_of(unit.parameters, [&program](int index) {
-    return program.parameters[static_cast<size_t>(index)].gradient != kNone;
+    return program.parameter(index).gradient != kNone;
   });
 }
 
@@ -50,10 +49,11 @@ void place_gradients(Program& program, Unit& unit, const Residency& residency) {
     written = unit.buffers.micro_gradients.id =
         program.add_buffer({.name = "micro_grads:" + unit.name,
                             .shape = {unit.elements},
-                            .memory = every ? MemoryClass::communication : MemoryClass::workspace});
+                            .memory = every ? MemoryClass::communication : MemoryClass::workspace,
+                            .role = BufferRole::gradients});
   }
   for (int index : unit.parameters) {
-    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    const Parameter& p = program.parameter(index);
     if (p.gradient == kNone) continue;
     program.at(p.gradient).parent = written;
     program.at(p.gradient).parent_offset = p.offset;
@@ -65,13 +65,14 @@ void add_host_squares(Program& program) {
   const auto units = static_cast<int64_t>(program.trained_units().size());
   BufferId all = kNone;
   for (int64_t u = 0; u < units; ++u) {
-    Unit& unit = program.units[static_cast<size_t>(u)];
+    Unit& unit = program.unit(u);
     if (unit.spaces.gradients == Space::device) continue;
     if (all == kNone)
       all = program.add_buffer({.name = "host:square_sums",
                                 .shape = {units},
                                 .dtype = DType::f64,
                                 .lifetime = Lifetime::step,
+                                .role = BufferRole::square_sums,
                                 .space = Space::host});
     unit.buffers.host_squares = program.view(all, u, 1);
   }
@@ -81,8 +82,8 @@ void add_host_squares(Program& program) {
 
 void layout(Program& program, const Job& job, Place place, const Residency& residency) {
   for (Unit& unit : program.units) place_parameters(program, unit, job, place);
-  assign_spaces(program, job, place, residency);
   assign_codecs(program, job, residency);
+  assign_spaces(program, job, place, residency);
   for (Unit& unit : program.units) {
     const BufferId values = program.add_buffer(
         {.name = "params:" + unit.name,
@@ -90,6 +91,7 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
          .dtype = unit.blocks == BlockFormat::none ? program.dtype : DType::u8,
          .memory = MemoryClass::parameters,
          .lifetime = Lifetime::persistent,
+         .role = BufferRole::parameters,
          .space = unit.spaces.values});
     // A drive has no bytes to save: a file has room for each tensor.
     const bool on_disk = unit.spaces.gradients == Space::disk;
@@ -101,13 +103,14 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
                    .dtype = residency.grad_dtype,
                    .memory = MemoryClass::gradients,
                    .lifetime = on_disk ? Lifetime::persistent : residency.gradients_live,
+                   .role = BufferRole::gradients,
                    .space = unit.spaces.gradients})
             : kNone;
     unit.buffers = {.values = unit_buffer(values, residency.parameters, unit.axes),
                     .gradients = unit_buffer(gradients, residency.gradients, unit.axes)};
     if (residency.parameters != Held::whole) continue;
     for (int index : unit.parameters) {
-      const Parameter& p = program.parameters[static_cast<size_t>(index)];
+      const Parameter& p = program.parameter(index);
       program.at(p.value).parent = values;
       program.at(p.value).parent_offset = p.offset;
     }

@@ -1,14 +1,8 @@
 #include <map>
-#include <string>
 
 #include "runtime/plan/slot_plans.h"
 
 namespace dstrain {
-namespace {
-
-constexpr std::string_view kNarrow = "narrow:";
-
-}  // namespace
 
 void narrow_weights(Program& program, DType weights) {
   if (weights == DType::f32) return;
@@ -24,19 +18,16 @@ void narrow_weights(Program& program, DType weights) {
     if (found == copies.end()) continue;
     if (found->second == kNone) {
       const Buffer& wide = program.at(found->first);
-      found->second = program.add_buffer({.name = std::string(kNarrow) + wide.name,
+      found->second = program.add_buffer({.name = "narrow:" + wide.name,
                                           .shape = wide.shape,
                                           .dtype = weights,
                                           .memory = MemoryClass::packed,
-                                          .lifetime = Lifetime::persistent});
+                                          .lifetime = Lifetime::persistent,
+                                          .copy_of = found->first,
+                                          .role = BufferRole::parameters});
     }
     op.reads[1] = found->second;
   }
-}
-
-BufferId narrowed_by(const Program& program, const Buffer& buffer) {
-  return buffer.name.starts_with(kNarrow) ? program.find(buffer.name.substr(kNarrow.size()))
-                                          : kNone;
 }
 
 }  // namespace dstrain

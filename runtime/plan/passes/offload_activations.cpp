@@ -115,9 +115,11 @@ class ActivationOffload {
   void move(const Kept& kept) {
     Buffer there = program_.at(kept.buffer);
     there.name = "kept:" + there.name;
+    there.copy_of = kept.buffer;
     there.space = to_;
     Buffer back = program_.at(kept.buffer);
     back.name = "back:" + back.name;
+    back.copy_of = kept.buffer;
     const BufferId away = program_.add_buffer(std::move(there));
     const BufferId again = program_.add_buffer(std::move(back));
 
@@ -166,6 +168,7 @@ class ActivationOffload {
       moved.parent_offset += program_.at(parent).parent_offset;
     moved.parent = to;
     moved.name = "back:" + moved.name;
+    moved.copy_of = view;
     return program_.add_buffer(std::move(moved));
   }
 

@@ -4,7 +4,7 @@
 //   -> layout -> reduce -> update -> send_in_groups -> bring_operands -> update_buffers -> gather -> halve_sums
 //   -> join_norms -> pack -> begin_step -> place -> order -> verify;
 // one of validation has neither a backward pass nor an update, and use_synchronised_weights behind gather. chunk_loss and
-// chunk_mlp are those of chunks/; recognise is that of recognise/; split_layers, issue_early, separate_replicated and halve_sums those of parallel/;
+// chunk_mlp are those of chunks/; recognise is that of recognise/; split_layers, issue_early and halve_sums those of parallel/;
 // send_in_groups is that of codecs/. make_plan.cpp calls them.
 #pragma once
 
@@ -73,6 +73,11 @@ void split_backward(Program& program, const std::set<BufferId>& in_pieces = {});
 // packed blocks to another one, "U:packed"; the first of a unit's parts keeps its name. Such a unit is held and
 // gathered as the others are, and has neither gradients nor optimizer state.
 void separate_frozen(Program& program);
+
+// Gives the parameters that all ranks of a tensor group have alike units of their own, "U:replicated", behind those of
+// the same kind that it divides: their gradients are added over the tensor group, too, which also divides their state.
+// Runs after separate_frozen().
+void separate_replicated(Program& program, const Place& place);
 
 // Lays the parameters of each unit out as one flat range, padded so that rank r owns the r-th of equal
 // slices. Fills Unit::spaces and Unit::codecs. Adds the buffers "params:U" in the run's dtype and "grads:U" in the

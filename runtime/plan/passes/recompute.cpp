@@ -192,7 +192,7 @@ Program with_clones(const Program& program, const Places& places) {
     for (BufferId& id : again.writes) {
       Buffer copy = program.at(id);
       copy.name = "re:" + copy.name;
-      copy.repeats = id;
+      copy.copy_of = id;
       begin[static_cast<size_t>(id)] = places[i];
       clone[static_cast<size_t>(id)] = result.add_buffer(std::move(copy));
       id = clone[static_cast<size_t>(id)];

@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "runtime/plan/codecs/codec.h"
 #include "runtime/plan/codecs/codecs.h"
+#include "runtime/plan/codecs/gradient_codecs.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
@@ -28,12 +28,28 @@ void add_zeros(Program& program, const Unit& unit, BufferId buffer, const Instru
     list.back().writes = {program.view(buffer, at, end - at)};
   };
   for (int index : unit.parameters) {
-    const Parameter& p = program.parameters[static_cast<size_t>(index)];
+    const Parameter& p = program.parameter(index);
     if (p.gradient == kNone) continue;
     zero_until(p.offset);
     at = p.offset + program.at(p.gradient).shape.elements();
   }
   zero_until(unit.elements);
+}
+
+// Returns how the gradients of the unit with this index travel from `micro_gradients`, where ranks add after each micro-batch,
+// or else from `gradients`, and are added to `gradients`; null if nothing is done unit by unit. `step`: takes the sums.
+std::unique_ptr<Codec> gradient_codec(const CodecPlan& plan, int unit, StepGradients& step) {
+  switch (plan.program.unit(unit).codecs.gradients) {
+    case CodecKind::int4_blocks:
+      return std::make_unique<Int4Gradients>(plan, unit, step);
+    case CodecKind::token_rows:
+      return std::make_unique<TokenRows>(plan, unit, step);
+    case CodecKind::low_rank:
+    case CodecKind::not_sent:
+      return nullptr;
+    default:
+      return std::make_unique<WireGradients>(plan, unit, step);
+  }
 }
 
 // Makes the instructions around those that compute the gradients of one unit.
@@ -84,7 +100,7 @@ class UnitReduction {
   int64_t elements() const { return unit().elements; }
 
  private:
-  Unit& unit() const { return plan_.program.units[static_cast<size_t>(unit_)]; }
+  Unit& unit() const { return plan_.program.unit(unit_); }
 
   CodecPlan plan_;
   int unit_;

@@ -126,7 +126,7 @@ void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
       for (const BufferId id : *list) {
         const int index = id == kNone ? -1 : parameter_of[static_cast<size_t>(id)];
         if (index < 0) continue;
-        const Parameter& p = program.parameters[static_cast<size_t>(index)];
+        const Parameter& p = program.parameter(index);
         const auto own = stage_of(p.sublayer);
         check(stage == own || (own == 0 && stage == stages - 1),
               "{} of stage {} is used by stage {}: only the first and the last one share "
@@ -142,7 +142,7 @@ void tie_stages(Program& program, const std::vector<int64_t>& first_sublayers,
   check(std::ranges::count_if(uses, tied) <= 1, "stages share more than one parameter");
   const auto shared = std::ranges::find_if(uses, tied);
   if (shared == uses.end()) return;
-  Parameter& p = program.parameters[static_cast<size_t>(shared - uses.begin())];
+  Parameter& p = program.parameter(shared - uses.begin());
   TiedParameter(program, p, std::move(shared->owners), std::move(shared->users),
                 channel_of(place, Link::tied))
       .untie();

@@ -29,10 +29,11 @@ class PlacedUpdate final : public UnitUpdate {
         held_(held) {
     UnitBuffers& known = unit.buffers;
     if (job.master_dtype != program.dtype || (rule_.signs && rule_.signs->open_local_steps))
-      known.separate_master = state("master");
+      known.separate_master = state("master", BufferRole::masters, DType::f32);
     for (const SlotRule& slot : state_slots(job.optimizer))
       known.slots.push_back(new_slot(slot, slot.dtype_in(job)));
-    if (unit.spaces.sends_masters) known.separate_master = state("master", program.dtype);
+    if (unit.spaces.sends_masters)
+      known.separate_master = state("master", BufferRole::masters, program.dtype);
   }
 
   // Appends what reads the gradients.
@@ -75,11 +76,12 @@ class PlacedUpdate final : public UnitUpdate {
   Axes axes_of(RankSet set) const { return set == RankSet::parts ? adds_ | Axis::tensor : adds_; }
 
   // Returns state of all elements: a value for each `block` of them.
-  UnitBuffer state(std::string_view what, DType dtype = DType::f32, int64_t block = 1) {
+  UnitBuffer state(std::string_view what, BufferRole role, DType dtype, int64_t block = 1) {
     UnitBuffer buffer = unit_buffer(kNone, held_, adds_);
     buffer.block = block;
     const int64_t values = buffer.values(updated().size());
     buffer.id = add_buffer(what, values, Lifetime::persistent, dtype);
+    program().at(buffer.id).role = role;
     return buffer;
   }
 
@@ -87,7 +89,9 @@ class PlacedUpdate final : public UnitUpdate {
     if (slot.gathered && sharded()) return gathered_state(slot.name);
     const bool of_all = slot.forms.has(UpdateForm::elements) && slot.forms.has(rule_.other_form);
     return {std::string(slot.name),
-            of_all ? state(slot.name, dtype, slot.block) : partial_state(slot, dtype), slot.forms};
+            of_all ? state(slot.name, BufferRole::optimizer_state, dtype, slot.block)
+                   : partial_state(slot, dtype),
+            slot.forms};
   }
 
   // Returns state that only parameters of some forms have.
@@ -102,6 +106,7 @@ class PlacedUpdate final : public UnitUpdate {
     UnitBuffer buffer = unit_buffer(kNone, held_, adds_);
     buffer.block = slot.block;
     buffer.id = add_buffer(slot.name, buffer.values(elements), Lifetime::persistent, dtype);
+    program().at(buffer.id).role = BufferRole::optimizer_state;
     buffer.partial = std::move(held);
     return buffer;
   }
@@ -179,11 +184,14 @@ void update(Program& program, const Job& job, const Place& place, const Residenc
   const Axes adds = residency.adds;
   const bool keeps = keeps_gradients(job, kind);
   const auto units = static_cast<int64_t>(program.trained_units().size());
-  const BufferId norms = program.add_buffer(
-      {.name = "square_sums", .shape = {units}, .dtype = DType::f64, .lifetime = Lifetime::step});
+  const BufferId norms = program.add_buffer({.name = "square_sums",
+                                             .shape = {units},
+                                             .dtype = DType::f64,
+                                             .lifetime = Lifetime::step,
+                                             .role = BufferRole::square_sums});
   const int32_t group = program.add_group("step");
   for (int64_t u = 0; u < units; ++u) {
-    const Unit& unit = program.units[static_cast<size_t>(u)];
+    const Unit& unit = program.unit(u);
     const UnitBuffer& grads = unit.buffers.gradients;
     // Where ranks keep their gradients the norm is of all that this rank has.
     const Range owned =
@@ -256,7 +264,8 @@ void use_synchronised_weights(Program& program, const Job& job) {
     const BufferId master = program.add_buffer({.name = "master:" + unit.name,
                                                 .shape = {unit.elements},
                                                 .memory = MemoryClass::optimizer,
-                                                .lifetime = Lifetime::persistent});
+                                                .lifetime = Lifetime::persistent,
+                                                .role = BufferRole::masters});
     unit.buffers.separate_master = {.id = master};
     begin.push_back({.op = OpKind::accumulate,
                      .when = When::step_begin,

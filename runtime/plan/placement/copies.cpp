@@ -54,14 +54,12 @@ std::vector<Copies> copies_of(const Plan& plan) {
   std::vector<char> sent(p.buffers.size());
   for (const Instruction& op : p.instructions) {
     if (op.when == When::step_begin || op.when == When::step_end) continue;
-    for (const auto* list : {&op.reads, &op.writes})
-      for (const BufferId id : *list) {
-        if (id == kNone) continue;
-        const auto root = static_cast<size_t>(p.root(id));
-        uses[root].kinds.emplace(op.phase, op.chunk);
-        uses[root].received = uses[root].received || receives_message(op);
-        sent[root] = sent[root] != 0 || sends_message(op);
-      }
+    for_operands(op, [&](BufferId id) {
+      const auto root = static_cast<size_t>(p.root(id));
+      uses[root].kinds.emplace(op.phase, op.chunk);
+      uses[root].received = uses[root].received || receives_message(op);
+      sent[root] = sent[root] != 0 || sends_message(op);
+    });
   }
   std::map<Uses, Copies> known;
   std::vector<Copies> copies(p.buffers.size());

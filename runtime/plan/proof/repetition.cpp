@@ -41,9 +41,7 @@ Repetition::Repetition(const Plan& plan) : plan_(plan) {
 }
 
 void Repetition::find_slots() {
-  const auto in_a_slot = [&](const Issue& issue) {
-    return in_slot(plan_.program.instructions[static_cast<size_t>(issue.instruction)]);
-  };
+  const auto in_a_slot = [&](const Issue& issue) { return in_slot(plan_.instruction_of(issue)); };
   const auto first = std::ranges::find_if(plan_.order, in_a_slot) - plan_.order.begin();
   auto end = static_cast<size_t>(first);
   for (size_t i = end; i < plan_.order.size(); ++i) {

@@ -57,9 +57,7 @@ class Repetition {
     int64_t end() const { return offset + stride * copies; }
   };
 
-  const Instruction& op_of(size_t issue) const {
-    return plan_.program.instructions[static_cast<size_t>(plan_.order[issue].instruction)];
-  }
+  const Instruction& op_of(size_t issue) const { return plan_.instruction_of(plan_.order[issue]); }
   void find_slots();
   void find_rings();
   bool comes_twice(size_t task, const Period& period) const;

@@ -12,7 +12,6 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/placement/peers.h"
 #include "runtime/plan/proof/repetition.h"
-#include "runtime/plan/proof/verify_gathers.h"
 
 namespace dstrain {
 namespace {

@@ -10,5 +10,8 @@ namespace dstrain {
 // is reused while an instruction, a running collective or a peer still needs it. Throws InternalError
 // naming the instruction.
 void verify(const Plan& plan);
+// The part of it about gathered parameters: proves that every gather is used, and that no more parameters are gathered at a
+// time than the plan's limit allows.
+void verify_gathers(const Plan& plan);
 
 }  // namespace dstrain

@@ -1,5 +1,3 @@
-#include "runtime/plan/proof/verify_gathers.h"
-
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/mesh.h"
+#include "runtime/plan/proof/verify.h"
 
 namespace dstrain {
 namespace {
@@ -21,7 +20,7 @@ struct Stay {         // how long parameters stay gathered
 bool continues_gather(const Plan& plan, size_t i) {
   const Program& program = plan.program;
   const auto op_at = [&](size_t k) -> const Instruction& {
-    return program.instructions[static_cast<size_t>(plan.order[k].instruction)];
+    return plan.instruction_of(plan.order[k]);
   };
   const auto gathers = [&](size_t k) {
     return rule_of(op_at(k).op).collective == Collective::all_gather;
@@ -39,7 +38,7 @@ std::vector<Stay> find_stays(const Plan& plan) {
   std::vector<Stay> stays;
   std::unordered_map<BufferId, size_t> last_use;
   for (size_t i = plan.order.size(); i-- > 0;) {
-    const Instruction& op = program.instructions[static_cast<size_t>(plan.order[i].instruction)];
+    const Instruction& op = plan.instruction_of(plan.order[i]);
     const BufferId gathered = gathered_from(program, op);
     if (gathered != kNone) {
       if (continues_gather(plan, i)) continue;
@@ -67,8 +66,7 @@ void verify_gathers(const Plan& plan) {
     const int64_t n = gathered.shape.elements();
     elements[stay.begin] += n;
     elements[stay.end + 1] -= n;
-    const int layer =
-        plan.program.units[static_cast<size_t>(gathered.gathered_unit)].first_sublayer;
+    const int layer = plan.program.unit(gathered.gathered_unit).first_sublayer;
     come[stay.begin].push_back(layer);
     go[stay.end + 1].push_back(layer);
   }

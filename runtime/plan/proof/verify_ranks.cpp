@@ -15,7 +15,7 @@ namespace dstrain {
 namespace {
 
 const Instruction& op_at(const Plan& plan, size_t i) {
-  return plan.program.instructions[static_cast<size_t>(plan.order[i].instruction)];
+  return plan.instruction_of(plan.order[i]);
 }
 
 // Returns what both sides of a message, or all ranks of a collective, know of it. What they know by the same name is the

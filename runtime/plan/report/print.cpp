@@ -12,8 +12,8 @@
 #include "runtime/ir/rule.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
-#include "runtime/plan/report/axis_bytes.h"
 #include "runtime/plan/report/text_table.h"
+#include "runtime/plan/report/traffic.h"
 
 namespace dstrain {
 namespace {

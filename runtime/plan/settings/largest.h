@@ -2,15 +2,30 @@
 // more of its state offloaded, and the longest sequence of the configured model; found by planning. Pure.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "runtime/plan/plan.h"
 #include "runtime/plan/report/print.h"
 #include "runtime/plan/settings/fit.h"
-#include "runtime/plan/settings/longest.h"
 
 namespace dstrain {
+
+// The longest samples of a model that train in the memory that there is.
+struct LongestSequence {
+  int64_t tokens = 0;      // of a sample; 0: not even the shortest one fits
+  PlannedMemory memory{};  // of each rank
+  std::string limit{};  // what the next longer one exceeds; empty: it is as long as samples may be
+};
+
+// Returns the longest sequence of the job's model with micro-batch 1, a multiple of 128 tokens that divides among the
+// job's ranks, for which `exceeded` returns nothing. The model's context grows with it. What the job leaves open is
+// settled as a run would settle it that has no other way to fit. Models without tokens, and those whose
+// sizes are fixed, have none.
+LongestSequence longest_sequence(const Job& job, const PlanInputs& inputs,
+                                 const std::function<std::string(const PlannedMemory&)>& exceeded);
 
 // The memory of a machine, in bytes: of the device of each rank, and what its ranks share.
 struct MachineMemory {

@@ -8,11 +8,11 @@ namespace dstrain {
 namespace {
 
 // A step that loads x, and computes y and then z of it.
-RankRecord chain(uint64_t x, uint64_t y, uint64_t z, const std::string& prefix = "") {
+RankRecord chain(uint64_t x, uint64_t y, uint64_t z, const std::string& name = "y") {
   return Record()
       .issue(1, "load_batch", 0, {}, {{"x", "x", x}})
-      .issue(1, "linear one", 0, {{"x", "x", x}}, {{prefix + "y", "y", y}})
-      .issue(1, "linear two", 0, {{prefix + "y", "y", y}}, {{"z", "z", z}})
+      .issue(1, "linear one", 0, {{"x", "x", x}}, {{name, name, y, "y"}})
+      .issue(1, "linear two", 0, {{name, name, y, "y"}}, {{"z", "z", z}})
       .record;
 }
 
@@ -33,8 +33,8 @@ TEST_CASE("first difference: the instruction whose inputs are equal") {
 }
 
 TEST_CASE("first difference: what was computed again counts as the original") {
-  CHECK_FALSE(first(chain(1, 2, 3), chain(1, 2, 3, "re:")));
-  CHECK(first(chain(1, 2, 3), chain(1, 2, 9, "re:"))->instruction == "linear two");
+  CHECK_FALSE(first(chain(1, 2, 3), chain(1, 2, 3, "again")));
+  CHECK(first(chain(1, 2, 3), chain(1, 2, 9, "again"))->instruction == "linear two");
 }
 
 TEST_CASE("first difference: where a value is computed twice, the first time counts too") {
@@ -42,8 +42,8 @@ TEST_CASE("first difference: where a value is computed twice, the first time cou
     return Record()
         .issue(1, "attention one", 0, {}, {{"y", "y", y}})
         .issue(1, "linear two", 0, {{"y", "y", y}}, {{"z", "z", z}})
-        .issue(1, "attention re:one", 0, {}, {{"re:y", "re:y", again}})
-        .issue(1, "attention_grad one", 0, {{"re:y", "re:y", again}}, {{"dx", "dx", dx}})
+        .issue(1, "attention re:one", 0, {}, {{"again", "again", again, "y"}})
+        .issue(1, "attention_grad one", 0, {{"again", "again", again, "y"}}, {{"dx", "dx", dx}})
         .record;
   };
   const RankRecord plain =

@@ -15,16 +15,21 @@ class Record {
   struct Operand {
     std::string name, root;
     uint64_t checksum;
+    std::string copy_of = "";  // the value that it is a copy of
   };
 
   Record& issue(int step, const std::string& title, int micro, const std::vector<Operand>& inputs,
                 const std::vector<Operand>& outputs, bool moves = false, bool at_end = false) {
     const bool sums = title.starts_with("all_reduce") || title.starts_with("reduce_scatter");
+    const Moves moved = !moves                      ? Moves::nothing
+                        : title.starts_with("send") ? Moves::sends
+                        : title.starts_with("recv") ? Moves::receives
+                                                    : Moves::values;
     record.issues.push_back({.step = step,
                              .title = index(title),
                              .micro = micro,
                              .at_end = at_end,
-                             .moves = moves,
+                             .moves = moved,
                              .computes = !moves && !sums,
                              .sums = sums,
                              .inputs = static_cast<int32_t>(inputs.size()),
@@ -32,7 +37,8 @@ class Record {
                              .first = static_cast<int64_t>(record.values.size())});
     for (const auto* list : {&inputs, &outputs})
       for (const Operand& o : *list)
-        record.values.push_back({index(o.name), index(o.root), 8, o.checksum});
+        record.values.push_back(
+            {index(o.name, o.copy_of), index(o.root, o.copy_of), 8, o.checksum});
     return *this;
   }
   Record& piece(int step, const std::string& name, const std::string& slot, const std::string& root,
@@ -56,9 +62,9 @@ class Record {
   RankRecord record;
 
  private:
-  int32_t index(const std::string& name) {
-    record.names.push_back(name);
-    return static_cast<int32_t>(record.names.size()) - 1;
+  int32_t index(const std::string& name, const std::string& copy_of = "") {
+    const int32_t original = copy_of.empty() ? -1 : record.add_name(copy_of);
+    return record.add_name(name, BufferRole::other, original);
   }
 };
 

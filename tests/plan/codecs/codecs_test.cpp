@@ -4,8 +4,8 @@
 #include <set>
 
 #include "runtime/ir/quantized.h"
-#include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/print.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -3,7 +3,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/mesh.h"
-#include "runtime/plan/report/codec_lines.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "runtime/ir/quantized.h"
-#include "runtime/plan/report/codec_lines.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

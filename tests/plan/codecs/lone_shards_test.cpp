@@ -4,8 +4,8 @@
 
 #include "runtime/core/error.h"
 #include "runtime/plan/proof/verify.h"
-#include "runtime/plan/report/codec_lines.h"
 #include "runtime/plan/report/print.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

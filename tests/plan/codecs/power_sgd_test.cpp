@@ -5,7 +5,7 @@
 #include <set>
 
 #include "runtime/plan/codecs/codecs.h"
-#include "runtime/plan/report/codec_lines.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 namespace dstrain {

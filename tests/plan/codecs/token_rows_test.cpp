@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "runtime/config/sparse_gradients.h"
-#include "runtime/plan/report/codec_lines.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

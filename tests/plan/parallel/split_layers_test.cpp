@@ -1,10 +1,9 @@
 // How a forward pass is divided among the ranks of tensor and sequence groups.
-#include "runtime/plan/parallel/split_layers.h"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "runtime/ir/ops/attention.h"
+#include "runtime/plan/parallel/parallel.h"
 #include "runtime/plan/proof/verify_ranks.h"
 #include "tests/plan/plans.h"
 #include "tests/support/decoders.h"

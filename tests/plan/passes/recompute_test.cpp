@@ -137,8 +137,8 @@ TEST_CASE("a recomputed block's backward reads clones, which last for a micro-ba
     CHECK(plan.program.at(id).lifetime == Lifetime::micro);
     CHECK(plan.program.at(id).memory == MemoryClass::activations);
     CHECK_THAT(plan.program.at(id).name, Catch::StartsWith("re:blocks.0."));
-    REQUIRE(plan.program.at(id).repeats != kNone);
-    CHECK(made_forward.contains(plan.program.at(id).repeats));
+    REQUIRE(plan.program.at(id).copy_of != kNone);
+    CHECK(made_forward.contains(plan.program.at(id).copy_of));
   }
   for (auto op = std::find_if(list.begin(), list.end(), is_clone); op != list.end(); ++op)
     for (BufferId id : op->reads) CHECK(made_forward.count(id) == 0);

@@ -1,9 +1,8 @@
-#include "runtime/plan/report/axis_bytes.h"
-
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "runtime/plan/report/print.h"
+#include "runtime/plan/report/traffic.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

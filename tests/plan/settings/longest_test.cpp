@@ -1,7 +1,6 @@
-#include "runtime/plan/settings/longest.h"
-
 #include <catch2/catch.hpp>
 
+#include "runtime/plan/settings/largest.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

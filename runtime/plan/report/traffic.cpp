@@ -1,9 +1,10 @@
-#include "runtime/plan/report/codec_lines.h"
+#include "runtime/plan/report/traffic.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "runtime/config/axes_text.h"
@@ -13,10 +14,22 @@
 #include "runtime/core/text.h"
 #include "runtime/ir/quantized.h"
 #include "runtime/ir/rule.h"
+#include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/mesh.h"
+#include "runtime/plan/settings/fit.h"
 
 namespace dstrain {
 namespace {
+
+// Returns where the bytes of a channel count.
+int64_t& counter_of(AxisBytes& bytes, const Place& place, const Channel& channel) {
+  if (!channel.is_group()) return bytes.pipe;
+  const auto differs = [&](Axis axis) {
+    return channel.group.has(axis) && place.ranks_in(axis) > 1;
+  };
+  if (differs(Axis::replica) || differs(Axis::shard)) return bytes.data;
+  return differs(Axis::sequence) ? bytes.sequence : bytes.tensor;
+}
 
 // Returns the groups of a channel that ranks on the plan's host belong to: the hosts of their ranks, in order.
 std::vector<std::vector<int>> groups_here(const Place& place, Axes axes,
@@ -53,7 +66,7 @@ int64_t leaving(const Plan& plan, std::span<const int> hosts) {
   const int here = hosts[static_cast<size_t>(world_rank(place))];
   double total = 0;
   for (const Issue& issue : plan.order) {
-    const Instruction& op = plan.program.instructions[static_cast<size_t>(issue.instruction)];
+    const Instruction& op = plan.instruction_of(issue);
     if (!is_collective(op.op) || !plan.comm_channel(op).is_group()) continue;
     const int64_t bytes =
         std::max(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
@@ -70,18 +83,17 @@ std::string bytes_of(int64_t bytes) {
 
 // Returns what travels as factors.
 std::string factors_text(const Job& job, const Plan& plan) {
-  int64_t matrices = 0, values = 0, whole = 0, largest = 0;
+  int64_t matrices = 0, values = 0, largest = 0;
   for (const Instruction& op : plan.program.instructions) {
     if (op.op != OpKind::expand_factors) continue;
     ++matrices;
     values += plan.program.at(op.writes[0]).shape.elements();
     largest = std::max(largest, plan.program.at(op.reads[0]).shape[0]);
   }
-  if (const BufferId id = plan.program.find("whole_grads"); id != kNone)
-    whole = plan.program.at(id).shape.elements();
   return fmt::format("{}: {} ({} values) travel as factors of rank {}, {} values whole",
                      job.hook.kind == HookKind::power_sgd ? "powerSGD" : "batched_powerSGD",
-                     counted(matrices, "gradient"), values, largest, whole);
+                     counted(matrices, "gradient"), values, largest,
+                     values_sent_whole(plan.program));
 }
 
 // Returns how the gradient of the token embedding travels, and why.
@@ -133,7 +145,65 @@ std::string weights_text(const Place& place) {
   return text;
 }
 
+// Returns "1.2 GB a rank and 30 MB sent a step".
+std::string costs_text(Job job, GatherAgain gathers, int rank, const PlanInputs& inputs) {
+  job.gather_again = gathers;
+  const RankPlan plan = make_rank_plan(job, place_of(job, rank), inputs);
+  return fmt::format("{} a rank and {} sent a step",
+                     bytes_text(static_cast<double>(plan.memory.total())),
+                     bytes_text(static_cast<double>(wire_bytes(plan.train))));
+}
+
 }  // namespace
+
+AxisBytes bytes_by_axis(const Plan& plan) {
+  AxisBytes bytes;
+  Plan part = plan;  // with the collectives of one channel
+  for (size_t c = 0; c < plan.comm_channels.size(); ++c) {
+    part.order.clear();
+    for (const Issue& issue : plan.order) {
+      const Instruction& op = plan.instruction_of(issue);
+      if (is_collective(op.op) && static_cast<size_t>(op.channel) == c) part.order.push_back(issue);
+    }
+    if (!part.order.empty())
+      counter_of(bytes, plan.place, plan.comm_channels[c]) += wire_bytes(part);
+  }
+  return bytes;
+}
+
+std::string axis_bytes_text(const Plan& plan) {
+  const Place& place = plan.place;
+  const AxisRanks ranks{place.stages(), place.ranks_in(kSampleAxes), place.ranks_in(Axis::sequence),
+                        place.ranks_in(Axis::tensor)};
+  if (!has_model_axes(ranks)) return {};
+  const AxisBytes bytes = bytes_by_axis(plan);
+  std::string text;
+  const auto line = [&](int count, std::string_view among, int64_t sent) {
+    if (count > 1)
+      text += fmt::format("sent a step among {} {}: {}\n", count, among,
+                          bytes_text(static_cast<double>(sent)));
+  };
+  line(ranks.data, "data-parallel ranks", bytes.data);
+  line(ranks.tensor, "tensor ranks", bytes.tensor);
+  line(ranks.sequence, "sequence ranks", bytes.sequence);
+  line(ranks.stages, "pipeline stages", bytes.pipe);
+  return text;
+}
+
+std::string tensor_hosts_warning(const Place& place, std::span<const int> hosts) {
+  const int tensor = place.ranks_in(Axis::tensor);
+  for (int rank = 0; rank < place.ranks_in(kAllAxes); rank += tensor) {
+    const auto group = hosts.subspan(static_cast<size_t>(rank), static_cast<size_t>(tensor));
+    const size_t count = std::set<int>(group.begin(), group.end()).size();
+    if (count > 1)
+      return fmt::format(
+          "the tensor group of ranks {} to {} is on {} hosts: its ranks exchange activations "
+          "several times in every layer, between hosts too. Let the ranks of each host be a "
+          "multiple of tensor_parallel.autotp_size ({})",
+          rank, rank + tensor - 1, count, tensor);
+  }
+  return {};
+}
 
 SentBytes sent_bytes(const Plan& plan, std::span<const int> hosts) {
   return {wire_bytes(plan), leaving(plan, hosts)};
@@ -187,6 +257,19 @@ std::string codec_line(const Job& job, const Plan& plan, std::span<const int> ho
     line += fmt::format("; its host sends {} a step to others, {} without", bytes_of(with.host),
                         bytes_of(without.host));
   return line;
+}
+
+std::string gather_line(const Job& job, int rank, const PlanInputs& inputs) {
+  Job kept = job;
+  kept.gather_again = GatherAgain::off;
+  if (!can_gather_again(kept)) return {};
+  return fmt::format(
+      "rows that tensor ranks gather are {}: {} where they are kept, {} where they are gathered "
+      "again (dstrain.gather_again)\n",
+      job.gather_again == GatherAgain::on ? "gathered again in the backward pass"
+                                          : "kept for the backward pass",
+      costs_text(job, GatherAgain::off, rank, inputs),
+      costs_text(job, GatherAgain::on, rank, inputs));
 }
 
 }  // namespace dstrain
