@@ -47,8 +47,7 @@ void with_variant(const AttentionArguments& a, bool shared_keys, const F& f) {
   };
   const bool general = a.window < a.seq || a.documents != nullptr || (shared_keys && a.group > 1);
   if (!a.causal) return with_scores(std::integral_constant<Scores, Scores::all>());
-  if (general || !a.vector)
-    return with_scores(std::integral_constant<Scores, Scores::general>());
+  if (general || !a.vector) return with_scores(std::integral_constant<Scores, Scores::general>());
   with_scores(std::integral_constant<Scores, Scores::causal>());
 }
 

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients_kernel(AttentionArg
         const int column = first_row + decltype(offset)::value;
         if (column < end) add_queries(column, offset);
       });
-    // Queries past the last one have no weights.
+      // Queries past the last one have no weights.
 #pragma unroll 1
     for (int column = kAll ? 0 : first_row + kRows; column < end; column += kColumns)
       add_queries(column, std::integral_constant<int, kBefore>());

@@ -53,8 +53,9 @@ inline void check_attention(const Operands& o, const AttentionAttrs& attrs,
            "heads of queries must divide into heads of keys");
   o.expect(attrs.seq_len > 0 && r % attrs.seq_len == 0, "rows must divide into samples");
   o.expect(attrs.window >= 0, "a window has 0 keys (no window) or more");
-  o.expect(attrs.causal || attrs.window == 0,
-           "a window is one of causal attention: expected window 0 where every query sees all keys");
+  o.expect(
+      attrs.causal || attrs.window == 0,
+      "a window is one of causal attention: expected window 0 where every query sees all keys");
   o.expect(attrs.scale >= 0 && attrs.scale < 1e30, "scores are scaled by 0 (default) or more");
   o.expect(attrs.softcap >= 0 && attrs.softcap < 1e30, "scores have a cap of 0 (none) or more");
   for (size_t i = 0; i < inputs.count; ++i)

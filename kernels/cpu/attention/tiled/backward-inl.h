@@ -75,7 +75,7 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     if (!shape.documents) return;
     int64_t end = 0;
     for (int64_t j = 0; j < rows(); ++j) {
-      while (end < shape.seq && seen.documents[end] <= j) ++end;
+      while (end < shape.seq && visible.documents[end] <= j) ++end;
       s.end_query[j] = static_cast<int32_t>(std::min(j + shape.window, end));
     }
   }
@@ -182,14 +182,14 @@ struct BackwardPass : HeadPass<BackwardScratch> {
     // The sub-blocks of queries that see keys of the sub-block from `k` on, and of keys that queries of the sub-block from
     // `q` on see: from the first to the end, in rows relative to the pair. None if the end is not above the first.
     int64_t first_query_of(int64_t k) const {
-      return std::clamp<int64_t>(pass.seen.first_query(key + k) - query, 0, queries);
+      return std::clamp<int64_t>(pass.visible.first_query(key + k) - query, 0, queries);
     }
     int64_t end_query_of(int64_t k) const {
       const int64_t end = pass.end_query_of(key + k + kSubBlock - 1) - query;
       return std::clamp<int64_t>(round_up(std::max<int64_t>(end, 0), kSubBlock), 0, queries);
     }
     int64_t first_key_of(int64_t q) const {
-      const int64_t first = pass.seen.first(query + q) - key;
+      const int64_t first = pass.visible.first(query + q) - key;
       return std::clamp<int64_t>(std::max<int64_t>(first, 0) / kSubBlock * kSubBlock, 0, keys);
     }
     int64_t end_key_of(int64_t q) const {
@@ -345,15 +345,15 @@ struct BackwardPass : HeadPass<BackwardScratch> {
       }
       fence();
       const int64_t end = std::min(end_query_of(key + kKeys - 1), shape.seq);
-      for (int64_t q = seen.first_query(key) / kQueries; q < divide_up(end, kQueries); ++q)
+      for (int64_t q = visible.first_query(key) / kQueries; q < divide_up(end, kQueries); ++q)
         pair(q, k, true, fused);
       if (!last) continue;
       store_keys(o.gradients.k, d_k, key, factor);
       store_keys(o.gradients.v, d_v, key, shape.drop_scale);
     }
     for (int64_t q = query_blocks.begin; !fused && q < query_blocks.end; ++q) {
-      const int64_t end = seen.end(std::min((q + 1) * kQueries, shape.seq) - 1);
-      for (int64_t k = seen.first(q * kQueries) / kKeys; k * kKeys < end; ++k)
+      const int64_t end = visible.end(std::min((q + 1) * kQueries, shape.seq) - 1);
+      for (int64_t k = visible.first(q * kQueries) / kKeys; k * kKeys < end; ++k)
         pair(q, k, false, true);
     }
     for (int64_t q = queries.begin; q < queries.end; q += kSubBlock) store_queries(q, factor);

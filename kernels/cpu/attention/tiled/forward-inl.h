@@ -131,16 +131,16 @@ struct ForwardPass : HeadPass<ForwardScratch> {
   }
 
   void block(int64_t query, int64_t rows, int64_t key) const {
-    const int64_t keys = std::min(kForwardKeys, padded_rows(seen.end(query + rows - 1)) - key);
+    const int64_t keys = std::min(kForwardKeys, padded_rows(visible.end(query + rows - 1)) - key);
     if (shape.drop_threshold > 0) {
       fill_mask_rows(mask_of(shape, o, at, query, rows, key, keys, s.bits, kForwardMaskRow));
     }
     for (int64_t row = 0; row < rows; row += kDepth) {
       // The first key that row r of the 32 sees, and the end of those that it sees, from `key` on.
       const auto first_of = [&](int64_t r) {
-        return std::max<int64_t>(seen.first(query + row + r) - key, 0);
+        return std::max<int64_t>(visible.first(query + row + r) - key, 0);
       };
-      const auto end_of = [&](int64_t r) { return seen.end(query + row + r) - key; };
+      const auto end_of = [&](int64_t r) { return visible.end(query + row + r) - key; };
       const int64_t from = first_of(0) / kDepth * kDepth;
       const int64_t until = std::min(keys, padded_rows(end_of(kDepth - 1)));
       if (until <= from) continue;
@@ -177,11 +177,10 @@ struct ForwardPass : HeadPass<ForwardScratch> {
   }
 
   // Returns the first key block that queries from `query` on see.
-  int64_t first_key_block(int64_t query) const { return seen.first(query) / kForwardKeys; }
+  int64_t first_key_block(int64_t query) const { return visible.first(query) / kForwardKeys; }
 
   void run(Range query_blocks) const {
-    const int64_t keys =
-        seen.end(std::min(query_blocks.end * kForwardQueries, shape.seq) - 1);
+    const int64_t keys = visible.end(std::min(query_blocks.end * kForwardQueries, shape.seq) - 1);
     const int64_t first = first_key_block(query_blocks.begin * kForwardQueries) * kForwardKeys;
     pack_columns(kv_rows(shape, o.in.k, at, keys), first, s.keys);
     pack_pairs(kv_rows(shape, o.in.v, at, keys), first, steps * kDepth, s.values);
@@ -196,7 +195,7 @@ struct ForwardPass : HeadPass<ForwardScratch> {
       std::fill_n(s.limit, rows, -std::numeric_limits<float>::infinity());
       std::fill_n(s.magic_minus_m, rows, std::numeric_limits<float>::infinity());
       fence();
-      const int64_t end = seen.end(query + rows - 1);
+      const int64_t end = visible.end(query + rows - 1);
       for (int64_t key = first_key_block(query) * kForwardKeys; key < end; key += kForwardKeys)
         block(query, rows, key);
       store(query, rows);

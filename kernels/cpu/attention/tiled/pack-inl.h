@@ -119,7 +119,7 @@ struct HeadPass {
   const Operands& o;
   const HeadOffsets at;
   const Scratch s;
-  const SeenKeys seen;
+  const SeenKeys visible;
   const int64_t steps;  // D in steps of kDepth
   const float scale;    // AttentionShape::exponent_scale
 
@@ -129,7 +129,7 @@ struct HeadPass {
         o(operands),
         at(heads, head),
         s(heads, layout),
-        seen(seen_keys(heads, operands, at.sample)),
+        visible(seen_keys(heads, operands, at.sample)),
         steps(padded_size(heads) / kDepth),
         scale(heads.exponent_scale()) {}
 };
