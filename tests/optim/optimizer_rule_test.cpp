@@ -47,7 +47,8 @@ TEST_CASE("the state that an optimizer keeps") {
   CHECK(slots(of(OptimizerKind::lion_8bit), UpdateForm::blocks) ==
         Names{"exp_avg_codes", "exp_avg_absmax"});
   CHECK(all_state_slots() == Names{"exp_avg", "exp_avg_sq", "momentum", "sum", "exp_avg_codes",
-                                   "exp_avg_absmax", "exp_avg_sq_codes", "exp_avg_sq_absmax"});
+                                   "exp_avg_absmax", "exp_avg_sq_codes", "exp_avg_sq_absmax",
+                                   "ema"});
 }
 
 TEST_CASE("the bytes of state of an element follow from the slots") {

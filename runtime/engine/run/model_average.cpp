@@ -81,27 +81,30 @@ void ModelState::exchange_averages() const {
   for (const Unit& unit : plan_.program.trained_units()) {
     const UnitBuffers::Slot* const slot = unit.buffers.slot(kWeightAverage.name);
     check(slot != nullptr, "unit {} has no average of its weights", unit.name);
-    const std::array<BufferId, 2> ids{unit.buffers.master().id, slot->values.id};
-    const int64_t elements = arenas_.tensor(plan_, ids[0]).elements();
+    // Masters may be whole on each rank, while averages are divided as the optimizer's state is.
+    const Range held = range_of(slot->values, unit, plan_.place);
+    const std::array<UnitBuffer, 2> buffers{unit.buffers.master(), slot->values};
     std::array<std::vector<float>, 2> values;
-    for (int64_t begin = 0; begin < elements; begin += kWindow) {
-      const int64_t n = std::min(kWindow, elements - begin);
-      const auto window = [&](size_t i) {
-        return Tensor{arenas_.tensor(plan_, ids[i]).as<float>() + begin, {n}, DType::f32};
+    for (int64_t begin = held.begin; begin < held.end; begin += kWindow) {
+      const int64_t n = std::min(kWindow, held.end - begin);
+      const auto window = [&](const UnitBuffer& buffer) {
+        const int64_t at = position_of(buffer, unit, plan_.place, begin);
+        return Tensor{arenas_.tensor(plan_, buffer.id).as<float>() + at, {n}, DType::f32};
       };
-      for (size_t i = 0; i < ids.size(); ++i) {
+      for (size_t i = 0; i < buffers.size(); ++i) {
         values[i].resize(static_cast<size_t>(n));
-        on_host(arenas_.owner_of(plan_, ids[i]), window(i), HostAccess::read,
+        on_host(arenas_.owner_of(plan_, buffers[i].id), window(buffers[i]), HostAccess::read,
                 [&](int64_t at, const Tensor& part) {
                   std::copy_n(part.as<const float>(), part.elements(), values[i].begin() + at);
                 });
       }
-      for (size_t i = 0; i < ids.size(); ++i)
-        on_host(arenas_.owner_of(plan_, ids[i]), window(i), HostAccess::write,
+      for (size_t i = 0; i < buffers.size(); ++i)
+        on_host(arenas_.owner_of(plan_, buffers[i].id), window(buffers[i]), HostAccess::write,
                 [&](int64_t at, const Tensor& part) {
                   std::copy_n(values[1 - i].begin() + at, part.elements(), part.as<float>());
                 });
     }
+    share_masters_of(unit);
     publish(unit);
   }
 }

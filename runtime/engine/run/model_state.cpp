@@ -249,19 +249,21 @@ void ModelState::cut_to_owned(StateEntry& entry, const Parameter& p) const {
 }
 
 void ModelState::share_masters() const {
-  for (const Unit& unit : plan_.program.units) {
-    const UnitBuffer& masters = unit.buffers.master();
-    const BufferId id = masters.id;
-    const Tensor all = arenas_.tensor(plan_, id);
-    if (plan_.place.ranks_in(unit.axes) == 1 || masters.held != Held::whole) continue;
-    const Range owned = owned_slice(unit, plan_.place, unit.axes);
-    const Tensor mine{
-        all.as<std::byte>() + owned.begin * size_of(all.dtype), {owned.size()}, all.dtype};
-    if (plan_.program.space_of(id) == Space::device)
-      mesh_.group(unit.axes).all_gather(mine, all).wait();
-    else
-      exchange(mine, all, arenas_.owner_of(plan_, id), mesh_.group(unit.axes));
-  }
+  for (const Unit& unit : plan_.program.units) share_masters_of(unit);
+}
+
+void ModelState::share_masters_of(const Unit& unit) const {
+  const UnitBuffer& masters = unit.buffers.master();
+  const BufferId id = masters.id;
+  if (plan_.place.ranks_in(unit.axes) == 1 || masters.held != Held::whole) return;
+  const Tensor all = arenas_.tensor(plan_, id);
+  const Range owned = owned_slice(unit, plan_.place, unit.axes);
+  const Tensor mine{
+      all.as<std::byte>() + owned.begin * size_of(all.dtype), {owned.size()}, all.dtype};
+  if (plan_.program.space_of(id) == Space::device)
+    mesh_.group(unit.axes).all_gather(mine, all).wait();
+  else
+    exchange(mine, all, arenas_.owner_of(plan_, id), mesh_.group(unit.axes));
 }
 
 StateRegister ModelState::everything(GroupsDiffer differ) const {

@@ -113,6 +113,8 @@ class ModelState {
   void append_sharded(const CodecState& state, StateRegister& list) const;
   void append(std::string_view slot, StateRegister& list, bool differs) const;
   void publish(const Unit& unit) const;
+  // Gives what each rank owns of a unit's masters to all ranks, where these hold all of them. Collective.
+  void share_masters_of(const Unit& unit) const;
   // Gathers the parts of `peers`, of which `mine` is this rank's, to `all`. Both are in the memory of `owner` (null:
   // the host's). They pass through a buffer on the device, where collectives work. Collective.
   void exchange(const Tensor& mine, const Tensor& all, RemoteMemory* owner,

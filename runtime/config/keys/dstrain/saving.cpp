@@ -44,7 +44,7 @@ std::vector<KeySpec> saving() {
                "checkpoint, which stays"},
       {.key = "dstrain.metric_for_best_model",
        .type = Type::string,
-       .fallback = "loss",
+       .fallback = "\"loss\"",
        .note = "of a validation: loss, ema_loss with dstrain.ema, or a metric of the model"},
       {.key = "dstrain.greater_is_better",
        .note = "values of that metric; unset: false of a name that ends with loss, else true"},

@@ -19,13 +19,16 @@ namespace fs = std::filesystem;
 
 // A learning rate with which losses rise again.
 const std::string kRising =
-    " --steps 10 --set optimizer.params.lr=0.5 --set dstrain.eval_interval=1 "
+    " --set optimizer.type=AdamW --set optimizer.params.lr=0.5 --set "
+    "dstrain.eval_interval=1 "
     "--set dstrain.eval_samples=16 --set dstrain.save_last=true ";
 const std::string kBest = kRising + "--set dstrain.load_best_model_at_end=true ";
 
+// Runs the program, for 10 steps unless the options say how many. Returns what it said; it must end with `status`.
 std::string run(const RunFolder& folder, const std::string& options, int status = 0) {
-  return folder.output_of(std::string(DSTRAIN_PROGRAM) + " --config c.json " + options + " 2>&1",
-                          status);
+  const std::string steps = options.find("--steps") == std::string::npos ? "--steps 10 " : "";
+  return folder.output_of(
+      std::string(DSTRAIN_PROGRAM) + " --config c.json " + steps + options + " 2>&1", status);
 }
 
 // The values of a member of the validations in an output directory, in order.
@@ -44,10 +47,12 @@ size_t smallest(const std::vector<double>& values) {
 }
 
 // The weights of a checkpoint, as a file.
-std::string weights_of(const RunFolder& folder, const std::string& output, size_t step) {
+std::string weights_of(const RunFolder& folder, const std::string& output, size_t step,
+                       const std::string& options = "") {
   const std::string steps = std::to_string(step), other = output + "_step_" + steps;
   run(folder, "--resume " + output + "/checkpoints/step_" + steps + " --steps " + steps +
-                  " --output " + other + " --set optimizer.params.lr=0.5");
+                  " --output " + other +
+                  " --set optimizer.type=AdamW --set optimizer.params.lr=0.5 " + options);
   return folder.read(other + "/model.safetensors");
 }
 
@@ -116,7 +121,7 @@ TEST_CASE("averages of weights are validated, decide what is best, and are a mod
   run(folder, kBest + average + "--set dstrain.metric_for_best_model=eval_ema_loss --output best");
   const size_t best = smallest(losses);
   REQUIRE(best < 10);
-  CHECK(folder.read("best/model.safetensors") == weights_of(folder, "averaged", best));
+  CHECK(folder.read("best/model.safetensors") == weights_of(folder, "best", best, average));
 }
 
 TEST_CASE("what validations cannot decide is refused before the first step") {
@@ -128,7 +133,6 @@ TEST_CASE("what validations cannot decide is refused before the first step") {
   refused("--set dstrain.metric_for_best_model=accuracy",
           "validations of this model have no accuracy: expected loss");
   refused("--set dstrain.eval_interval=0", "give dstrain.eval_interval");
-  refused("--set dstrain.data.val_fraction=0", "there is no validation sample to measure");
 }
 
 }  // namespace
