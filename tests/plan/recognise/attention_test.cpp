@@ -19,7 +19,8 @@ struct Written {
   float shown = 0, hidden = 1;
   int64_t behind = 0;        // queries see keys up to so many behind their own
   int64_t window = kTokens;  // and so many up to their own
-  bool has_mask = true;  // false: the softmax is of scores times kScale, or of what `scores` makes of them
+  bool has_mask =
+      true;  // false: the softmax is of scores times kScale, or of what `scores` makes of them
   bool drops = false;
   bool read_elsewhere = false;  // the weights
   int64_t packed_columns = 0;   // not 0: queries, keys and values are columns of rows of so many
@@ -47,8 +48,9 @@ Program written(const Written& w) {
   const View dense = dense_view(space), by_row = strided({kHeads * kTokens, kTokens, 1, 0});
   const View of_mask = strided({0, 0, kTokens, 1});
   const BufferId masked = !w.has_mask && w.scores == kP ? scores
-                          : !w.has_mask ? b.map(w.scores, space, {{scores, dense}})
-                                        : b.map(w.scores, space, {{scores, dense}, {table, of_mask}});
+                          : !w.has_mask
+                              ? b.map(w.scores, space, {{scores, dense}})
+                              : b.map(w.scores, space, {{scores, dense}, {table, of_mask}});
   const BufferId most =
       b.detached_reduce(Reduction::maximum, kP, space, 3, {{masked, dense}}, DType::f32);
   const BufferId sum = b.reduce(Reduction::sum, exponential(kP - Formula::input(1)), space, 3,
@@ -125,6 +127,7 @@ TEST_CASE("a softmax of all scores is attention that is not causal, however it i
   CHECK(all({.scores = kP * kScale, .has_mask = false, .drops = true}).dropout == 0.25f);
   // Masks that show all keys.
   CHECK(all({.behind = kTokens}).scale == 0);
+  CHECK(all({.hidden = 0}).scale == 0);
   CHECK(all({.scores = kP / 4.0f + kMask, .behind = kTokens}).scale == 0.25);
   const Program packed =
       written({.scores = kP * kScale, .has_mask = false, .packed_columns = 3 * kRow});
@@ -142,7 +145,6 @@ TEST_CASE("other masks and other weights stay as they are") {
   CHECK_FALSE(stays({.read_elsewhere = true}));
   CHECK(written({.behind = 1}).constants.size() == 1);
   CHECK(stays({.behind = -1}));
-  CHECK(stays({.hidden = 0}));
   CHECK(stays({.shown = 1, .hidden = 0}));
   CHECK(stays({.scores = select(kMask, -10.0f, kP * kScale)}));
   CHECK(stays({.scores = kP / 2.0f + kMask, .shown = 1, .hidden = kBelow}));

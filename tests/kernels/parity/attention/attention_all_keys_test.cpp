@@ -36,7 +36,9 @@ std::vector<Case> all_keys_cases() {
         c.scale = draw(4) == 0 ? 0.3 : 0.0;
         c.softcap = draw(5) == 0 ? 1.5 : 0.0;
         c.packed = draw(3) == 0;
-        if (multiply_adds(c) > parity::device_limits().budget) c.heads = c.kv_heads = c.batch = 1;
+        // The reference is slow: long samples have one head.
+        if (multiply_adds(c) > std::min<int64_t>(1 << 21, parity::device_limits().budget))
+          c.heads = c.kv_heads = c.batch = 1;
         if (multiply_adds(c) <= parity::device_limits().budget) cases.push_back(c);
       }
   return parity::sampled(cases, sample_of_attention());
@@ -110,8 +112,8 @@ TEST_CASE("attention of all keys takes scores far below 0, where the last block 
       parity::require_close("y", f.y.values(), expected.y, {0.02, 0.02});
       parity::require_close("lse", f.lse.values(), expected.lse, {1e-4, 1e-2});
       f.run_backward();
-      const Values gradient = reference_backward(c, f.d_y.values(), stored, f.y.values(),
-                                                 f.lse.values());
+      const Values gradient =
+          reference_backward(c, f.d_y.values(), stored, f.y.values(), f.lse.values());
       REQUIRE(parity::relative_norm_error(f.d_qkv.values(), gradient) <
               (dtype == DType::f32 ? 5e-3 : 2e-2));
     }

@@ -20,10 +20,12 @@ inline std::string describe(const Case& c) {
     if (c.documents[row] == static_cast<int64_t>(row) % c.seq && documents.size() < 60)
       documents += fmt::format(" {}", c.documents[row]);
   return fmt::format(
-      "{} B={} T={} {} heads={} from {} kv_heads={} D={} window={} scale={} softcap={} dropout={} {} "
+      "{} B={} T={} {} heads={} from {} kv_heads={} D={} window={} scale={} softcap={} dropout={} "
+      "{} "
       "documents:{}",
-      name_of(c.dtype), c.batch, c.seq, c.causal ? "causal" : "all keys", c.heads, c.first_head, c.kv_heads, c.head_size, c.window,
-      c.scale, c.softcap, c.dropout, c.packed ? "packed" : "separate", documents);
+      name_of(c.dtype), c.batch, c.seq, c.causal ? "causal" : "all keys", c.heads, c.first_head,
+      c.kv_heads, c.head_size, c.window, c.scale, c.softcap, c.dropout,
+      c.packed ? "packed" : "separate", documents);
 }
 
 // q, k and v, or their gradients: one operand or three. Its values are rows of all three, as the reference has them.

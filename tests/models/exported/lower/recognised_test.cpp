@@ -47,6 +47,17 @@ TEST_CASE("a decoder with rotary positions, root mean squares and gates has thos
                                              {"add_dropout", 4}});
 }
 
+// Two layers of PyTorch's own, whose tokens come before the samples inside; two that each have a softmax of products and a mask
+// that shows all keys.
+TEST_CASE("an encoder has attention of all keys") {
+  Operations found = operations_of("encoder");
+  CAPTURE(found["map"], found["linear"], found["add_dropout"]);
+  CHECK(found["attention"] == 6);
+  CHECK(found["layer_norm"] == 6);
+  CHECK(found["activation"] == 2);
+  for (const char* const general : {"contract", "reduce", "scale"}) CHECK(found[general] == 0);
+}
+
 TEST_CASE("a residual network has convolutions, and batch norms with their residuals and acts") {
   Operations found = operations_of("residual");
   CHECK(found["convolution"] == 5);
