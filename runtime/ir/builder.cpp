@@ -77,8 +77,7 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
                           float scale, Trainable trainable) {
   const bool frozen = trainable == Trainable::no || tuning_.freezes(name);
   if (const BufferId known = program_.find("param:" + name); known != kNone) {
-    const auto index = static_cast<size_t>(program_.at(known).parameter);
-    const Parameter& p = program_.parameters[index];
+    const Parameter& p = program_.parameter(program_.at(known).parameter);
     check(p.shape == shape, "parameter {} is declared as {} and used as {}", name,
           to_string(p.shape), to_string(shape));
     check(p.frozen == frozen, "parameter {} is declared both as frozen and as trained", name);
@@ -97,8 +96,7 @@ BufferId Builder::declare(const std::string& name, Shape shape, int64_t rows, In
                                               .parameter = index,
                                               .model_parameter = index,
                                               .role = BufferRole::parameters});
-  Unit& unit = program_.units[static_cast<size_t>(unit_index_)];
-  unit.parameters.push_back(index);
+  program_.unit(unit_index_).parameters.push_back(index);
   program_.parameters.push_back({.name = name,
                                  .index = index,
                                  .shape = shape,

@@ -56,17 +56,16 @@ Activations activations_of(const Program& program) {
   std::vector<Life> lives(program.buffers.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& op = program.instructions[i];
-    for (const auto* list : {&op.reads, &op.writes})
-      for (const BufferId id : *list) {
-        if (id == kNone || program.at(id).lifetime != Lifetime::micro) continue;
-        Life& life = lives[static_cast<size_t>(id)];
-        life.first = std::min(life.first, i);
-        life.last = i;
-        if (op.phase == Phase::forward)
-          life.forward = true;
-        else if (life.forward && life.keeper < 0)
-          life.keeper = op.sublayer;
-      }
+    for_operands(op, [&](BufferId id) {
+      if (program.at(id).lifetime != Lifetime::micro) return;
+      Life& life = lives[static_cast<size_t>(id)];
+      life.first = std::min(life.first, i);
+      life.last = i;
+      if (op.phase == Phase::forward)
+        life.forward = true;
+      else if (life.forward && life.keeper < 0)
+        life.keeper = op.sublayer;
+    });
   }
   Activations result{std::vector<int64_t>(program.sublayers.size()),
                      std::vector<int64_t>(program.sublayers.size())};

@@ -41,8 +41,7 @@ int64_t wire_bytes(const Plan& plan) {
     if (!is_collective(op.op)) continue;
     if (receives_message(op)) continue;  // its sender counts it
     int64_t bytes = 0;
-    for (const std::vector<BufferId>* operands : {&op.reads, &op.writes})
-      for (const BufferId id : *operands) bytes = std::max(bytes, plan.program.at(id).bytes());
+    for_operands(op, [&](BufferId id) { bytes = std::max(bytes, plan.program.at(id).bytes()); });
     const int64_t ranks = ranks_of(plan.place, plan.comm_channel(op));
     total += ring_bytes(*rule_of(op.op).collective, bytes, ranks);
   }

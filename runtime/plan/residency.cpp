@@ -1,7 +1,7 @@
 #include "runtime/plan/residency.h"
 
 #include "runtime/core/error.h"
-#include "runtime/plan/step_kinds.h"
+#include "runtime/optim/optimizer_rules.h"
 
 namespace dstrain {
 namespace {
@@ -51,6 +51,10 @@ Residency step_residency(const Job& job, const Place& place, StepKind kind) {
     r.codecs.parameters = CodecKind::int8_blocks;
   r.measures_codecs = job.quantize != QuantizeConfig{};
   return r;
+}
+
+bool keeps_gradients(const Job& job, StepKind kind) {
+  return kind != StepKind::whole_gradients && freezes(job.optimizer);
 }
 
 bool sends_factors(const Job& job, const Place& place, StepKind kind) {

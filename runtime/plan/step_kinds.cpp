@@ -50,10 +50,6 @@ StepKind kind_of_step(const Job& job, int64_t applied_steps, std::optional<StepK
   return has_momentum || !gathers_momentum(job) ? StepKind::regular : StepKind::whole_momentum;
 }
 
-bool keeps_gradients(const Job& job, StepKind kind) {
-  return kind != StepKind::whole_gradients && freezes(job.optimizer);
-}
-
 bool sends_signs(const Job& job, const Place& place, StepKind kind) {
   return keeps_gradients(job, kind) && kind != StepKind::local && place.ranks() > 1;
 }

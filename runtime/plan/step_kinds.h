@@ -27,8 +27,6 @@ bool gathers_momentum(const Job& job);
 // gathers_momentum(). Pure.
 StepKind kind_of_step(const Job& job, int64_t applied_steps, std::optional<StepKind> last);
 
-// Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
-bool keeps_gradients(const Job& job, StepKind kind);
 // Returns whether something travels as signs in steps of this kind.
 bool sends_signs(const Job& job, const Place& place, StepKind kind);
 

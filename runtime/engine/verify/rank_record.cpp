@@ -21,6 +21,18 @@ void put(std::string& bytes, const std::vector<T>& list) {
   put(bytes, list.data(), list.size());
 }
 
+// Calls f for each list of a record, in the order in which they travel.
+template <class Record, class F>
+void for_lists(Record& record, const F& f) {
+  f(record.named);
+  f(record.issues);
+  f(record.values);
+  f(record.pieces);
+  f(record.floats);
+  f(record.steps);
+  f(record.terms);
+}
+
 // Takes lists from the beginning of bytes.
 class Reader {
  public:
@@ -101,13 +113,7 @@ std::string RankRecord::to_bytes() const {
   std::string bytes, joined;
   for (const std::string& name : names) joined += name + '\n';
   put(bytes, joined.data(), joined.size());
-  put(bytes, named);
-  put(bytes, issues);
-  put(bytes, values);
-  put(bytes, pieces);
-  put(bytes, floats);
-  put(bytes, steps);
-  put(bytes, terms);
+  for_lists(*this, [&](const auto& list) { put(bytes, list); });
   put(bytes, error.data(), error.size());
   put(bytes, fault.data(), fault.size());
   return bytes;
@@ -122,13 +128,7 @@ RankRecord RankRecord::from_bytes(std::string_view bytes) {
     record.names.push_back(joined.substr(begin, end - begin));
     begin = end + 1;
   }
-  record.named = reader.list<NamedValue>();
-  record.issues = reader.list<RecordedIssue>();
-  record.values = reader.list<RecordedValue>();
-  record.pieces = reader.list<RecordedPiece>();
-  record.floats = reader.list<float>();
-  record.steps = reader.list<RecordedStep>();
-  record.terms = reader.list<RecordedTerm>();
+  for_lists(record, [&]<class T>(std::vector<T>& list) { list = reader.list<T>(); });
   record.error = reader.text();
   record.fault = reader.text();
   return record;

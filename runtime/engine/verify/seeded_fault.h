@@ -36,10 +36,13 @@ enum class Fault : uint8_t {
   mask_without_offset,
 };
 
-// A fault's name on the command line, and what it does.
+// A fault's name on the command line, what it does, and what it needs.
 struct FaultName {
   Fault fault{};
-  std::string_view name, does;
+  std::string_view name{}, does{};
+  // Returns whether the job has something that it could change; null: the model tells. `lack`: what other jobs do not have.
+  bool (*applies)(const Job& job) = nullptr;
+  std::string_view lack{};
 };
 std::span<const FaultName> seeded_faults();
 

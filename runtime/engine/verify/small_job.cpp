@@ -119,14 +119,11 @@ int64_t shrink_step_counts(Job& job) {
   if (job.quantize.feedback)
     job.quantize.error_steps = std::min<int64_t>(job.quantize.error_steps, 3);
   ScheduleConfig& s = job.schedule;
-  s.warmup_num_steps = std::min<int64_t>(s.warmup_num_steps, 2);
   s.total_num_steps = std::min(s.total_num_steps, 2 * steps);
-  s.range_step_size = std::min<int64_t>(s.range_step_size, 2);
-  s.cycle_first_step_size = std::min<int64_t>(s.cycle_first_step_size, 2);
-  s.cycle_second_step_size = std::min<int64_t>(s.cycle_second_step_size, 2);
-  s.cycle_first_stair_count = std::min<int64_t>(s.cycle_first_stair_count, 2);
-  s.cycle_second_stair_count = std::min<int64_t>(s.cycle_second_stair_count, 2);
-  s.decay_step_size = std::min<int64_t>(s.decay_step_size, 2);
+  for (int64_t* const count : {&s.warmup_num_steps, &s.range_step_size, &s.cycle_first_step_size,
+                               &s.cycle_second_step_size, &s.cycle_first_stair_count,
+                               &s.cycle_second_stair_count, &s.decay_step_size})
+    *count = std::min<int64_t>(*count, 2);
   return steps;
 }
 

@@ -20,9 +20,7 @@ class Fusion {
   Fusion(Program& program, const KernelLibrary& library, int threads)
       : program_(program), library_(library), threads_(threads), last_use_(program.buffers.size()) {
     for (size_t i = 0; i < program.instructions.size(); ++i)
-      for (const auto* operands : {&at(i).reads, &at(i).writes})
-        for (const BufferId id : *operands)
-          if (id != kNone) last_use_[static_cast<size_t>(id)] = i;
+      for_operands(at(i), [&](BufferId id) { last_use_[static_cast<size_t>(id)] = i; });
   }
 
   void run() {

@@ -214,12 +214,11 @@ Program with_clones(const Program& program, const Places& places) {
 int64_t peak_bytes(const Program& program) {
   std::vector<size_t> first(program.buffers.size(), kNowhere), last(program.buffers.size(), 0);
   for (size_t i = 0; i < program.instructions.size(); ++i)
-    for (const auto* list : {&program.instructions[i].reads, &program.instructions[i].writes})
-      for (BufferId id : *list) {
-        if (id == kNone || program.at(id).lifetime != Lifetime::micro) continue;
-        first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], i);
-        last[static_cast<size_t>(id)] = i;
-      }
+    for_operands(program.instructions[i], [&](BufferId id) {
+      if (program.at(id).lifetime != Lifetime::micro) return;
+      first[static_cast<size_t>(id)] = std::min(first[static_cast<size_t>(id)], i);
+      last[static_cast<size_t>(id)] = i;
+    });
   std::vector<int64_t> change(program.instructions.size() + 1);
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     if (first[b] == kNowhere) continue;

@@ -59,9 +59,7 @@ class Lives {
         body_begin = std::min(body_begin, moment);
         body_end = std::max(body_end, moment);
       }
-      for (const auto* list : {&op.reads, &op.writes})
-        for (BufferId id : *list)
-          if (id != kNone) touch(p.root(id), moment);
+      for_operands(op, [&](BufferId id) { touch(p.root(id), moment); });
       workspace(moment);
     }
     keep_copied();

@@ -62,9 +62,7 @@ void Repetition::find_rings() {
   for (size_t i = 0; i < p.instructions.size(); ++i) {
     const Instruction& op = p.instructions[i];
     if (!in_slot(op)) continue;
-    for (const auto* list : {&op.reads, &op.writes})
-      for (const BufferId id : *list)
-        if (id != kNone) used[static_cast<size_t>(p.root(id))] = 1;
+    for_operands(op, [&](BufferId id) { used[static_cast<size_t>(p.root(id))] = 1; });
     for (const BufferId id : op.writes)
       sound_ = sound_ && (id == kNone || !p.at(p.root(id)).per_micro);
     const Address& work = plan_.workspace[i];
