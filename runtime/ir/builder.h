@@ -260,7 +260,7 @@ class Builder {
   std::string unit_name_;
   int32_t group_ = 0;
   int unit_index_ = -1, sublayer_ = -1;
-  uint32_t next_site_ = 0;  // counts sites of dropout and draws in forward order, whether dropout is on or not
+  uint32_t next_site_ = 0;  // of dropout and draws, in forward order, whether dropout is on or not
   std::map<std::string, int> names_;
   std::vector<BufferId> overwritten_;  // logits that are their gradients by now
 };

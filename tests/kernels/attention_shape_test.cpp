@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "runtime/core/error.h"
+
 namespace dstrain {
 namespace {
 
