@@ -301,8 +301,10 @@ void OpenedModel::build(Builder& builder) const {
 }
 
 std::vector<const StoredTensor*> OpenedModel::read_weights() const {
+  // What only tensors without elements are computed from, say, is no weight of the program.
+  const FoldedGraph trained = trained_part(*folded({.batch = family_.any_batch()}), facts_);
   std::set<int32_t> read;
-  for (const Node& node : model_.graph.nodes)
+  for (const Node& node : trained.graph.nodes)
     for_each_operand(node, [&read](TensorRef ref) { read.insert(ref.id); });
   std::vector<const StoredTensor*> parameters;
   for (const GraphInput& input : model_.graph.inputs) {

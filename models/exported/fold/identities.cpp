@@ -18,6 +18,20 @@ constexpr std::array<std::string_view, 19> kKeepOrder = {
     "aten.to.dtype",          "aten.to.dtype_layout",      "aten.type_as.default",
     "aten.view.default"};
 
+// With nothing to put anywhere these give their operand `self` back.
+constexpr std::array<std::string_view, 8> kPut = {
+    "aten.index_add.default",   "aten.index_copy.default", "aten.index_fill.int_Scalar",
+    "aten.index_put.default",   "aten.scatter.src",        "aten.scatter.value",
+    "aten.scatter_add.default", "aten.scatter_reduce.two"};
+
+// Returns whether a node takes a tensor without elements.
+bool takes_empty(const Graph& graph, const Node& node) {
+  bool takes = false;
+  for_each_operand(node,
+                   [&](TensorRef ref) { takes = takes || (ref && is_empty(graph.tensor(ref))); });
+  return takes;
+}
+
 bool is_cat(const Node& node) {
   return node.target == "aten.cat.default" && node.schema;
 }
@@ -52,7 +66,8 @@ TensorRef identity_of(const Graph& graph, const Node& node) {
   if (is_cat(node)) {
     const std::vector<TensorRef>& parts = node.tensors("tensors");
     if (parts.size() == 1) operand = parts[0];
-  } else if (std::ranges::binary_search(kKeepOrder, node.target) && !node.scalar("self")) {
+  } else if ((std::ranges::binary_search(kKeepOrder, node.target) && !node.scalar("self")) ||
+             (std::ranges::binary_search(kPut, node.target) && takes_empty(graph, node))) {
     operand = node.tensor("self");
   }
   const bool same = operand && same_kind(graph.tensor(operand), graph.tensor(node.outputs[0]));

@@ -15,7 +15,7 @@
 namespace dstrain {
 namespace {
 
-constexpr size_t kMostOperands = 8;
+constexpr size_t kMostOperands = 8;  // of a kernel
 
 }  // namespace
 
@@ -123,8 +123,8 @@ void Executor::bind(const Instruction& op, size_t index) {
   bound.first = operands_.size();
   bound.reads = op.reads.size();
   bound.writes = op.writes.size();
-  check(bound.reads <= kMostOperands && bound.writes <= kMostOperands, "{} has too many operands",
-        name_of(op.op));
+  check(!has_kernel(op.op) || (bound.reads <= kMostOperands && bound.writes <= kMostOperands),
+        "{} has too many operands", name_of(op.op));
   for (const auto* list : {&op.reads, &op.writes})
     for (BufferId id : *list)
       operands_.push_back(id == kNone ? Operand{}

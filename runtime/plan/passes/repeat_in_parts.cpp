@@ -1,7 +1,5 @@
 #include "runtime/plan/passes/repeat_in_parts.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -91,7 +89,7 @@ class Repeating {
     for (BufferId& of : again.reads) of = here(of, part, reader);
     for (BufferId& of : again.writes) {
       Buffer copy = program_.at(of);
-      copy.name = fmt::format("{}@{}", copy.name, part);
+      copy.copy_of = of;
       const BufferId fresh = result_.add_buffer(std::move(copy));
       repeated_[{of, part}] = fresh;
       of = fresh;

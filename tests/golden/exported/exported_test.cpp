@@ -119,6 +119,33 @@ TEST_CASE("an exported graph has the same bits however its work is divided") {
   CHECK(weights(divided, {"--num_gpus", "4", "--pipeline_num_stages", "2"}) == plain);
 }
 
+// Blocks hand on two tensors and read three that were there before the first of them: `pairs`.
+TEST_CASE("several tensors cross the cuts of a pipeline with the bits of one rank") {
+  const ScratchFolder scratch;
+  int label = 0;
+  const auto weights = [&](int micro, std::vector<std::string> words,
+                           const std::vector<std::string>& sets = {}) {
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    return weights_of(train_graph(
+        "pairs", scratch, fmt::format("{}", ++label),
+        {{"train_micro_batch_size_per_gpu", micro}, {"gradient_clipping", 1.0}}, words));
+  };
+  const auto stages = [](const char* ranks, const char* of) {
+    return std::vector<std::string>{"--num_gpus", ranks, "--pipeline_num_stages", of};
+  };
+  const std::string alone = weights(1, {"--num_gpus", "1"});
+  CHECK(weights(1, stages("2", "2")) == alone);
+  CHECK(weights(1, stages("3", "3")) == alone);
+  CHECK(weights(1, stages("4", "4")) == alone);
+  CHECK(weights(1, stages("4", "4"), {"dstrain.recompute=1"}) == alone);
+  CHECK(weights(1, stages("4", "4"), {"dstrain.recompute=selective"}) == alone);
+  for (const char* const schedule : {"gpipe", "interleaved", "zb-h1", "zb-v"})
+    CHECK(weights(1, stages("2", "2"), {fmt::format("pipeline.schedule={}", schedule)}) == alone);
+  const std::string divided = weights(2, {"--num_gpus", "2"});
+  CHECK(weights(2, stages("4", "2")) == divided);
+  CHECK(weights(2, stages("4", "2"), {"zero_optimization.stage=1"}) == divided);
+}
+
 TEST_CASE("convolutions and batch norms have the same bits at every stage") {
   const ScratchFolder scratch;
   int label = 0;

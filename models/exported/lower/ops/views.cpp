@@ -70,8 +70,8 @@ void lower_parts(Lowering& l, const Node& node) {
   int64_t start = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (!node.outputs[i]) Lowering::fail(node, "has an output that is none");
-    const int64_t count = l.shape_of(node.outputs[i])[d];
-    l.set(node, slice(x, d, start, count), i);
+    const int64_t count = l.result(node, i).sizes[static_cast<size_t>(d)].value();
+    if (count > 0) l.set(node, slice(x, d, start, count), i);
     start += count;
   }
 }

@@ -1,6 +1,7 @@
 #include "models/exported/fold/fold.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "models/exported/fold/input_function.h"
 #include "runtime/core/error.h"
@@ -187,6 +188,42 @@ TEST_CASE("operators that give a tensor back as it is are left out") {
   CHECK(graph.graph.nodes[1].tensor("self") == x);
   CHECK(graph.graph.outputs[2].tensor == x);
   CHECK(graph.constants.empty());
+}
+
+TEST_CASE("tensors without elements are constants, whatever they are computed from") {
+  SmallProgram program;
+  program.input("x", SmallProgram::kF32, {2, 3})
+      .describe("none", SmallProgram::kF32, {2, 0})
+      .describe("own", SmallProgram::kF32, {2, 0, 4})
+      .describe("sum", SmallProgram::kF32, {2})
+      .describe("mean", SmallProgram::kF32, json::array())
+      .describe("part", SmallProgram::kF32, {2, 1})
+      .describe("cat", SmallProgram::kF32, {2, 1})
+      .describe("neg", SmallProgram::kF32, {2, 1})
+      .add("aten.slice.Tensor",
+           {{"self", ref("x")}, {"dim", {{"as_int", 1}}}, {"end", {{"as_int", 0}}}}, "none")
+      .add("own.op.default", {{"a", ref("none")}}, "own")
+      .add("aten.sum.dim_IntList", {{"self", ref("none")}, {"dim", {{"as_ints", {1}}}}}, "sum")
+      .add("aten.mean.default", {{"self", ref("own")}}, "mean")
+      .add("aten.slice.Tensor",
+           {{"self", ref("x")}, {"dim", {{"as_int", 1}}}, {"end", {{"as_int", 1}}}}, "part")
+      .add("aten.cat.default",
+           {{"tensors", {{"as_tensors", json::array({{{"name", "none"}}, {{"name", "part"}}})}}},
+            {"dim", {{"as_int", 1}}}},
+           "cat")
+      .add("aten.neg.default", {{"self", ref("cat")}}, "neg")
+      .output("own")
+      .output("sum")
+      .output("mean")
+      .output("neg");
+  const FoldedGraph graph = folded(program);
+  CHECK(names_of(graph) == Names{"part", "neg"});
+  CHECK(graph.graph.nodes[1].tensor("self") == graph.graph.nodes[0].outputs[0]);
+  const auto constants = constants_of(graph);
+  CHECK(constants.at("own").sizes == Sizes{2, 0, 4});
+  CHECK(elements_of<float>(constants.at("sum")) == std::vector<float>{0, 0});
+  CHECK(std::isnan(elements_of<float>(constants.at("mean"))[0]));
+  CHECK_FALSE(constants.contains("none"));
 }
 
 TEST_CASE("PyTorch's checks and nodes without use are left out, unknown operators stay") {
