@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {

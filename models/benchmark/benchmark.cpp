@@ -4,7 +4,7 @@
 
 #include "models/measure.h"
 #include "models/sizes.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 namespace {

@@ -8,7 +8,7 @@
 #include "models/decoder/rotary_keys.h"
 #include "models/measure.h"
 #include "models/token_inputs.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain::models {
 namespace {

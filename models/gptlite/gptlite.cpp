@@ -9,7 +9,7 @@
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "models/token_inputs.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 namespace {

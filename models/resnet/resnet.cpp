@@ -9,7 +9,7 @@
 #include "models/measure.h"
 #include "models/resnet/resnet_graph.h"
 #include "models/sizes.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/config/family/model_config.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 

@@ -8,7 +8,7 @@
 #include "runtime/config/job.h"
 #include "runtime/core/devices/device.h"
 #include "runtime/core/philox.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/ir/kernel.h"
 
 namespace dstrain {

@@ -12,7 +12,8 @@ namespace dstrain::meta {
 namespace {
 
 // Where names are made, and where `dstrain plan` shortens them for its table.
-const std::set<std::string> kMakeNames{"runtime/ir/builder.cpp", "runtime/ir/builder/adapters.cpp",
+const std::set<std::string> kMakeNames{"runtime/ir/builder/builder.cpp",
+                                       "runtime/ir/builder/adapters.cpp",
                                        "runtime/plan/report/print.cpp"};
 
 std::vector<SourceFile> sources() {

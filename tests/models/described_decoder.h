@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/registry.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 #include "tests/config/config_fixture.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "models/registry.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/storage/weight_layout.h"
 

@@ -3,7 +3,7 @@
 #include "models/measure.h"
 #include "models/registry.h"
 #include "models/sizes.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "tests/support/mixed_model.h"
 
 namespace dstrain {

@@ -4,7 +4,7 @@
 
 #include "models/registry.h"
 #include "runtime/core/error.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 
 namespace dstrain {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 

@@ -6,7 +6,7 @@
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "runtime/config/family/family.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/ir/formula/losses.h"
 #include "tests/support/general_layers.h"
 

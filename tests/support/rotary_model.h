@@ -5,7 +5,7 @@
 #include "models/measure.h"
 #include "models/sizes.h"
 #include "runtime/config/family/family.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 

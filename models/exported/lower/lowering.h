@@ -14,7 +14,7 @@
 #include "models/exported/lower/graph_facts.h"
 #include "models/exported/lower/value.h"
 #include "runtime/core/error.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain::exported {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/exported/graph/scalar_type.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain::exported {
 

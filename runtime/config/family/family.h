@@ -23,7 +23,7 @@
 
 namespace dstrain {
 
-class Builder;  // runtime/ir/builder.h
+class Builder;  // runtime/ir/builder/builder.h
 
 inline constexpr std::string_view kModelSectionName = "dstrain.model",
                                   kModelSection = "dstrain.model.";

@@ -10,7 +10,7 @@
 #include "runtime/config/family/measures.h"
 #include "runtime/config/pipeline_schedule.h"
 #include "runtime/config/text.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/build_model.h"
 

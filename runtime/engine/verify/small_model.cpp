@@ -9,7 +9,7 @@
 
 #include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 
 namespace dstrain {

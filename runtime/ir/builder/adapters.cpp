@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/ir/rule.h"
 
 namespace dstrain {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "runtime/core/error.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 

@@ -14,7 +14,7 @@
 #include "runtime/config/load.h"
 #include "runtime/config/report/resolved_config.h"
 #include "runtime/core/error.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 #include "tests/engine/stages/run_steps.h"
 #include "tests/engine/test_rank.h"

@@ -16,7 +16,7 @@
 #include "runtime/comm/world.h"
 #include "runtime/engine/run/run.h"
 #include "runtime/engine/run/trainer.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/storage/weights.h"
 #include "tests/engine/test_rank.h"

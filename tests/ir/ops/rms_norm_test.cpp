@@ -1,4 +1,4 @@
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "tests/ir/one_op.h"
 
 using namespace dstrain;

@@ -1,6 +1,6 @@
 #include "runtime/ir/rotary.h"
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "tests/ir/one_op.h"
 
 using namespace dstrain;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/ir/product.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"

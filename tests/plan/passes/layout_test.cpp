@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/passes/passes.h"
 #include "tests/plan/plans.h"
 

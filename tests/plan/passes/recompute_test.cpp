@@ -6,7 +6,7 @@
 
 #include "models/measure.h"
 #include "models/sizes.h"
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/build_model.h"
 #include "runtime/plan/passes/passes.h"
 #include "runtime/plan/plan.h"

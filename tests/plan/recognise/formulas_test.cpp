@@ -1,7 +1,7 @@
 // Maps whose formula an op is made for become that op.
 #include <catch2/catch.hpp>
 
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/recognise/recognise.h"
 
 namespace dstrain {

@@ -1,5 +1,5 @@
 // The rule of uniform, and the draws of a model.
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 #include "runtime/plan/passes/passes.h"
 #include "tests/ir/one_op.h"
 

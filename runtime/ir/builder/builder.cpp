@@ -1,4 +1,4 @@
-#include "runtime/ir/builder.h"
+#include "runtime/ir/builder/builder.h"
 
 #include <algorithm>
 #include <utility>
