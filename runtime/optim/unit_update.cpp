@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "runtime/optim/optimizer_rules.h"
-
 namespace dstrain {
 namespace {
 
@@ -79,7 +77,8 @@ BufferId UnitUpdate::emit_whole(const Parameter& matrix, Range range, const Tran
 }
 
 BufferId UnitUpdate::slot(size_t i, Range range) {
-  return i < own_slots(config_).size() ? part(unit_.buffers.slots[i].values, range) : kNone;
+  const std::vector<UnitBuffers::Slot>& slots = unit_.buffers.slots;
+  return i < slots.size() ? part(slots[i].values, range) : kNone;
 }
 
 BufferId UnitUpdate::copy(Range range) {
@@ -156,15 +155,6 @@ void UnitUpdate::emit_first(OpKind op, OpAttrs attrs, std::vector<BufferId> read
                     .reads = std::move(reads),
                     .writes = std::move(writes),
                     .group = group_});
-}
-
-void UnitUpdate::emit_average() {
-  const UnitBuffers::Slot* const average = unit_.buffers.slot(kWeightAverage.name);
-  if (!average) return;
-  const auto decay = static_cast<float>(config_.ema_decay);
-  emit(OpKind::update_buffer,
-       UpdateBufferAttrs{.keep = decay, .share = 1 - decay, .begins_with_sum = true},
-       {master(updated_)}, {part(average->values, updated_)});
 }
 
 void UnitUpdate::emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots, size_t first) {

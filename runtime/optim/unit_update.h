@@ -76,7 +76,7 @@ class UnitUpdate {
   BufferId gradients(Range range) { return part(unit_.buffers.gradients, range); }
   BufferId master(Range range) { return part(unit_.buffers.master(), range); }
   BufferId direction(Range range) { return part(unit_.buffers.direction, range); }
-  // The values of the optimizer's own slot `i` (own_slots()); kNone where it keeps no state.
+  // The values of slot `i`; kNone where the optimizer keeps no state.
   BufferId slot(size_t i, Range range);
   // The weights in the run's dtype; kNone where they are the masters, or where these are sent to them.
   BufferId copy(Range range);
@@ -104,8 +104,6 @@ class UnitUpdate {
   // Appends an op that reads the gradients of a range and writes its master weights, its values of `slots` slots from
   // number `first` on, and its weights in the run's dtype.
   void emit_update(OpKind op, OpAttrs attrs, Range range, size_t slots, size_t first = 0);
-  // Appends the update of the average of the weights, which must have their values of this step.
-  void emit_average();
   // Returns the number of this rank in a set of ranks.
   virtual RankNumber number_among(RankSet set) const = 0;
   // Appends a gather of the equal parts that the ranks of a set have.

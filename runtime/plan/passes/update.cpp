@@ -30,7 +30,7 @@ class PlacedUpdate final : public UnitUpdate {
     UnitBuffers& known = unit.buffers;
     if (job.master_dtype != program.dtype || (rule_.signs && rule_.signs->open_local_steps))
       known.separate_master = state("master", BufferRole::masters, DType::f32);
-    for (const SlotRule& slot : state_slots(job.optimizer))
+    for (const SlotRule& slot : own_slots(job.optimizer))
       known.slots.push_back(new_slot(slot, slot.dtype_in(job)));
     if (unit.spaces.sends_masters)
       known.separate_master = state("master", BufferRole::masters, program.dtype);
@@ -44,6 +44,17 @@ class PlacedUpdate final : public UnitUpdate {
     if (!unit().spaces.sends_masters) return;
     emit(OpKind::copy, {}, {buffers().master().id}, {part(buffers().values, updated())})
         .unless_skipped = true;
+  }
+
+  // Appends the update of the average of the weights (dstrain.ema), which must have their values of this step. It is a slot
+  // behind those of the optimizer.
+  void average() {
+    if (config().ema_decay == 0) return;
+    buffers().slots.push_back(new_slot(kWeightAverage, DType::f32));
+    const auto decay = static_cast<float>(config().ema_decay);
+    emit(OpKind::update_buffer,
+         UpdateBufferAttrs{.keep = decay, .share = 1 - decay, .begins_with_sum = true},
+         {master(updated())}, {part(buffers().slots.back().values, updated())});
   }
 
   BufferId part(const UnitBuffer& buffer, Range range) override {
@@ -220,7 +231,7 @@ void update(Program& program, const Job& job, const Place& place, const Residenc
   };
   // Appends what follows the update of a unit's weights: that of their average, and their gather.
   const auto end_update = [&](size_t u) {
-    updates[u].emit_average();
+    updates[u].average();
     if (residency.optimizer == residency.parameters) return;
     const Unit& unit = program.units[u];
     const Axes along = adds_of(unit, adds);

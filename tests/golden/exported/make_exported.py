@@ -18,8 +18,7 @@ from encoder_case import encoder_case
 from operator_cases import Sorts, operator_cases, whole_case
 from residual_case import residual_case
 
-FOLDER = pathlib.Path(__file__).parent
-BATCH = 4
+FOLDER, BATCH = pathlib.Path(__file__).parent, 4
 
 
 class Pointwise(nn.Module):
