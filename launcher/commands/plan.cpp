@@ -17,6 +17,7 @@
 #include "runtime/plan/report/print.h"
 #include "runtime/plan/report/traffic.h"
 #include "runtime/plan/settings/fit.h"
+#include "runtime/plan/settings/gather_line.h"
 #include "runtime/plan/settings/largest.h"
 
 namespace dstrain {

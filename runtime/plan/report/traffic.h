@@ -1,4 +1,4 @@
-// What a rank sends in a step, in words: along each axis of the mesh, with codecs, and for rows that a tensor group gathers.
+// What a rank sends in a step, in words: along each axis of the mesh, and with codecs.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +47,5 @@ SentBytes sent_bytes(const Plan& plan, std::span<const int> hosts);
 // codecs. `plan` is the rank's for training.
 std::string codec_line(const Job& job, const Plan& plan, std::span<const int> hosts,
                        const PlanInputs& inputs);
-
-// Returns a line with the memory of a rank and the bytes that it sends in a step where it keeps rows that its tensor group
-// gathers, and where the backward pass gathers them again (dstrain.gather_again), and which of the two the job does; empty
-// where that makes no difference. `rank`: whose stage is meant. Plans the job. Pure.
-std::string gather_line(const Job& job, int rank, const PlanInputs& inputs);
 
 }  // namespace dstrain

@@ -1,9 +1,10 @@
+#include "runtime/plan/settings/gather_line.h"
+
 #include <catch2/catch.hpp>
 
 #include "launcher/implementations.h"
 #include "runtime/core/text.h"
 #include "runtime/plan/mesh.h"
-#include "runtime/plan/report/traffic.h"
 #include "tests/support/models.h"
 
 namespace dstrain {
