@@ -294,7 +294,7 @@ std::optional<FirstDifference> first_difference(const std::vector<RankRecord>& p
                      : message && is_as_sent(ranks, found->blamed) ? of_sent
                      : message                                     ? of_message
                                                                    : earliest;
-        if (!kept || found->issue < kept->issue) kept = std::move(found);
+        if (!kept || found->issue < kept->issue) kept = found;
       }
     }
     for (const auto* found : {&earliest, &of_message, &of_sent, &of_sum})
