@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/config/family/family.h"
-#include "runtime/plan/cost/step_time.h"
+#include "runtime/plan/estimates/step_time.h"
 
 namespace dstrain {
 namespace {

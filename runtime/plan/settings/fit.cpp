@@ -13,7 +13,7 @@
 #include "runtime/core/text.h"
 #include "runtime/core/whole_pages.h"
 #include "runtime/optim/optimizer_rules.h"
-#include "runtime/plan/cost/step_time.h"
+#include "runtime/plan/estimates/step_time.h"
 
 namespace dstrain {
 namespace {

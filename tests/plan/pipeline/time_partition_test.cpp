@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan/cost/step_time.h"
+#include "runtime/plan/estimates/step_time.h"
 #include "tests/plan/plans.h"
 
 using namespace dstrain;

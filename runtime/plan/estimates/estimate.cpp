@@ -1,4 +1,4 @@
-#include "runtime/plan/cost/estimate.h"
+#include "runtime/plan/estimates/estimate.h"
 
 #include <fmt/core.h>
 

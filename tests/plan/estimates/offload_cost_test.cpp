@@ -1,4 +1,4 @@
-#include "runtime/plan/cost/offload_cost.h"
+#include "runtime/plan/estimates/offload_cost.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

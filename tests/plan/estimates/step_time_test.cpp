@@ -1,4 +1,4 @@
-#include "runtime/plan/cost/step_time.h"
+#include "runtime/plan/estimates/step_time.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>

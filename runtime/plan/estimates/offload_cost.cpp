@@ -1,4 +1,4 @@
-#include "runtime/plan/cost/offload_cost.h"
+#include "runtime/plan/estimates/offload_cost.h"
 
 #include <fmt/core.h>
 
