@@ -104,7 +104,7 @@ void ModelState::exchange_averages() const {
                   std::copy_n(values[1 - i].begin() + at, part.elements(), part.as<float>());
                 });
     }
-    share_masters_of(unit);
+    if (slot->values.held != Held::whole) share_masters_of(unit);
     publish(unit);
   }
 }

@@ -105,8 +105,9 @@ void Trainer::check_metric() const {
   if (!job_.best.used()) return;
   if (!validate_)
     fail_user(
-        "dstrain.metric_for_best_model: there is no validation sample to measure: give "
-        "dstrain.data.val_path or a dstrain.data.val_fraction above 0");
+        "dstrain.metric_for_best_model: no validation sample is measured: give "
+        "dstrain.data.val_path, a larger dstrain.data.val_fraction or a larger "
+        "dstrain.eval_samples, of which some models take whole micro-batches");
   std::vector<std::string> names{std::string(kLoss)};
   const std::vector<double> zeros(plans_.validate.program.losses.size());
   for (const auto& [name, value] : mean_metrics(plans_.validate.program, zeros, 1))

@@ -11,7 +11,8 @@
 
 namespace dstrain {
 
-// Of a name that is a buffer's: the index of the name of what it is a copy of, or its own, and what its values are.
+// What is known of a name that is a buffer's: the index of the name of the buffer that it is a copy of, or its own, and
+// what its values are.
 struct NamedValue {
   int32_t original = 0;
   BufferRole role = BufferRole::other;

@@ -124,6 +124,37 @@ TEST_CASE("averages of weights are validated, decide what is best, and are a mod
   CHECK(folder.read("best/model.safetensors") == weights_of(folder, "best", best, average));
 }
 
+TEST_CASE(
+    "averages of a model that has a folder are a folder, and go when a run without them replaces "
+    "it") {
+  const RunFolder folder;
+  folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2,
+                                "n_positions": 8, "vocab_size": 300})");
+  const std::string bytes = "--data text.txt --set dstrain.data.format=byte ";
+  run(folder, bytes + "--steps 4 --model gpt2.json --set dstrain.ema.decay=0.5 --output out");
+  CHECK(folder.read("out/ema/config.json") == folder.read("out/config.json"));
+  run(folder, bytes + "--steps 0 --model out/ema --output read");
+  CHECK(validations(folder, "read").back() == validations(folder, "out", "val_ema_loss").back());
+  run(folder, bytes + "--steps 4 --model gpt2.json --overwrite --output out");
+  CHECK_FALSE(fs::exists(folder.path("out/ema/model.safetensors")));
+}
+
+TEST_CASE("a run with averages goes on at another ZeRO stage, and not without them") {
+  const RunFolder folder;
+  const std::string average = "--set dstrain.ema.decay=0.5 ",
+                    ranks = "--num_gpus 2 --set dstrain.save_last=true ";
+  run(folder, ranks + average + "--steps 6 --output straight");
+  run(folder, ranks + average + "--steps 3 --output parts");
+  CHECK_THAT(run(folder, ranks + "--steps 6 --resume parts --output without", 1),
+             Contains("optimizer slots"));
+  run(folder,
+      ranks + average +
+          "--steps 6 --resume parts --set zero_optimization.stage=2 "
+          "--set dstrain.reduce=boundary --set zero_optimization.offload_optimizer.device=cpu");
+  for (const std::string name : {"model.safetensors", "ema/model.safetensors"})
+    CHECK(folder.read("parts/" + name) == folder.read("straight/" + name));
+}
+
 TEST_CASE("what validations cannot decide is refused before the first step") {
   const RunFolder folder;
   const auto refused = [&](const std::string& options, const std::string& error) {
@@ -133,6 +164,11 @@ TEST_CASE("what validations cannot decide is refused before the first step") {
   refused("--set dstrain.metric_for_best_model=accuracy",
           "validations of this model have no accuracy: expected loss");
   refused("--set dstrain.eval_interval=0", "give dstrain.eval_interval");
+  const std::string graph = DSTRAIN_SOURCE_DIR "/tests/golden/exported/pointwise/";
+  folder.write("c.json", R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4,
+                             "dstrain": {"data": {"format": "arrays", "val_fraction": 0.25}}})");
+  refused("--model " + graph + "model.pt2 --data " + graph + "data.safetensors",
+          "no validation sample is measured");
 }
 
 }  // namespace
