@@ -231,7 +231,7 @@ class Attentions {
     const bool hides = pattern.kind == MaskKind::is_added ||
                        found.constant(MaskOperand::kBelow).value_or(0) <= kHidden;
     if (!table || !hides) return std::nullopt;
-    const View& view = attrs_as<MapAttrs>(op.attrs).views[mask];
+    const View view = std::get<MapAttrs>(op.attrs).views[mask];
     return keys_of({op.reads[mask], view, space, pattern.kind}, *table);
   }
 
