@@ -33,6 +33,7 @@ Sources::Sources(const Program& program)
 }
 
 const Instruction* Sources::of(BufferId id, int32_t sublayer) const {
+  if (id == kNone) return nullptr;
   const int32_t writer = writers_[static_cast<size_t>(id)];
   if (writer < 0) return nullptr;
   const Instruction& op = program_.instructions[static_cast<size_t>(writer)];

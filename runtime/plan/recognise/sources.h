@@ -17,7 +17,7 @@ class Sources {
   explicit Sources(const Program& program);
 
   // Returns the instruction that alone writes a buffer, if it belongs to the sublayer. Nothing if it does not: what comes from
-  // another sublayer is read as it is, since a pipeline may be cut there.
+  // another sublayer is read as it is, since a pipeline may be cut there. Nothing of kNone.
   const Instruction* of(BufferId id, int32_t sublayer) const;
   // Returns whether one instruction writes a buffer, or none.
   bool is_written_once(BufferId id) const { return writers_[static_cast<size_t>(id)] >= -1; }
