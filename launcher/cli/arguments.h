@@ -107,9 +107,11 @@ struct ExportArguments {
   std::string run;             // its output directory, or one of its checkpoints
   bool hugging_face = false;   // the whole folder of a model; else model.safetensors alone
   bool peft = false;           // the run's adapters alone, as PEFT's files
+  bool gguf = false;           // model.gguf, for llama.cpp
   bool merge = false;          // the model with the run's adapters in its weights
   std::string output;          // the folder; empty: one in the run's
   std::optional<DType> dtype;  // of the weights in files; absent: the format's
+  bool q8_0 = false;           // with gguf: in blocks of 8 bits instead
   bool overwrite = false;
 };
 

@@ -187,7 +187,7 @@ constexpr std::array<Command, 15> kCommands{{
     {"chat", "--run DIR", "a conversation with a trained model", without_models<parse_chat>},
     {"eval", "--run DIR --data FILE", "a trained model's loss on a file",
      without_models<parse_eval>},
-    {"export", "RUN --format hf|safetensors", "a run's weights in other programs' files",
+    {"export", "RUN --format hf|safetensors|gguf", "a run's weights in other programs' files",
      without_models<parse_export>},
     {"tokenize", "--model DIR --data FILE...", "a token file from text",
      without_models<parse_tokenize>},

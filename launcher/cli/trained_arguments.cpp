@@ -42,37 +42,53 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   return a;
 }
 
+namespace {
+
+// Reads --dtype of export. llama.cpp has shorter names.
+void read_dtype(const std::string& option, const std::string& value, ExportArguments& a) {
+  a.q8_0 = value == "q8_0";
+  a.dtype.reset();
+  if (a.q8_0) return;
+  if (!one_of("fp32|float32|f32|bf16|bfloat16|fp16|float16|f16", value))
+    fail_user("{}: expected fp32, bf16, fp16 or q8_0, got '{}'", option, printable(value));
+  a.dtype = value == "f32" ? DType::f32 : value == "f16" ? DType::f16 : dtype_named(value);
+}
+
+}  // namespace
+
 Arguments parse_export(const std::vector<std::string>& words) {
   ExportArguments a;
   std::vector<std::string> runs;
   std::string format;
-  CommandLine line("export",
-                   "Writes the weights of RUN, the output directory of a run or one of its "
-                   "checkpoints, in other programs' files: a whole folder that transformers open "
-                   "(hf), model.safetensors with the names of the run's own model (safetensors), "
-                   "or the files of its adapters (peft).");
+  CommandLine line(
+      "export",
+      "Writes the weights of RUN, the output directory of a run or one of its "
+      "checkpoints, in other programs' files: a whole folder that transformers open "
+      "(hf), model.safetensors with the names of the run's own model (safetensors), "
+      "the files of its adapters (peft), or model.gguf with the tokenizer in it, which "
+      "llama.cpp opens (gguf).");
   line.example("dstrain export runs/ds_config --format hf", "a folder for from_pretrained");
   line.example("dstrain export runs/ds_config --format safetensors --dtype bf16",
                "the weights alone, in 16 bits");
   line.example("dstrain export runs/lora --merge", "a folder with the run's adapters merged in");
   line.example("dstrain export runs/ds_config/checkpoints/step_400 --format hf --output model",
                "of a checkpoint, into a folder");
+  line.example("dstrain export runs/ds_config --format gguf --dtype q8_0",
+               "a file for llama.cpp, in 8 bits");
   line.operands("RUN", runs);
   line.group(heading::kWritten);
-  line.option("--format", "hf|safetensors|peft", "what is written (with --merge: hf)",
+  line.option("--format", "hf|safetensors|peft|gguf", "what is written (with --merge: hf)",
               text(format));
   line.flag("--merge", "write the model with the run's adapters in its weights", a.merge);
   line.option("--output", "DIR",
               "the folder (export/FORMAT in the run's output directory, of a checkpoint "
               "export/FORMAT_step_N)",
               text(a.output));
-  line.option("--dtype", "fp32|bf16|fp16",
-              "of the weights in files (hf: as in the run's own; safetensors: fp32)",
-              [&a](const std::string& option, const std::string& value) {
-                if (!one_of("fp32|float32|bf16|bfloat16|fp16|float16", value))
-                  fail_user("{}: expected fp32, bf16 or fp16, got '{}'", option, printable(value));
-                a.dtype = dtype_named(value);
-              });
+  line.option(
+      "--dtype", "fp32|bf16|fp16|q8_0",
+      "of the weights in files (hf, gguf: as in the run's own; safetensors: fp32); q8_0: "
+      "gguf alone",
+      [&a](const std::string& option, const std::string& value) { read_dtype(option, value, a); });
   line.flag("--overwrite", "replace the weights of another model in the folder", a.overwrite);
   if (const auto help = line.parse(words)) return HelpArguments{*help};
   require("export", "RUN", !runs.empty());
@@ -81,11 +97,14 @@ Arguments parse_export(const std::vector<std::string>& words) {
               printable(runs[1]));
   text(a.run)("RUN", runs.front());
   if (format.empty() && a.merge) format = "hf";
-  require("export", "--format hf|safetensors|peft, or --merge", !format.empty());
-  if (!one_of("hf|safetensors|peft", format))
-    fail_user("--format: expected hf, safetensors or peft, got '{}'", printable(format));
+  require("export", "--format hf|safetensors|peft|gguf, or --merge", !format.empty());
+  if (!one_of("hf|safetensors|peft|gguf", format))
+    fail_user("--format: expected hf, safetensors, peft or gguf, got '{}'", printable(format));
   a.hugging_face = format == "hf";
   a.peft = format == "peft";
+  a.gguf = format == "gguf";
+  if (a.q8_0 && !a.gguf)
+    fail_user("--dtype q8_0: --format {} has no such weights: --format gguf has", format);
   if (a.peft && a.merge)
     fail_user(
         "dstrain export: --format peft writes the adapters alone, and --merge the model with them: "

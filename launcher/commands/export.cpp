@@ -6,6 +6,8 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/export/export_plan.h"
+#include "launcher/export/gguf/gguf_plan.h"
+#include "launcher/export/gguf/write_gguf.h"
 #include "launcher/export/run_weights.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/family/family.h"
@@ -69,6 +71,11 @@ FileSizes sizes_of(const ExportPlan& plan) {
   return sizes;
 }
 
+std::string export_line(const std::string& output, const FileSizes& sizes) {
+  return fmt::format("{}: {} tensors, {}\n", output, sizes.tensors,
+                     bytes_text(static_cast<double>(sizes.bytes)));
+}
+
 // Removes the model that a folder has, its configuration first: no reader takes a folder without one, so that none takes old
 // weights beside a new configuration, whenever the export ends. Throws RunError.
 void remove_model(const std::string& folder) {
@@ -104,20 +111,29 @@ void write_all(const ExportPlan& plan, OtherFiles others, const ReadWeight& read
 
 int run_export(const ExportArguments& arguments, const ModelRegistry& models) {
   const ExportPlan plan = plan_export(arguments, models);
+  std::optional<GgufPlan> gguf;
+  if (arguments.gguf) gguf = plan_gguf(plan, arguments);
   RunWeights weights(plan);
   const NewFolder folder(plan.output);
-  const FileSizes sizes = sizes_of(plan);
+  const FileSizes sizes =
+      gguf ? FileSizes{std::ssize(gguf->tensors), gguf->layout.bytes} : sizes_of(plan);
   const std::string lack =
       lack_of_space("the export", sizes.bytes, free_bytes(plan.output), plan.output);
   if (!lack.empty())
     fail_user("{}: make room there, or name another directory with --output", lack);
+  if (gguf) {
+    write_gguf(*gguf, [&weights](size_t weight, int64_t begin, int64_t count, float* to) {
+      weights.read(weight, begin, count, to);
+    });
+    print_result(export_line(plan.output, sizes));
+    return 0;
+  }
   const OtherFiles others = arguments.overwrite ? OtherFiles::removed : OtherFiles::stay;
   write_all(plan, others, [&](size_t weight, int64_t begin, int64_t count, float* to) {
     weights.read(weight, begin, count, to);
     if (arguments.dtype == DType::f16) check_fp16_range(to, count, plan.own[weight].name);
   });
-  print_result(fmt::format("{}: {} tensors, {}\n", plan.output, sizes.tensors,
-                           bytes_text(static_cast<double>(sizes.bytes))));
+  print_result(export_line(plan.output, sizes));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -47,19 +48,23 @@ bool is_same(const std::string& a, const std::string& b) {
 
 // Returns the folder that is written where --output names none.
 std::string usual_output(const WeightsSource& place, const ExportArguments& arguments) {
-  std::string name = arguments.peft ? "peft" : arguments.hugging_face ? "hf" : "safetensors";
+  std::string name = arguments.peft           ? "peft"
+                     : arguments.gguf         ? "gguf"
+                     : arguments.hugging_face ? "hf"
+                                              : "safetensors";
   if (!place.checkpoint.empty()) name += "_" + last_name(place.checkpoint);
   return (fs::path(place.run_dir) / "export" / name).string();
 }
 
 // Throws UserError if the export would replace files of something else.
-void check_folder(const std::string& output, const WrittenRun& run, bool overwrite) {
+void check_folder(const std::string& output, const WrittenRun& run,
+                  const ExportArguments& arguments) {
   std::error_code none;
   if (is_there(output) && !fs::is_directory(output, none))
     fail_user("--output {}: expected a folder, and a file has its name", printable(output));
-  if (!is_there(output) && output.ends_with(".safetensors"))
+  if (!is_there(output) && (output.ends_with(".safetensors") || output.ends_with(".gguf")))
     fail_user("--output {}: expected a folder, in which the file is {}", printable(output),
-              kWeightsName);
+              arguments.gguf ? kGgufName : kWeightsName);
   for (const std::string& source :
        {run.place.run_dir, run.place.checkpoint, run.job.model_directory})
     if (!source.empty() && is_same(output, source))
@@ -73,8 +78,10 @@ void check_folder(const std::string& output, const WrittenRun& run, bool overwri
                 printable(output));
   constexpr std::array<std::string_view, 6> models{
       kWeightsName, kIndexName, kConfigJson, kAdapterConfig, kAdapterWeights, "pytorch_model.bin"};
-  for (const std::string_view name : models)
-    if (!overwrite && is_there(fs::path(output) / name))
+  constexpr std::array<std::string_view, 1> files{kGgufName};
+  for (const std::string_view name : arguments.gguf ? std::span<const std::string_view>(files)
+                                                    : std::span<const std::string_view>(models))
+    if (!arguments.overwrite && is_there(fs::path(output) / name))
       fail_user(
           "--output {}: the folder has a model already ({}): --overwrite replaces it, or name "
           "another folder",
@@ -186,15 +193,19 @@ void plan_safetensors(ExportPlan& plan) {
                  .shard_bytes = std::numeric_limits<int64_t>::max()};
 }
 
+// Weights have the dtypes of the run's own.
+void keep_dtypes(ExportPlan& plan) {
+  plan.format.dtype = [kept = kept_dtypes(plan.run), save = plan.run.job.save](
+                          const std::string& tensor) { return saved_dtype(tensor, kept, save); };
+}
+
 // The folder of a run on one of transformers' models.
 void plan_own_family(ExportPlan& plan, std::optional<DType> dtype, const ModelRegistry& models) {
   const std::string file = fmt::format("{}/{}", plan.run.place.run_dir, kConfigJson);
   plan.config_json = config_json_of_run(plan, models);
   if (dtype) plan.config_json = with_dtype_of_files(plan.config_json, *dtype, file);
   plan.copies_files = true;
-  if (!dtype)
-    plan.format.dtype = [kept = kept_dtypes(plan.run), save = plan.run.job.save](
-                            const std::string& tensor) { return saved_dtype(tensor, kept, save); };
+  if (!dtype) keep_dtypes(plan);
 }
 
 // The folder of a model of transformers' that computes the same.
@@ -224,7 +235,7 @@ ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& mo
   check_adapters(arguments, plan.run);
   plan.output =
       arguments.output.empty() ? usual_output(plan.run.place, arguments) : arguments.output;
-  check_folder(plan.output, plan.run, arguments.overwrite);
+  check_folder(plan.output, plan.run, arguments);
   plan.foreign = foreign_names_of(job.model);
   plan.format = {.as_package = true, .shard_bytes = job.save.shard_bytes};
   if (arguments.peft) {
@@ -240,6 +251,8 @@ ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& mo
   }
   if (arguments.peft) {
     plan.foreign = {};
+  } else if (arguments.gguf) {
+    if (!arguments.dtype) keep_dtypes(plan);
   } else if (!arguments.hugging_face) {
     plan_safetensors(plan);
   } else if (job.model.family().hugging_face) {
@@ -249,7 +262,8 @@ ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& mo
   }
   if (arguments.dtype)
     plan.format.dtype = [dtype = *arguments.dtype](const std::string&) { return dtype; };
-  const bool in_f32 = arguments.dtype ? *arguments.dtype == DType::f32 : !arguments.hugging_face;
+  const bool in_f32 =
+      arguments.dtype ? *arguments.dtype == DType::f32 : !arguments.hugging_face && !arguments.gguf;
   if (in_f32 && !arguments.peft) warn_of_rounded(plan);
   return plan;
 }

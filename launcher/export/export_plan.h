@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "launcher/cli/arguments.h"
 #include "launcher/input/trained_model.h"
@@ -16,6 +17,8 @@
 namespace dstrain {
 
 class ModelRegistry;
+
+inline constexpr std::string_view kGgufName = "model.gguf";  // the file of --format gguf
 
 struct ExportPlan {
   WrittenRun run;

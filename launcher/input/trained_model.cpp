@@ -82,7 +82,8 @@ ModelConfig held_model(const Job& job, const WeightsSource& place) {
 
 // Returns the directory of the tokenizer that a run's token ids are of; empty: there is none. A run that has left adapters
 // alone has no config.json, which may say where a text ends: the folder of its model has one.
-std::string tokenizer_of(const Job& job, const std::string& run_dir) {
+std::string tokenizer_of(const Job& job, const std::string& run_dir, const Vocabulary& vocabulary) {
+  if (!job.model.family().hugging_face || vocabulary.format != DataFormat::tokens) return {};
   std::error_code none;
   const bool whole = std::filesystem::exists(std::filesystem::path(run_dir) / kConfigJson, none);
   for (const std::string& directory : {whole ? std::string() : job.model_directory, run_dir})
@@ -138,9 +139,12 @@ TrainedModel read_trained_model(const std::string& run, DeviceChoice device,
   model.place = std::move(written.place);
   settle_model(model, device, run);
   model.vocabulary = vocabulary_in(model.place.run_dir, model.job.model);
-  if (model.job.model.family().hugging_face && model.vocabulary.format == DataFormat::tokens)
-    model.tokenizer = tokenizer_of(model.job, model.place.run_dir);
+  model.tokenizer = tokenizer_of(model.job, model.place.run_dir, model.vocabulary);
   return model;
+}
+
+std::string tokenizer_of(const WrittenRun& run) {
+  return tokenizer_of(run.job, run.place.run_dir, vocabulary_in(run.place.run_dir, run.job.model));
 }
 
 TrainedModel read_model_directory(const std::string& directory, DeviceChoice device,

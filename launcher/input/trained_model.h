@@ -45,6 +45,10 @@ TrainedModel read_model_directory(const std::string& directory, DeviceChoice dev
                                   const std::vector<std::string>& ignored,
                                   const ModelRegistry& models);
 
+// Returns the directory of the tokenizer that a run's token ids are of; empty: it has none, or its text is no token ids.
+// Throws UserError.
+std::string tokenizer_of(const WrittenRun& run);
+
 // Returns the chat template that a run's key names: the file that the run has written, because the named one may have
 // changed since. Empty: the key names none.
 std::string template_of_run(const TrainedModel& model);

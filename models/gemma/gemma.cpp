@@ -1,6 +1,7 @@
 #include "models/gemma/gemma.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -26,6 +27,10 @@ const ModelFamily& gemma() {
                                                             .tie_word_embeddings = "true"},
                                                            kGemmaParts);
   return family;
+}
+
+models::GgufDescription gguf_of_gemma(const ModelConfig& model) {
+  return models::gguf_of_decoder(model, kGemmaParts, {.architecture = "gemma"});
 }
 
 }  // namespace dstrain

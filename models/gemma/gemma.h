@@ -2,10 +2,14 @@
 // weights are held minus 1.
 #pragma once
 
+#include "models/gguf/gguf_model.h"
 #include "runtime/config/family/family.h"
 
 namespace dstrain {
 
 const ModelFamily& gemma();
+
+// Returns what llama.cpp knows of a model.
+models::GgufDescription gguf_of_gemma(const ModelConfig& model);
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 #include "models/gemma2/gemma2.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -30,6 +31,11 @@ const ModelFamily& gemma2() {
                               .tie_word_embeddings = "true"},
                              kGemma2Parts);
   return family;
+}
+
+models::GgufDescription gguf_of_gemma2(const ModelConfig& model) {
+  return models::gguf_of_decoder(model, kGemma2Parts,
+                                 {.architecture = "gemma2", .large_layers = 46, .whole_every = 2});
 }
 
 }  // namespace dstrain

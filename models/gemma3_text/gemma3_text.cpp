@@ -1,6 +1,7 @@
 #include "models/gemma3_text/gemma3_text.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -31,6 +32,12 @@ const ModelFamily& gemma3_text() {
                               .tie_word_embeddings = "true"},
                              kGemma3Parts);
   return family;
+}
+
+models::GgufDescription gguf_of_gemma3_text(const ModelConfig& model) {
+  return models::gguf_of_decoder(
+      model, kGemma3Parts,
+      {.architecture = "gemma3", .large_layers = 62, .whole_every = 6, .local_theta = true});
 }
 
 }  // namespace dstrain

@@ -213,4 +213,30 @@ const ModelFamily& gpt2() {
   return family;
 }
 
+models::GgufDescription gguf_of_gpt2(const ModelConfig& c) {
+  if (c.text("activation_function") == "relu")
+    return KeyProblem{{"dstrain.model.activation_function"},
+                      "llama.cpp's architecture gpt2 has gelu in its tanh form alone"};
+  models::GgufModel model{.architecture = "gpt2"};
+  const int64_t width = c.integer("n_embd"), inner = c.integer("n_inner");
+  model.add_size("vocab_size", c.vocabulary());
+  model.add_size("context_length", c.integer("n_positions"));
+  model.add_size("embedding_length", width);
+  model.add_size("block_count", c.layers());
+  model.add_size("feed_forward_length", inner > 0 ? inner : 4 * width);
+  model.add_size("attention.head_count", c.integer("n_head"));
+  model.add_real("attention.layer_norm_epsilon", c.real("layer_norm_epsilon"));
+  model.names = {{"transformer.wte", "token_embd"},
+                 {"transformer.wpe", "position_embd"},
+                 {"transformer.h.*.ln_1", "blk.*.attn_norm"},
+                 {"transformer.h.*.attn.c_attn", "blk.*.attn_qkv"},
+                 {"transformer.h.*.attn.c_proj", "blk.*.attn_output"},
+                 {"transformer.h.*.ln_2", "blk.*.ffn_norm"},
+                 {"transformer.h.*.mlp.c_fc", "blk.*.ffn_up"},
+                 {"transformer.h.*.mlp.c_proj", "blk.*.ffn_down"},
+                 {"transformer.ln_f", "output_norm"},
+                 {"lm_head", "output"}};
+  return model;
+}
+
 }  // namespace dstrain

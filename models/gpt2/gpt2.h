@@ -2,10 +2,14 @@
 // x += mlp(ln_2(x))), final norm, a head that is the token embedding. Keys and tensors have Hugging Face's names.
 #pragma once
 
+#include "models/gguf/gguf_model.h"
 #include "runtime/config/family/family.h"
 
 namespace dstrain {
 
 const ModelFamily& gpt2();
+
+// Returns what llama.cpp knows of a model.
+models::GgufDescription gguf_of_gpt2(const ModelConfig& model);
 
 }  // namespace dstrain

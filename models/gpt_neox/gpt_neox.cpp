@@ -9,6 +9,7 @@
 
 #include "models/decoder/keys.h"
 #include "models/decoder/rotary_keys.h"
+#include "models/gguf/gguf_rotary.h"
 #include "models/hugging_face/fields.h"
 #include "models/measure.h"
 #include "models/sizes.h"
@@ -237,6 +238,38 @@ const ModelFamily& gpt_neox() {
           .normalise = [](Node& section) { models::normalise_rotary(section, kRotary); },
           .restore = [](Node& section) { models::restore_rotary(section, kRotary); }}};
   return family;
+}
+
+// llama.cpp computes gelu in its tanh form where the model has the exact one, as it does for all models of this family.
+models::GgufDescription gguf_of_gpt_neox(const ModelConfig& c) {
+  if (c.text("hidden_act") == "relu")
+    return KeyProblem{{"dstrain.model.hidden_act"},
+                      "llama.cpp's architecture gptneox has gelu alone"};
+  if (!c.flag("attention_bias"))
+    return KeyProblem{{"dstrain.model.attention_bias"},
+                      "llama.cpp's architecture gptneox has biases of attention: only true is "
+                      "available"};
+  models::GgufModel model{.architecture = "gptneox"};
+  model.add_size("vocab_size", c.vocabulary());
+  model.add_size("context_length", c.context());
+  model.add_size("embedding_length", c.width());
+  model.add_size("block_count", c.layers());
+  model.add_size("feed_forward_length", c.integer("intermediate_size"));
+  model.add_size("attention.head_count", c.integer("num_attention_heads"));
+  model.add("use_parallel_residual", c.flag("use_parallel_residual"));
+  model.add_real("attention.layer_norm_epsilon", c.real("layer_norm_eps"));
+  model.names = {{"gpt_neox.embed_in", "token_embd"},
+                 {"gpt_neox.layers.*.input_layernorm", "blk.*.attn_norm"},
+                 {"gpt_neox.layers.*.attention.query_key_value", "blk.*.attn_qkv"},
+                 {"gpt_neox.layers.*.attention.dense", "blk.*.attn_output"},
+                 {"gpt_neox.layers.*.post_attention_layernorm", "blk.*.ffn_norm"},
+                 {"gpt_neox.layers.*.mlp.dense_h_to_4h", "blk.*.ffn_up"},
+                 {"gpt_neox.layers.*.mlp.dense_4h_to_h", "blk.*.ffn_down"},
+                 {"gpt_neox.final_layer_norm", "output_norm"},
+                 {"embed_out", "output"}};
+  if (auto problem = models::add_gguf_rotary(model, models::rotary_of(c, neox_head_size(c)), false))
+    return *problem;
+  return model;
 }
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 #include "models/llama/llama.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -14,6 +15,12 @@ const ModelFamily& llama() {
   static const ModelFamily family =
       models::decoder_family({"llama", "Llama", "LlamaForCausalLM"}, {}, kLlamaParts);
   return family;
+}
+
+models::GgufDescription gguf_of_llama(const ModelConfig& model) {
+  return models::gguf_of_decoder(
+      model, kLlamaParts,
+      {.architecture = "llama", .interleaved = true, .biases = true, .rotary_factors = true});
 }
 
 }  // namespace dstrain

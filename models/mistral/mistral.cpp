@@ -1,6 +1,7 @@
 #include "models/mistral/mistral.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -17,6 +18,11 @@ const ModelFamily& mistral() {
                               .max_position_embeddings = "131072"},
                              kMistralParts);
   return family;
+}
+
+models::GgufDescription gguf_of_mistral(const ModelConfig& model) {
+  return models::gguf_of_decoder(
+      model, kMistralParts, {.architecture = "llama", .interleaved = true, .rotary_factors = true});
 }
 
 }  // namespace dstrain

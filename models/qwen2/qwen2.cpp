@@ -1,6 +1,7 @@
 #include "models/qwen2/qwen2.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -18,6 +19,10 @@ const ModelFamily& qwen2() {
                                                             .max_position_embeddings = "32768"},
                                                            kQwen2Parts);
   return family;
+}
+
+models::GgufDescription gguf_of_qwen2(const ModelConfig& model) {
+  return models::gguf_of_decoder(model, kQwen2Parts, {.architecture = "qwen2"});
 }
 
 }  // namespace dstrain

@@ -1,6 +1,7 @@
 #include "models/qwen3/qwen3.h"
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/gguf.h"
 
 namespace dstrain {
 namespace {
@@ -20,6 +21,10 @@ const ModelFamily& qwen3() {
                                                             .head_dim = "128"},
                                                            kQwen3Parts);
   return family;
+}
+
+models::GgufDescription gguf_of_qwen3(const ModelConfig& model) {
+  return models::gguf_of_decoder(model, kQwen3Parts, {.architecture = "qwen3"});
 }
 
 }  // namespace dstrain

@@ -19,6 +19,14 @@ namespace {
 constexpr const char* kTemplate = "the chat template";  // in messages
 constexpr int64_t kMostTemplate = int64_t{1} << 20, kMostSettings = int64_t{1} << 29;
 
+// The files of a tokenizer's settings, in the order in which they count.
+constexpr std::array<const char*, 2> kSettingsFiles{"tokenizer_config.json",
+                                                    "special_tokens_map.json"};
+
+nlohmann::json settings_in(const std::string& path) {
+  return parse_json_text(read_input_file(path, "the tokenizer's settings", kMostSettings), path);
+}
+
 bool is_there(const std::filesystem::path& path) {
   std::error_code none;
   return std::filesystem::exists(path, none);
@@ -91,11 +99,10 @@ std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& direct
   std::vector<std::string> none;
   std::optional<std::string> text;
   std::string source;
-  for (const char* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+  for (const char* const name : kSettingsFiles) {
     const std::string path = (folder / name).string();
     if (!is_there(path)) continue;
-    const nlohmann::json json =
-        parse_json_text(read_input_file(path, "the tokenizer's settings", kMostSettings), path);
+    const nlohmann::json json = settings_in(path);
     const JsonValue settings(json, path, "");
     add_tokens(settings, tokens, none);
     if (given.empty() && !text) {
@@ -113,6 +120,18 @@ std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& direct
   if (!text) return nullptr;
   add_tokens_by_id(directory, *text, tokenizer, none, tokens);
   return std::make_unique<const ChatTemplate>(*text, source, std::move(tokens));
+}
+
+std::optional<std::string> chat_template_text(const std::string& directory) {
+  const std::filesystem::path folder(directory);
+  if (is_there(folder / kTemplateFile)) return template_in_file((folder / kTemplateFile).string());
+  for (const char* const name : kSettingsFiles) {
+    const std::string path = (folder / name).string();
+    if (!is_there(path)) continue;
+    const nlohmann::json json = settings_in(path);
+    if (auto text = template_in(JsonValue(json, path, ""))) return text;
+  }
+  return std::nullopt;
 }
 
 std::string named_template(const std::string& given, std::string_view named_by) {

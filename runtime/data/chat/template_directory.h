@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,9 @@ std::unique_ptr<const ChatTemplate> open_chat_template(const std::string& direct
                                                        const std::string& given,
                                                        const Tokenizer& tokenizer,
                                                        std::string_view named_by = kTemplateOption);
+
+// Returns the text of the directory's own template; nothing if it has none. Throws UserError for a file that is damaged.
+std::optional<std::string> chat_template_text(const std::string& directory);
 
 // Returns the text of the template that `given`, which is not empty, names. Throws UserError if there is none of that name,
 // and if the file cannot be read.
