@@ -122,9 +122,13 @@ TEST_CASE("export takes a run and a format") {
   CHECK(error_of("export --format hf") == "dstrain export needs RUN (see dstrain export --help)");
   CHECK(error_of("export r").starts_with("dstrain export needs --format hf|safetensors"));
   CHECK(error_of("export r --format onnx") ==
-        "--format: expected hf, safetensors or peft, got 'onnx'");
+        "--format: expected hf, safetensors, peft or gguf, got 'onnx'");
   CHECK(error_of("export r --format hf --dtype int8") ==
-        "--dtype: expected fp32, bf16 or fp16, got 'int8'");
+        "--dtype: expected fp32, bf16, fp16 or q8_0, got 'int8'");
+  const auto c = std::get<ExportArguments>(parse("export r --format gguf --dtype q8_0"));
+  CHECK((c.gguf && c.q8_0 && !c.dtype && !c.hugging_face));
+  CHECK(std::get<ExportArguments>(parse("export r --format gguf --dtype f16")).dtype == DType::f16);
+  CHECK_THAT(error_of("export r --format hf --dtype q8_0"), Catch::Contains("--format gguf has"));
   CHECK(error_of("export r s --format hf") == "dstrain export takes one RUN, got 'r' and 's'");
 }
 

@@ -236,7 +236,7 @@ TEST_CASE("completions know the values that the program takes") {
     return known_words(option_of(command, option).value);
   };
   CHECK(words("train", "--device") == "auto cpu cuda");
-  CHECK(words("export", "--format") == "hf safetensors peft");
+  CHECK(words("export", "--format") == "hf safetensors peft gguf");
   for (const std::string& type : words_of(words("plan", "--model")))
     CHECK(model_registry().find(type) != nullptr);
   std::string schedules;

@@ -74,7 +74,7 @@ TEST_CASE("bash completes commands, options, values and names of files") {
   CHECK(completed("dstrain plan --rank ''") == "\n");
   CHECK(completed("dstrain verify --seed_fault flip") == "flipped_bit\n");
   CHECK(completed("dstrain export ''") == "tmp\n");
-  CHECK(completed("dstrain export tmp --format ''") == "hf safetensors peft\n");
+  CHECK(completed("dstrain export tmp --format ''") == "hf safetensors peft gguf\n");
   CHECK(completed("dstrain tokenize --data text.txt c.j") == "c.json\n");
   CHECK(completed("dstrain tokenize --data text.txt --ou") == "--output\n");
   CHECK(completed("dstrain help ben") == "bench-io\n");
