@@ -9,6 +9,7 @@
 
 #include "launcher/export/gguf/gguf_tokenizer.h"
 #include "launcher/input/trained_model.h"
+#include "models/gguf/gguf_names.h"
 #include "models/gguf_registry.h"
 #include "runtime/config/family/family.h"
 #include "runtime/core/blocks/q8_0.h"
@@ -74,12 +75,6 @@ ParameterName parsed(const std::string& name) {
   return parts;
 }
 
-// llama.cpp takes the values of these in f32 alone.
-bool is_in_f32(const std::string& name, size_t dimensions) {
-  return dimensions <= 1 || !name.ends_with(".weight") || name.ends_with("_norm.weight") ||
-         name == "position_embd.weight";
-}
-
 std::vector<GgufField> general_fields(const ExportPlan& plan, const GgufModel& model,
                                       GgufType type) {
   constexpr uint32_t quantization = 2;  // the version of ggml's blocks
@@ -112,7 +107,7 @@ void add_gguf_tensors(const GgufModel& model, const StateRegister& own, GgufType
     GgufTensor tensor{.name = written + name.end, .shape = {}};
     const Shape& shape = own[weight].global_shape;
     for (int i = 0; i < shape.rank; ++i) tensor.shape.push_back(shape[i]);
-    tensor.type = is_in_f32(tensor.name, tensor.shape.size()) ? GgufType::f32 : type;
+    tensor.type = models::is_in_f32(tensor.name, tensor.shape.size()) ? GgufType::f32 : type;
     if (tensor.type == GgufType::q8_0 && tensor.shape.back() % kQ80Values != 0)
       tensor.type = GgufType::f16;
     plan.tensors.push_back(std::move(tensor));

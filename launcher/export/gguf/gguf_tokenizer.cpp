@@ -15,6 +15,7 @@
 
 #include "launcher/export/gguf/marked_scores.h"
 #include "launcher/export/gguf/pre_tokenizer_name.h"
+#include "models/gguf/gguf_names.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/chat/template_directory.h"
@@ -101,12 +102,12 @@ class Fields {
 
   void add_model() {
     if (spec_.byte_level) {
-      add_ggml("model", std::string("gpt2"));
+      add_ggml("model", std::string(models::kByteLevelTokenizer));
       add_ggml("pre", pre_tokenizer_name(JsonValue(json_, path_, ""), spec_));
       return;
     }
     check_marks();
-    add_ggml("model", std::string("llama"));
+    add_ggml("model", std::string(models::kMarkedTokenizer));
     add_ggml("pre", std::string("default"));
     const auto prepends = [](const NormalizerStep& step) {
       return std::holds_alternative<NormalizePrepend>(step);
@@ -224,10 +225,10 @@ class Fields {
 
 GgufTokenizer gguf_tokenizer(const std::string& directory, int64_t vocabulary) {
   if (!directory.empty()) return Fields(directory, vocabulary).take();
-  return {
-      {{"tokenizer.ggml.model", std::string("none")}},
-      {"the run has no tokenizer (tokenizer.json): llama.cpp reads and writes token ids of this "
-       "file, and no text"}};
+  return {{{"tokenizer.ggml.model", std::string("none")}},
+          {"the run has no tokenizer (tokenizer.json): llama.cpp's library computes with the token "
+           "ids of "
+           "this file, and programs that read and write text do not take it"}};
 }
 
 }  // namespace dstrain

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/gguf/gguf_names.h"
 #include "runtime/data/tokenizer/json/json_value.h"
 
 namespace dstrain {
@@ -38,7 +39,7 @@ const std::array<Known, 8>& known_names() {
       {"gpt-2", {expression_of(Pattern::gpt2)}, false},
       {"llama-bpe", {expression_of(Pattern::llama3)}, true},
       {"smaug-bpe", {expression_of(Pattern::llama3)}, false},
-      {"qwen2", {expression_of(Pattern::qwen2)}, false},
+      {models::kSingleDigits, {expression_of(Pattern::qwen2)}, false},
       {"qwen35", {expression_of(Pattern::qwen3_5)}, false},
       {"smollm", {kDigit, expression_of(Pattern::gpt2)}, false},
       {"tekken", {kTekken}, true},
