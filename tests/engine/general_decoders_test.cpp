@@ -52,7 +52,7 @@ struct Written {
   std::string name{};
   ModelConfig built_in, general;
 };
-std::vector<Written> models() {
+std::vector<Written> written_models() {
   return {{"GPT-2", gpt2_of(gpt2()), gpt2_of(general_gpt2())},
           {"Llama", llama_of(llama()), llama_of(general_llama())}};
 }
@@ -82,7 +82,7 @@ std::vector<std::string> planned(const Job& job, bool training) {
 }  // namespace
 
 TEST_CASE("plans of general ops have the operations of the families that are built in") {
-  for (const auto& [name, built_in, general] : models())
+  for (const auto& [name, built_in, general] : written_models())
     for (const DType dtype : {DType::f32, DType::bf16}) {
       CAPTURE(name, name_of(dtype));
       for (const bool training : {true, false})
@@ -99,7 +99,7 @@ TEST_CASE("plans of general ops have the operations of the families that are bui
 
 TEST_CASE("losses and gradients of general ops are those of the families, bit for bit") {
   const RandomDataset data(kVocabulary, 0.3);
-  for (const auto& [name, built_in, general] : models()) {
+  for (const auto& [name, built_in, general] : written_models()) {
     CAPTURE(name);
     TestRank expected(job_of(built_in), data), found(job_of(general), data);
     CHECK(found.step(0) == expected.step(0));
@@ -119,7 +119,7 @@ TEST_CASE("losses and gradients of general ops are those of the families, bit fo
 TEST_CASE(
     "losses and gradients are those of the general ops by their definitions, within rounding") {
   const RandomDataset data(kVocabulary, 0.3);
-  for (const auto& [name, built_in, general] : models()) {
+  for (const auto& [name, built_in, general] : written_models()) {
     CAPTURE(name);
     TestRank found(job_of(general), data);
     const double loss = found.step(0);
