@@ -7,27 +7,15 @@
 #include "models/exported/read/read_values.h"
 #include "models/exported/text/json_field.h"
 #include "runtime/core/formats/shown_text.h"
+#include "runtime/core/formats/strided.h"
 
 namespace dstrain::exported {
 namespace {
 
 constexpr int64_t kLargestConfig = int64_t{1} << 28;
 
-// Returns one more than the place of the last element in the storage; 0 if there is none. Nothing if it overflows.
 std::optional<int64_t> end_of(const StoredTensor& tensor) {
-  int64_t last = tensor.offset;
-  for (size_t i = 0; i < tensor.sizes.size(); ++i) {
-    if (tensor.sizes[i] == 0) return 0;
-    int64_t reach = 0;
-    if (__builtin_mul_overflow(tensor.sizes[i] - 1, tensor.strides[i], &reach) ||
-        __builtin_add_overflow(last, reach, &last))
-      return std::nullopt;
-  }
-  int64_t bytes = 0;
-  if (__builtin_add_overflow(last, 1, &last) ||
-      __builtin_mul_overflow(last, size_of(tensor.type), &bytes))
-    return std::nullopt;
-  return last;
+  return end_of_elements(tensor.sizes, tensor.strides, tensor.offset, size_of(tensor.type));
 }
 
 std::vector<int64_t> fixed_sizes(const JsonField& field, const std::vector<Size>& sizes) {
@@ -149,12 +137,7 @@ int64_t StoredTensor::elements() const {
 }
 
 bool StoredTensor::is_contiguous() const {
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] != 1 && strides[i] != stride) return elements() == 0;
-    stride *= sizes[i];
-  }
-  return true;
+  return are_contiguous(sizes, strides);
 }
 
 std::vector<StoredTensor> read_stored_tensors(const ZipArchive& archive, const std::string& folder,
@@ -183,17 +166,7 @@ std::string read_elements(const ZipArchive& archive, const StoredTensor& tensor)
   const int64_t bytes = (*end_of(tensor) - tensor.offset) * size;
   std::string storage(static_cast<size_t>(bytes), '\0');
   archive.read_at(*tensor.storage, storage.data(), bytes, tensor.offset * size);
-  std::vector<int64_t> index(tensor.sizes.size(), 0);
-  int64_t from = 0;
-  for (int64_t to = 0; to < count; ++to) {
-    std::copy_n(storage.data() + from * size, size, elements.data() + to * size);
-    for (size_t i = index.size(); i-- > 0;) {
-      from += tensor.strides[i];
-      if (++index[i] < tensor.sizes[i]) break;
-      from -= tensor.strides[i] * tensor.sizes[i];
-      index[i] = 0;
-    }
-  }
+  gather_elements(storage.data(), tensor.sizes, tensor.strides, size, 0, count, elements.data());
   return elements;
 }
 
