@@ -115,6 +115,16 @@ struct ExportArguments {
   bool overwrite = false;
 };
 
+// The arguments of `dstrain import`, which writes weights of PyTorch and DeepSpeed as safetensors.
+struct ImportArguments {
+  std::string path;         // a file of torch.save, or a folder
+  std::string output;       // the folder
+  std::string key;          // of the file's dict, under which the weights are; empty: a usual one
+  std::string tag;          // of one of DeepSpeed's checkpoints; empty: the latest
+  bool keep_names = false;  // take no prefix off
+  bool overwrite = false;
+};
+
 // The arguments of `dstrain models`, which lists the models that a run can train.
 struct ModelsArguments {
   bool json = false;
@@ -183,9 +193,9 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, ChatArguments, EvalArguments, ExportArguments, ModelsArguments,
-                 HostsArguments, DoctorArguments, BenchIoArguments, TokenizeArguments,
-                 HostAgentArguments, HostWatchArguments, RelayArguments, RelayEndArguments,
-                 RankStarterArguments, HelpArguments, PrintArguments>;
+                 GenerateArguments, ChatArguments, EvalArguments, ExportArguments, ImportArguments,
+                 ModelsArguments, HostsArguments, DoctorArguments, BenchIoArguments,
+                 TokenizeArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
+                 RelayEndArguments, RankStarterArguments, HelpArguments, PrintArguments>;
 
 }  // namespace dstrain

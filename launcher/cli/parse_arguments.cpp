@@ -175,7 +175,7 @@ Arguments without_models(const std::vector<std::string>& words, const ModelRegis
 }
 
 // The first one needs no name.
-constexpr std::array<Command, 15> kCommands{{
+constexpr std::array<Command, 16> kCommands{{
     {"train", "--config FILE --num_gpus N", "train on N ranks of this machine", parse_train},
     {"plan", "--config FILE --num_gpus N", "print the plan of a step and its memory", parse_plan},
     {"verify", "--config FILE", "does it compute what plain training would?", parse_verify},
@@ -189,6 +189,8 @@ constexpr std::array<Command, 15> kCommands{{
      without_models<parse_eval>},
     {"export", "RUN --format hf|safetensors|gguf", "a run's weights in other programs' files",
      without_models<parse_export>},
+    {"import", "PATH --output DIR", "weights of PyTorch or DeepSpeed for --model",
+     without_models<parse_import>},
     {"tokenize", "--model DIR --data FILE...", "a token file from text",
      without_models<parse_tokenize>},
     {"models", "", "the models that a run can train, and their keys", without_models<parse_models>},

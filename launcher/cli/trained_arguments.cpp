@@ -112,6 +112,47 @@ Arguments parse_export(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_import(const std::vector<std::string>& words) {
+  ImportArguments a;
+  std::vector<std::string> paths;
+  CommandLine line(
+      "import",
+      "Writes weights that PyTorch or DeepSpeed has saved as a folder that --model opens, "
+      "and from_pretrained. PATH is a file of torch.save, or a folder with "
+      "pytorch_model.bin or DeepSpeed's checkpoints, of which the fp32 masters are put together. "
+      "No code in them is run.");
+  line.example("dstrain import ./old-gpt2 --output gpt2",
+               "a folder with config.json and pytorch_model.bin");
+  line.example("dstrain import last.ckpt --output weights",
+               "a dict of tensors, or one with a state_dict");
+  line.example("dstrain import checkpoint-500 --output model",
+               "DeepSpeed's latest checkpoint in a folder");
+  line.example("dstrain import gan.pt --key generator --output generator",
+               "a part of what a file has");
+  line.operands("PATH", paths);
+  line.group(heading::kRead);
+  line.option("--key", "NAME",
+              "the key of the file's dict that has the weights (state_dict, model_state_dict, "
+              "model or module, where the dict has no tensors itself)",
+              text(a.key));
+  line.option("--tag", "NAME", "one of DeepSpeed's checkpoints (the latest)", text(a.tag));
+  line.flag("--keep_names",
+            "keep all names: a prefix that all have (module., _orig_mod., and without config.json "
+            "model.), and without config.json the second name of a weight",
+            a.keep_names);
+  line.group(heading::kWritten);
+  line.option("--output", "DIR", "the folder", text(a.output));
+  line.flag("--overwrite", "replace another model in the folder", a.overwrite);
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
+  require("import", "PATH", !paths.empty());
+  if (paths.size() > 1)
+    fail_user("dstrain import takes one PATH, got '{}' and '{}'", printable(paths[0]),
+              printable(paths[1]));
+  text(a.path)("PATH", paths.front());
+  require("import", "--output DIR", !a.output.empty());
+  return a;
+}
+
 Arguments parse_tokenize(const std::vector<std::string>& words) {
   TokenizeArguments a;
   CommandLine line(

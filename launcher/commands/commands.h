@@ -20,6 +20,7 @@ int run_generate(const GenerateArguments& arguments, const ModelRegistry& models
 int run_chat(const ChatArguments& arguments, const ModelRegistry& models);
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models);
 int run_export(const ExportArguments& arguments, const ModelRegistry& models);
+int run_import(const ImportArguments& arguments);
 int run_tokenize(const TokenizeArguments& arguments);
 int run_models(const ModelsArguments& arguments, const ModelRegistry& models);
 int run_hosts(const HostsArguments& arguments);

@@ -1,13 +1,12 @@
 // dstrain export: writes the weights of a run in other programs' files. The model is never in memory.
 #include <cmath>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "launcher/commands/commands.h"
 #include "launcher/export/export_plan.h"
 #include "launcher/export/gguf/gguf_plan.h"
 #include "launcher/export/gguf/write_gguf.h"
+#include "launcher/export/model_folder.h"
 #include "launcher/export/run_weights.h"
 #include "launcher/process/failure.h"
 #include "runtime/config/family/family.h"
@@ -36,26 +35,6 @@ void check_fp16_range(const float* values, int64_t count, const std::string& nam
                 values[i]);
 }
 
-// Makes a folder, and removes it again if it stays empty.
-class NewFolder {
- public:
-  explicit NewFolder(std::string path) : path_(std::move(path)) {
-    std::error_code none;
-    fresh_ = !std::filesystem::exists(path_, none);
-    make_directory(path_);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  ~NewFolder() {
-    std::error_code none;
-    if (fresh_) std::filesystem::remove(path_, none);
-  }
-
- private:
-  std::string path_;
-  bool fresh_ = false;
-};
-
 struct FileSizes {
   int64_t tensors = 0, bytes = 0;
 };
@@ -74,16 +53,6 @@ FileSizes sizes_of(const ExportPlan& plan) {
 std::string export_line(const std::string& output, const FileSizes& sizes) {
   return fmt::format("{}: {} tensors, {}\n", output, sizes.tensors,
                      bytes_text(static_cast<double>(sizes.bytes)));
-}
-
-// Removes the model that a folder has, its configuration first: no reader takes a folder without one, so that none takes old
-// weights beside a new configuration, whenever the export ends. Throws RunError.
-void remove_model(const std::string& folder) {
-  remove_file(fmt::format("{}/{}", folder, kConfigJson));
-  sync_directory(folder);
-  remove_adapters(folder);
-  remove_weights(folder);
-  sync_directory(folder);
 }
 
 // Writes weights and configuration under temporary names, removes the model that is replaced, and puts the new one in place,

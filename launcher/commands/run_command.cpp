@@ -34,6 +34,7 @@ struct Runner {
   int operator()(const ChatArguments& a) const { return run_chat(a, models); }
   int operator()(const EvalArguments& a) const { return run_eval(a, models); }
   int operator()(const ExportArguments& a) const { return run_export(a, models); }
+  int operator()(const ImportArguments& a) const { return run_import(a); }
   int operator()(const TokenizeArguments& a) const { return run_tokenize(a); }
   int operator()(const ModelsArguments& a) const { return run_models(a, models); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <limits>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <variant>
 
+#include "launcher/export/model_folder.h"
 #include "launcher/input/name_patterns.h"
 #include "runtime/config/family/family.h"
 #include "runtime/config/load.h"
@@ -41,11 +40,6 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, none);
 }
 
-bool is_same(const std::string& a, const std::string& b) {
-  std::error_code error;
-  return fs::equivalent(a, b, error) && !error;
-}
-
 // Returns the folder that is written where --output names none.
 std::string usual_output(const WeightsSource& place, const ExportArguments& arguments) {
   std::string name = arguments.peft           ? "peft"
@@ -57,35 +51,13 @@ std::string usual_output(const WeightsSource& place, const ExportArguments& argu
 }
 
 // Throws UserError if the export would replace files of something else.
-void check_folder(const std::string& output, const WrittenRun& run,
+void check_output(const std::string& output, const WrittenRun& run,
                   const ExportArguments& arguments) {
-  std::error_code none;
-  if (is_there(output) && !fs::is_directory(output, none))
-    fail_user("--output {}: expected a folder, and a file has its name", printable(output));
-  if (!is_there(output) && (output.ends_with(".safetensors") || output.ends_with(".gguf")))
-    fail_user("--output {}: expected a folder, in which the file is {}", printable(output),
-              arguments.gguf ? kGgufName : kWeightsName);
   for (const std::string& source :
        {run.place.run_dir, run.place.checkpoint, run.job.model_directory})
-    if (!source.empty() && is_same(output, source))
-      fail_user(
-          "--output {}: what is exported comes from this folder, whose files it would replace: "
-          "name another one",
-          printable(output));
-  for (const std::string_view name : {kResolvedConfig, kManifestName})
-    if (is_there(fs::path(output) / name))
-      fail_user("--output {}: the folder is that of a run or of a checkpoint: name another one",
-                printable(output));
-  constexpr std::array<std::string_view, 6> models{
-      kWeightsName, kIndexName, kConfigJson, kAdapterConfig, kAdapterWeights, "pytorch_model.bin"};
-  constexpr std::array<std::string_view, 1> files{kGgufName};
-  for (const std::string_view name : arguments.gguf ? std::span<const std::string_view>(files)
-                                                    : std::span<const std::string_view>(models))
-    if (!arguments.overwrite && is_there(fs::path(output) / name))
-      fail_user(
-          "--output {}: the folder has a model already ({}): --overwrite replaces it, or name "
-          "another folder",
-          printable(output), name);
+    check_not_source(output, source, "exported");
+  check_model_folder(output, arguments.overwrite,
+                     arguments.gguf ? ModelFiles::gguf : ModelFiles::safetensors);
 }
 
 // Throws UserError if the run has no adapters where the arguments want some, or some beside its model and no word on them.
@@ -235,7 +207,7 @@ ExportPlan plan_export(const ExportArguments& arguments, const ModelRegistry& mo
   check_adapters(arguments, plan.run);
   plan.output =
       arguments.output.empty() ? usual_output(plan.run.place, arguments) : arguments.output;
-  check_folder(plan.output, plan.run, arguments);
+  check_output(plan.output, plan.run, arguments);
   plan.foreign = foreign_names_of(job.model);
   plan.format = {.as_package = true, .shard_bytes = job.save.shard_bytes};
   if (arguments.peft) {

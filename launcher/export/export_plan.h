@@ -18,8 +18,6 @@ namespace dstrain {
 
 class ModelRegistry;
 
-inline constexpr std::string_view kGgufName = "model.gguf";  // the file of --format gguf
-
 struct ExportPlan {
   WrittenRun run;
   std::string output = {};  // the folder

@@ -240,6 +240,9 @@ TEST_CASE("a pointer of Git LFS, and a pickle alone, say how to get the weights"
                     Contains(dir.path() + ": there is adapter_model.bin alone, a pickle") &&
                         Contains("load the adapters with PEFT and save them again") &&
                         Contains("which writes adapter_model.safetensors"));
+  dir.write("net.bin", "PK");
+  CHECK_THROWS_WITH(WeightFiles(dir / "net.safetensors"),
+                    Contains("`dstrain import " + dir.path() + "/net.bin --output NEW`"));
   CHECK_THROWS_WITH(WeightFiles(dir / "other.safetensors"),
                     Contains("cannot read the weights file"));
 }
@@ -327,7 +330,8 @@ TEST_CASE("a folder without weights says what to do") {
                         Contains("--init_weights random"));
   dir.write("pytorch_model.bin", "PK");
   CHECK_THROWS_WITH(directory_weights(dir.path(), "--model d"),
-                    Contains("pytorch_model.bin is a pickle") && Contains("save_pretrained()"));
+                    Contains("pytorch_model.bin is a pickle") &&
+                        Contains("`dstrain import " + dir.path() + " --output NEW`"));
   save_two(dir);
   CHECK(directory_weights(dir.path(), "--model d") == index_of(dir));
   CHECK_THROWS_WITH(weights_file(dir.path()),

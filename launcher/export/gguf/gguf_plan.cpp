@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "launcher/export/gguf/gguf_tokenizer.h"
+#include "launcher/export/model_folder.h"
 #include "launcher/input/trained_model.h"
 #include "models/gguf/gguf_names.h"
 #include "models/gguf_registry.h"

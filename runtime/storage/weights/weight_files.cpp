@@ -52,16 +52,17 @@ bool is_index(const std::string& path) {
 void refuse_pickle_instead(const fs::path& path) {
   fs::path pickle = path;
   if (is_there(path) || !is_there(pickle.replace_extension(".bin"))) return;
-  const bool adapters = path.filename() == "adapter_model.safetensors";
+  const std::string folder = path.parent_path().string();
+  if (path.filename() == "adapter_model.safetensors")
+    fail_user(
+        "{}: there is {} alone, a pickle, which may run any code when it is read, so dstrain does "
+        "not read it: load the adapters with PEFT and save them again, "
+        "PeftModel.from_pretrained(MODEL, DIR).save_pretrained(DIR), which writes {}",
+        folder, pickle.filename().string(), path.filename().string());
   fail_user(
-      "{}: there is {} alone, a pickle, which may run any code when it is read, so dstrain does "
-      "not "
-      "read it: {}, which writes {}",
-      path.parent_path().string(), pickle.filename().string(),
-      adapters ? "load the adapters with PEFT and save them again, "
-                 "PeftModel.from_pretrained(MODEL, DIR).save_pretrained(DIR)"
-               : "load the weights with PyTorch and save them with safetensors.torch.save_file",
-      path.filename().string());
+      "{}: there is {} alone, a pickle, which may run any code when it is loaded: `dstrain import "
+      "{} --output NEW` reads it without, and writes {} to a new folder",
+      folder, pickle.filename().string(), pickle.string(), kWeightsName);
 }
 
 // Returns what a file of another format has, as the header of a safetensors file.
@@ -129,10 +130,9 @@ std::string directory_weights(const std::string& directory, std::string_view opt
   for (const char* const name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
     if (is_there(fs::path(directory) / name))
       fail_user(
-          "{0}: {1} is a pickle, which may run any code when it is read, so dstrain does not read "
-          "it: load the model with transformers and save_pretrained() it to a new folder, which "
-          "writes model.safetensors",
-          option, name);
+          "{0}: {1} is a pickle, which may run any code when it is loaded: `dstrain import {2} "
+          "--output NEW` reads it without, and writes model.safetensors to a new folder",
+          option, name, directory);
   fail_user("{}: there is no {} in {}; a run with --init_weights random starts from fresh weights",
             option, kWeightsName, directory);
 }
