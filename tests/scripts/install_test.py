@@ -89,20 +89,24 @@ class Install(unittest.TestCase):
         self.assertTrue(line.startswith("cmake --install build/release "), line)
         self.run_line(line.replace("build/release", str(BUILD)))
 
+    def fine_tune(self, line):
+        self.make_gpt2()
+        self.run_line(line.replace("--epochs 1", "--steps 2"))
+
     def test_a_model_is_fine_tuned_in_three_commands(self):
         self.write_inputs()
         install, train, generate = commands("Fine-tuning in three commands")
         self.install(install)
-        self.make_gpt2()
-        self.run_line(train.replace("--epochs 1", "--steps 2"))
+        self.fine_tune(train)
         self.run_line(generate + " --tokens 3")
 
     def test_the_first_commands_of_the_readme_hold_from_any_folder(self):
         self.write_inputs()
         lines = commands("Using it")
         self.install(lines[0])
-        self.make_gpt2()
+        self.fine_tune(commands("Fine-tuning in three commands")[1])
         self.make_chat_model()
+        shutil.copytree(ROOT / "tests/storage/foreign/data/gpt2", self.work / "checkpoint-500")
         smaller = {" --num_gpus 2 --data input.txt": " --num_gpus 2 --data input.txt --steps 1 --set train_batch_size=2 "
                                                      "--set dstrain.model.n_layer=1 --set dstrain.eval_interval=0",
                    "--tokens 300": "--tokens 3"}
@@ -115,7 +119,7 @@ class Install(unittest.TestCase):
                 line = line.replace(long, short)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "chat", "check", "estimate", "eval", "export", "generate", "hosts", "tokenize"})
+        self.assertGreaterEqual(seen, {"plan", "chat", "check", "estimate", "eval", "export", "generate", "hosts", "import", "tokenize"})
 
 
 if __name__ == "__main__":
