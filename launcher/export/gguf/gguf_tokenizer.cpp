@@ -64,8 +64,9 @@ class Fields {
       : directory_(directory),
         path_((fs::path(directory) / "tokenizer.json").string()),
         tokenizer_(open_tokenizer(directory)),
-        json_(parse_json_text(read_input_file(path_, "the tokenizer", kMostBytes), path_)),
-        spec_(read_tokenizer_json(json_.dump(), path_)),
+        text_(read_input_file(path_, "the tokenizer", kMostBytes)),
+        json_(parse_json_text(text_, path_)),
+        spec_(read_tokenizer_json(text_, path_)),
         vocabulary_(vocabulary) {
     if (tokenizer_->vocabulary_size() > vocabulary)
       fail_user(
@@ -215,6 +216,7 @@ class Fields {
 
   std::string directory_, path_;
   std::unique_ptr<const Tokenizer> tokenizer_;
+  std::string text_;  // of tokenizer.json
   nlohmann::json json_;
   TokenizerSpec spec_;
   int64_t vocabulary_;

@@ -123,7 +123,7 @@ void take_off_prefixes(ForeignWeights& weights, bool model) {
 }
 
 void leave_out_second_names(ForeignWeights& weights) {
-  // Of the first piece: the file, where its elements begin, and their order.
+  // The file of a tensor's first piece, where its elements begin, and their order.
   using Place = std::tuple<size_t, int64_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>;
   std::map<Place, std::string> first;
   std::vector<std::string> second;

@@ -49,14 +49,14 @@ class PickleValue {
   // Returns the byte of the pickle that has begun the value.
   int64_t at() const;
 
-  // Of the value's kind only; the caller must have asked.
-  int64_t integer() const;        // of an integer or a boolean
-  double real() const;            // of a real
-  std::string_view text() const;  // of a text or bytes
+  // Return the value of an integer or a boolean, of a real, and of a text or bytes. The caller must have asked for the kind.
+  int64_t integer() const;
+  double real() const;
+  std::string_view text() const;
 
-  // Of a global, and of what an object's call would call: returns whether it is `name`, "MODULE.NAME"; the name for a
-  // message.
+  // Returns whether a global, or what an object's call would call, is `name`, "MODULE.NAME".
   bool is_named(std::string_view name) const;
+  // Returns that name for a message.
   std::string shown_name() const;
 
   // The elements of a list, a tuple or a set; none of another kind.

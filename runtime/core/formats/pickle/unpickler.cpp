@@ -102,11 +102,18 @@ void Unpickler::push_items(PickleKind kind, size_t begin) {
   push(node);
 }
 
-// Values below a mark belong to the collection that it begins.
+void Unpickler::require(size_t values) const {
+  if (stack_.size() < below() + values) fail("it takes a value that is not there");
+}
+
 uint32_t Unpickler::top() const {
-  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()))
-    fail("it takes a value that is not there");
+  require(1);
   return stack_.back();
+}
+
+Unpickler::Node& Unpickler::collection_before(size_t begin) {
+  if (begin <= below()) fail("it adds to a value that is not there");
+  return nodes_[stack_[begin - 1]];
 }
 
 uint32_t Unpickler::pop() {
@@ -212,8 +219,7 @@ bool Unpickler::read_collection(uint8_t opcode) {
     case op_tuple2:
     case op_tuple3: {
       const size_t count = opcode - op_tuple1 + 1;
-      if (stack_.size() < count + (marks_.empty() ? 0 : marks_.back()))
-        fail("it takes a value that is not there");
+      require(count);
       push_items(PickleKind::tuple, stack_.size() - count);
       return true;
     }
@@ -226,8 +232,7 @@ bool Unpickler::read_collection(uint8_t opcode) {
       append(pop_mark());
       return true;
     case op_setitem:
-      if (stack_.size() < 2 + (marks_.empty() ? 0 : marks_.back()))
-        fail("it takes a value that is not there");
+      require(2);
       set_items(stack_.size() - 2);
       return true;
     case op_setitems:
@@ -240,8 +245,7 @@ bool Unpickler::read_collection(uint8_t opcode) {
 
 // Adds the values from `begin` on to the one below them. What an object of a foreign class would do with them is not known.
 void Unpickler::append(size_t begin) {
-  if (begin <= (marks_.empty() ? 0 : marks_.back())) fail("it adds to a value that is not there");
-  Node& to = nodes_[stack_[begin - 1]];
+  Node& to = collection_before(begin);
   if (to.kind == PickleKind::list || to.kind == PickleKind::set)
     to.items.insert(to.items.end(), stack_.begin() + static_cast<std::ptrdiff_t>(begin),
                     stack_.end());
@@ -251,9 +255,8 @@ void Unpickler::append(size_t begin) {
 }
 
 void Unpickler::set_items(size_t begin) {
-  if (begin <= (marks_.empty() ? 0 : marks_.back())) fail("it adds to a value that is not there");
+  Node& to = collection_before(begin);
   if ((stack_.size() - begin) % 2 != 0) fail("a key has no value");
-  Node& to = nodes_[stack_[begin - 1]];
   if (to.kind != PickleKind::dict && to.kind != PickleKind::object)
     fail("it adds keys to {}", name_of(to.kind));
   to.items.insert(to.items.end(), stack_.begin() + static_cast<std::ptrdiff_t>(begin),

@@ -43,8 +43,13 @@ class Unpickler {
   void push_long(uint64_t bytes);
   void push_text(PickleKind kind, uint64_t bytes);
   void push_items(PickleKind kind, size_t begin);  // the values on the stack from `begin` on
+  // Returns how many of the values on the stack are below the collection that has begun last, and so not its own.
+  size_t below() const { return marks_.empty() ? 0 : marks_.back(); }
+  void require(size_t values) const;  // throws UserError if the stack has fewer of that collection
   uint32_t pop();
   uint32_t top() const;
+  // Returns the value that those from `begin` on are added to.
+  Node& collection_before(size_t begin);
   size_t pop_mark();  // returns where the values above the mark begin
 
   bool read_constant(uint8_t opcode);
@@ -65,7 +70,7 @@ class Unpickler {
   std::deque<Node>& nodes_;
   std::vector<uint32_t> stack_;
   std::vector<size_t> marks_;   // how many values were on the stack
-  std::vector<uint32_t> memo_;  // nodes; kNone: not put
+  std::vector<uint32_t> memo_;  // nodes; kNotPut: none
   size_t next_ = 0;             // byte
   size_t opcode_at_ = 0;
   bool ended_ = false;
