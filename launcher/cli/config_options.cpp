@@ -12,11 +12,13 @@
 #include "runtime/config/keys/table/model_registry.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 
 namespace dstrain {
 
 void add_config(CommandLine& line, ConfigRequest& request, const ModelRegistry& models) {
   request.models = &models;
+  request.count_ids = ids_of_tokenizer;
   line.advise_with(models);
   line.group(heading::kTrained);
   line.option("--config,--deepspeed_config", "FILE", "the DeepSpeed configuration",

@@ -19,6 +19,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/core/log/log.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/engine/files/base_file.h"
 #include "runtime/engine/files/model_directory.h"
@@ -132,6 +133,7 @@ std::string config_json_of_run(const ExportPlan& plan, const ModelRegistry& mode
     return read_input_file(file, "the model's configuration", kLargestDescription);
   ConfigRequest request;
   request.models = &models;
+  request.count_ids = ids_of_tokenizer;
   request.path = fmt::format("{}/{}", folder, kResolvedConfig);
   request.ranks = plan.run.job.ranks;
   return load_config(request).config_json;

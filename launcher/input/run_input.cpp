@@ -273,6 +273,11 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
   } else {
     if (!job.init_weights.empty()) {
       check_initial_weights(job);
+      if (const int64_t stored = job.model.stored_vocabulary(); stored > 0)
+        log::info(
+            "vocabulary: {} ids; rows {} to {} of its tables are new and begin as the mean of "
+            "those in {}",
+            job.model.vocabulary(), stored, job.model.vocabulary() - 1, job.init_weights);
       check_unread_head(job.init_weights, job.model);
     }
     check_initial_adapters(job);

@@ -20,7 +20,7 @@ namespace dstrain {
 namespace {
 
 // Before the names of all parameters but the head's.
-constexpr std::string_view kPrefix = "gpt_neox.";
+constexpr std::string_view kPrefix = "gpt_neox.", kHead = "embed_out.weight";
 constexpr models::RotaryPart kRotary{.outer_theta = "dstrain.model.rotary_emb_base",
                                      .share = "0.25",
                                      .outer_share = "dstrain.model.rotary_pct"};
@@ -51,7 +51,7 @@ class GptNeox {
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "gpt_neox.final_layer_norm");
-    const BufferId logits = b_.linear(x, vocabulary("embed_out.weight"), kNone, Activation::none);
+    const BufferId logits = b_.linear(x, vocabulary(std::string(kHead)), kNone, Activation::none);
     if (b_.options().with_loss)
       b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
                        c_.vocabulary());
@@ -234,6 +234,7 @@ const ModelFamily& gpt_neox() {
           .architecture = "GPTNeoXForCausalLM",
           .prefix = kPrefix,
           .table = "gpt_neox.embed_in.weight",
+          .head = kHead,
           .ignored = neox_ignored,
           .normalise = [](Node& section) { models::normalise_rotary(section, kRotary); },
           .restore = [](Node& section) { models::restore_rotary(section, kRotary); }}};

@@ -135,6 +135,10 @@ std::vector<KeySpec> fields_with(const std::vector<KeySpec>& own) {
       refused("dstrain.model.auto_map",
               "the model is code in its own directory, which dstrain does not run"),
   };
+  all.push_back({.key = kAddedTokens,
+                 .type = Type::strings,
+                 .note = "texts that become tokens of the tokenizer, with new rows where the "
+                         "vocabulary has no room"});
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }

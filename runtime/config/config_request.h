@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,10 @@ struct ConfigRequest {
   std::optional<std::string> pipeline_schedule;
   std::optional<int64_t> tensor_parallel;    // ranks that share each layer
   std::optional<int64_t> sequence_parallel;  // ranks that have parts of the same samples
+  // Returns the largest id, plus 1, that the tokenizer of a folder has together with further tokens; 0: it has none that
+  // dstrain reads. Throws UserError if tokens cannot be added. Null: vocabularies are what their files say.
+  std::function<int64_t(const std::string& directory, const std::vector<std::string>& added)>
+      count_ids = nullptr;
   bool overwrite = false, resume_with_changes = false;
   bool need_data = false;  // a missing dstrain.data.path is an error (training)
   // Data of format bin without the size of the vocabulary are no error (planning).

@@ -85,6 +85,8 @@ struct DataConfig {
   bool skip_invalid = false;  // leave out JSON lines that are invalid
   // Writes the messages of JSON lines: dstrain's own template by name, or a file; empty: that of the model's folder.
   std::string chat_template = {};
+  std::vector<std::string> added_tokens =
+      {};                   // behind those of the tokenizer of the model's folder
   ImageConfig images = {};  // of format images
   bool operator==(const DataConfig&) const = default;
 };

@@ -265,6 +265,42 @@ TEST_CASE("all mismatches are listed at once: missing, superfluous, shape, dtype
              Contains("x is I32, expected F32, F16 or BF16"));
 }
 
+TEST_CASE("rows that a file lacks of a table are the mean of its rows, in any slice") {
+  TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  std::vector<float> table{1, 2, 3, 5, 8, 13}, other = counted(4);  // 3 rows of 2
+  {
+    WeightsWriter writer(path, {entry("table", {3, 2}, table), entry("other", {4}, other)});
+    writer.write("table", 0, view(table));
+    writer.write("other", 0, view(other));
+    writer.finish();
+  }
+  ForeignNames names;
+  names.grown = {.tensors = {"table", "head"}, .rows = 3};
+  std::vector<float> rest(4), expected = table;
+  for (int row = 0; row < 2; ++row) {
+    expected.push_back(4);
+    expected.push_back(static_cast<float>(20.0 / 3));
+  }
+  for (int64_t begin = 0; begin < 10; ++begin)
+    for (int64_t end = begin; end <= 10; ++end) {
+      CAPTURE(begin, end);
+      std::vector<float> slice(static_cast<size_t>(end - begin));
+      load_weights(path, {entry("table", {5, 2}, slice, begin), entry("other", {4}, rest)}, names);
+      CHECK(std::equal(slice.begin(), slice.end(), expected.begin() + begin));
+    }
+  CHECK(rest == other);
+  // Other tensors, and files with another number of rows, have the shapes that are asked for.
+  std::vector<float> grown(10), five(5);
+  CHECK_THROWS_WITH(
+      load_weights(path, {entry("table", {5, 2}, grown), entry("other", {5}, five)}, names),
+      Contains("other has shape (4), expected (5)") && !Contains("table"));
+  names.grown.rows = 4;
+  CHECK_THROWS_WITH(
+      load_weights(path, {entry("table", {5, 2}, grown), entry("other", {4}, rest)}, names),
+      Contains("table has shape (3, 2), expected (5, 2)"));
+}
+
 TEST_CASE("a weight that is no number is named with its file, not left for the first step") {
   TempDir dir;
   for (const auto& [bits, what] :

@@ -18,6 +18,9 @@ namespace dstrain {
 inline constexpr std::string_view kDtypeOfFiles = "dstrain.model.dtype",
                                   kOldDtypeOfFiles = "dstrain.model.torch_dtype";
 
+// The key of tokens that a run adds to those of the model's folder.
+inline constexpr std::string_view kAddedTokens = "dstrain.model.added_tokens";
+
 // The tensor of the head. A model whose head is its token embedding ignores it where it has both.
 inline constexpr std::string_view kHeadTensor = "lm_head.weight";
 
@@ -31,6 +34,7 @@ struct HuggingFace {
   std::string_view prefix;
   // The tensor of the token embedding. Files of a model whose head is this table may have it as kHeadTensor alone.
   std::string_view table;
+  std::string_view head = kHeadTensor;  // where it is not the token embedding
   // Returns patterns of the names of tensors, without the prefix, that files may have and the model does not read.
   std::vector<std::string> (*ignored)(const ModelConfig&) = nullptr;
   // Brings a section with the names of config.json, of any version, into the form of the keys; null: it has one form.

@@ -58,6 +58,10 @@ class ModelConfig {
   void set_fine_tuning(FineTuning tuning) { fine_tuning_ = std::move(tuning); }
   // Sets the number of token ids. The model must have tokens.
   void set_vocabulary(int64_t size);
+  // Rows that the tables of the vocabulary have in the weights that a run begins with; 0: as many as there are ids. Further
+  // rows are new (ForeignNames::GrownTables).
+  int64_t stored_vocabulary() const { return stored_vocabulary_; }
+  void set_stored_vocabulary(int64_t rows) { stored_vocabulary_ = rows; }
   // Sets the inputs that every sample has all of (dstrain.data.whole). Each must be an array that can be whole.
   void set_whole(std::vector<std::string> inputs) { whole_ = std::move(inputs); }
   const std::vector<std::string>& whole() const { return whole_; }
@@ -81,6 +85,7 @@ class ModelConfig {
   const ModelFamily* family_ = nullptr;
   std::vector<Value> values_;  // in the order of the family's keys
   int64_t seq_len_ = 0;        // 0: the usual ones
+  int64_t stored_vocabulary_ = 0;
   std::vector<std::string> whole_;
   FineTuning fine_tuning_;
 };

@@ -53,6 +53,13 @@ struct ForeignNames {
   std::vector<std::string> ignored =
       {};  // patterns of names, without the prefix, that nothing reads
   std::vector<StoredName> stored_names = {};  // read where a file lacks the tensor's own name
+  // Tensors that files have with `rows` rows where the model has more. Each further row is the mean of these, as those of
+  // transformers' resize_token_embeddings() are but for its noise, whose variance is 1e-9 of the rows'. 0: there are none.
+  struct GrownTables {
+    std::vector<std::string> tensors = {};
+    int64_t rows = 0;
+  };
+  GrownTables grown = {};
   // The file that has the weights in another format, and what is in it.
   std::string archive = {};
   std::vector<StoredWeight> tensors = {};

@@ -12,8 +12,8 @@ namespace dstrain {
 
 inline constexpr int kMaxDepth = 64;
 
-// Where a value was written; `model_file` is the file of --model.
-enum class Source : uint8_t { file, model_file, set, command_line };
+// Where a value was written; `model_file` is the file of --model. `tokenizer`: the value follows from that of its folder.
+enum class Source : uint8_t { file, model_file, set, command_line, tokenizer };
 
 // A place in a source.
 struct SourcePlace {

@@ -40,10 +40,11 @@ Json json_of(const Node& node) {
   return nullptr;
 }
 
-// Returns whether a member, or one inside it, was changed on the command line.
+// Returns whether a member, or one inside it, was changed on the command line or by what the tokenizer has.
 bool has_changes(const Node& node) {
   return std::ranges::any_of(node.members, [](const Member& m) {
-    return m.place.source == Source::set || has_changes(m.value);
+    return m.place.source == Source::set || m.place.source == Source::tokenizer ||
+           has_changes(m.value);
   });
 }
 
@@ -143,6 +144,8 @@ std::string config_json(const Merged& merged, const Job& job) {
     return text_of(json);
   }
   Node section = model->value;
+  std::erase_if(section.members,
+                [](const Member& m) { return kAddedTokens.substr(kModelSection.size()) == m.key; });
   if (family.hugging_face->restore) family.hugging_face->restore(section);
   const bool same_dtype = !job.save.dtype && is_plain_dtype(section);
   const bool changed =

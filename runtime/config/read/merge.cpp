@@ -127,6 +127,7 @@ void apply_recompute(Node& root, const std::string& text) {
 void apply_model(Merged& merged, const std::string& name, std::string_view option,
                  SourcePlace place, const ModelRegistry& models) {
   ModelSource source = read_model(name, option, place, models);
+  merged.directory_model = source.directory.empty() ? Node() : source.section;
   put_or_fail(merged.root, "--model", kModelSectionName, std::move(source.section));
   merged.names.model_file = std::move(source.file);
   merged.model_text = std::move(source.text);
@@ -162,10 +163,35 @@ const ModelFamily* hugging_face_family(const Node& section, const ModelRegistry&
   return family && family->hugging_face ? family : nullptr;
 }
 
+// Returns the texts of a list; none if there is no list.
+std::vector<std::string> texts_of(const Member* list) {
+  std::vector<std::string> texts;
+  if (list)
+    for (const Node& item : list->value.items) texts.push_back(item.text);
+  return texts;
+}
+
+// Gives the model of a folder the ids of its tokenizer where that has more, and no option says how many there are. Adapters
+// train no rows of new ids: with them there are new ones only where tokens are added, which is an error of its own.
+void grow_vocabulary(Merged& merged, const ConfigRequest& request) {
+  const ModelFamily* const family = hugging_face_family(merged.directory_model, *request.models);
+  if (!family || !request.count_ids) return;
+  const std::string key = model_path(family->vocabulary_key());
+  const Member* const given = find(merged.root, key);
+  const std::vector<std::string> added = texts_of(find(merged.root, kAddedTokens));
+  if (given && given->place.source != Source::model_file) return;
+  if (added.empty() && find(merged.root, "dstrain.lora")) return;
+  const int64_t ids = request.count_ids(merged.model_directory, added);
+  const int64_t own =
+      given ? to_integer(given->value).value_or(ids) : ModelConfig(*family).vocabulary();
+  if (ids > own) put_or_fail(merged.root, "--model", key, node_of(ids, {Source::tokenizer, 0, 0}));
+}
+
 }  // namespace
 
 std::string where(const SourceNames& names, const SourcePlace& place, std::string_view key) {
   if (place.source == Source::set) return "--set";
+  if (place.source == Source::tokenizer) return "derived: the ids of the tokenizer";
   if (place.source == Source::command_line) {
     if (key.substr(0, 13) == "dstrain.model") return "--model";
     if (key == "dstrain.data.path") return "--data";
@@ -226,6 +252,7 @@ Merged merge(const ConfigRequest& request) {
     }
   }
   for (const std::string& set : request.sets) apply_set(root, set);
+  grow_vocabulary(merged, request);
   put_option(root, "--data", "dstrain.data.path", request.data);
   put_option(root, "--vocab", "dstrain.data.vocab", request.vocab);
   put_option(root, "--steps", "dstrain.steps", request.steps);

@@ -38,6 +38,7 @@ struct Merged {
   // The text of the file that has the section dstrain.model, and the folder of transformers' files that it is in; empty:
   // there is none.
   std::string model_text, model_directory;
+  Node directory_model;  // the section as the folder's file has it; null: there is no folder
   bool model_has_namesake = false;  // as ModelSource's
   std::string folder_of_weights;    // as ModelSource's
   std::string

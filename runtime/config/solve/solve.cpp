@@ -22,6 +22,7 @@
 #include "runtime/config/solve/exclusions.h"
 #include "runtime/config/solve/model/check_sizes.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
+#include "runtime/config/solve/model/solve_vocabulary.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/solve/solve_batch.h"
 #include "runtime/config/solve/solve_pipeline.h"
@@ -191,6 +192,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   job.batch = batch.config;
   loaded.default_batch = batch.by_default;
   solve_run(job, values, diagnostics, facts, request);
+  solve_vocabulary(job, values, merged, diagnostics);
   solve_training(job, values, diagnostics, facts);
   check_fine_tuning(job, diagnostics);
   check_sizes(job, values, diagnostics);

@@ -132,7 +132,8 @@ class TokenCache {
   // The checksum of the tokenizer, with the settings that the end of a text's documents depends on.
   const std::string& tokenizer_sum(bool settings) {
     std::string& sum = tokenizer_sums_[settings];
-    if (sum.empty()) sum = tokenizer_checksum(job_.model_directory, settings);
+    if (sum.empty())
+      sum = tokenizer_checksum(job_.model_directory, settings, job_.data.added_tokens);
     return sum;
   }
 
@@ -250,7 +251,7 @@ class TokenCache {
 
   void open_model_tokenizer() {
     if (tokenizer_) return;
-    tokenizer_ = open_tokenizer(job_.model_directory);
+    tokenizer_ = open_tokenizer(job_.model_directory, job_.data.added_tokens);
     warnings_.insert(warnings_.begin(), tokenizer_->warnings().begin(),
                      tokenizer_->warnings().end());
   }

@@ -12,14 +12,14 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/hub_folder.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/data/tokenizer/json/added_entries.h"
 #include "runtime/data/tokenizer/json/json_value.h"
 
 namespace dstrain {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 29;
-constexpr const char* kFile = "tokenizer.json";
-constexpr const char* kAddedTokens = "added_tokens_decoder";  // of tokenizer_config.json
+constexpr const char* kDecoderTokens = "added_tokens_decoder";  // of tokenizer_config.json
 constexpr const char* kEndIds = "eos_token_id";
 constexpr const char* kWithIds[] = {"generation_config.json", "config.json"};
 // What a file of settings is called in messages.
@@ -91,7 +91,7 @@ nlohmann::json settings_in(const std::string& path) {
 std::vector<std::string> unknown_tokens(const std::string& path, const Tokenizer& tokenizer) try {
   const nlohmann::json settings = settings_in(path);
   std::vector<std::string> unknown;
-  const auto added = JsonValue(settings, path, "").find(kAddedTokens);
+  const auto added = JsonValue(settings, path, "").find(kDecoderTokens);
   if (!added || !added->json().is_object()) return unknown;
   for (const auto& [id, token] : added->json().items()) {
     const JsonValue content = added->at(id).at("content");
@@ -115,29 +115,43 @@ void warn_of_unknown_tokens(const std::string& path, Tokenizer& tokenizer) {
       fmt::format("{}: {}: {} lacks the tokens {}{}, which are text like any other here: "
                   "transformers puts them there: "
                   "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)",
-                  path, kAddedTokens, kFile, fmt::join(names, ", "), others));
+                  path, kDecoderTokens, kTokenizerFile, fmt::join(names, ", "), others));
+}
+
+// Returns the text of tokenizer.json. Throws UserError if there is none.
+std::string read_tokenizer(const std::string& directory) {
+  const std::string path = file_in(directory, kTokenizerFile);
+  if (exists(path)) return read_input_file(path, "the tokenizer", kMostBytes);
+  const bool other =
+      exists(file_in(directory, "tokenizer.model")) || exists(file_in(directory, "vocab.json"));
+  if (const std::string advice = hub_folder_advice(directory); !advice.empty())
+    fail_user("{}: there is no {}; {}", directory, kTokenizerFile, advice);
+  fail_user("{}: there is no {}{}", directory, kTokenizerFile,
+            other ? "; transformers makes one: "
+                    "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
+                  : ", which a Hugging Face directory has its tokenizer in");
 }
 
 }  // namespace
 
 bool has_tokenizer(const std::string& directory) {
-  return exists(file_in(directory, kFile));
+  return exists(file_in(directory, kTokenizerFile));
 }
 
-std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory) {
-  const std::string path = file_in(directory, kFile);
-  if (!exists(path)) {
-    const bool other =
-        exists(file_in(directory, "tokenizer.model")) || exists(file_in(directory, "vocab.json"));
-    if (const std::string advice = hub_folder_advice(directory); !advice.empty())
-      fail_user("{}: there is no {}; {}", directory, kFile, advice);
-    fail_user(
-        "{}: there is no {}{}", directory, kFile,
-        other ? "; transformers makes one: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
-              : ", which a Hugging Face directory has its tokenizer in");
-  }
-  auto tokenizer =
-      std::make_unique<Tokenizer>(read_input_file(path, "the tokenizer", kMostBytes), path);
+int64_t ids_of_tokenizer(const std::string& directory, const AddedTexts& added) {
+  if (added.empty() && !has_tokenizer(directory)) return 0;
+  return ids_with(read_tokenizer(directory), added);
+}
+
+std::string tokenizer_text(const std::string& directory, const AddedTexts& added) {
+  std::string text = read_tokenizer(directory);
+  return added.empty() ? text : with_added_tokens(text, added, file_in(directory, kTokenizerFile));
+}
+
+std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory,
+                                                const AddedTexts& added) {
+  auto tokenizer = std::make_unique<Tokenizer>(tokenizer_text(directory, added),
+                                               file_in(directory, kTokenizerFile));
   if (const std::string settings = file_in(directory, "tokenizer_config.json"); exists(settings))
     warn_of_unknown_tokens(settings, *tokenizer);
   return tokenizer;
@@ -152,7 +166,7 @@ std::optional<EndOfText> end_of_text(const std::string& directory, const Tokeniz
   }
   for (const char* const usual : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"})
     if (const auto id = tokenizer.id_of(usual); id && tokenizer.is_special(*id))
-      return EndOfText{*id, file_in(directory, kFile)};
+      return EndOfText{*id, file_in(directory, kTokenizerFile)};
   return std::nullopt;
 }
 
@@ -180,17 +194,17 @@ std::vector<uint32_t> stop_ids(const std::string& directory) {
   return ids;
 }
 
-std::string tokenizer_checksum(const std::string& directory, bool settings) {
+std::string tokenizer_checksum(const std::string& directory, bool settings,
+                               const AddedTexts& added) {
   std::vector<uint64_t> sums;
-  const auto add = [&](const char* name, const char* what) {
-    const std::string bytes = read_input_file(file_in(directory, name), what, kMostBytes);
+  const auto add = [&sums](const std::string& bytes) {
     sums.push_back(checksum_of(bytes.data(), std::ssize(bytes)));
   };
-  add(kFile, "the tokenizer");
+  add(tokenizer_text(directory, added));
   if (settings)
     for (const auto& [name, read] : kEnds) {
       if (exists(file_in(directory, name)))
-        add(name, kSettings);
+        add(read_input_file(file_in(directory, name), kSettings, kMostBytes));
       else
         sums.push_back(0);
     }

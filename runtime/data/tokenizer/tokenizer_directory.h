@@ -10,11 +10,24 @@
 
 namespace dstrain {
 
+inline constexpr const char* kTokenizerFile = "tokenizer.json";
+
 // Returns whether the directory has a tokenizer.json.
 bool has_tokenizer(const std::string& directory);
 
+// Tokens that are added to those of a directory's tokenizer.json (with_added_tokens()).
+using AddedTexts = std::vector<std::string>;
+
 // Reads tokenizer.json of a directory. Its warnings also name tokens that tokenizer_config.json alone has. Throws UserError.
-std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory);
+std::unique_ptr<const Tokenizer> open_tokenizer(const std::string& directory,
+                                                const AddedTexts& added = {});
+
+// Returns the largest id of the tokenizer, plus 1; 0: the directory has no tokenizer.json, or one without ids of tokens. Throws
+// UserError if the file cannot be read, or tokens are to be added and there is none.
+int64_t ids_of_tokenizer(const std::string& directory, const AddedTexts& added);
+
+// Returns the text of tokenizer.json with further tokens. Throws UserError.
+std::string tokenizer_text(const std::string& directory, const AddedTexts& added);
 
 // The token that ends a document, and the file that says so.
 struct EndOfText {
@@ -37,8 +50,9 @@ std::optional<std::string> token_of_id(const std::string& directory, const std::
 // of config.json; none if neither has it. Throws UserError for a file that is damaged.
 std::vector<uint32_t> stop_ids(const std::string& directory);
 
-// Returns the checksum, as text, of the directory's tokenizer.json and, with `settings`, of the files that end_of_text()
-// reads. Throws UserError if a file cannot be read.
-std::string tokenizer_checksum(const std::string& directory, bool settings);
+// Returns the checksum, as text, of the directory's tokenizer.json with further tokens and, with `settings`, of the files that
+// end_of_text() reads. Throws UserError if a file cannot be read.
+std::string tokenizer_checksum(const std::string& directory, bool settings,
+                               const AddedTexts& added = {});
 
 }  // namespace dstrain

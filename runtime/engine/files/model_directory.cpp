@@ -13,6 +13,7 @@
 #include "runtime/core/files/atomic_file.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/data/chat/template_directory.h"
+#include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/engine/files/end_weights.h"
 #include "runtime/storage/weights/weight_files.h"
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kLargestCopy = int64_t{256} << 20;
 
 constexpr std::array<std::string_view, 12> kCopied{"generation_config.json",
-                                                   "tokenizer.json",
+                                                   kTokenizerFile,
                                                    "tokenizer_config.json",
                                                    "special_tokens_map.json",
                                                    "added_tokens.json",
@@ -106,6 +107,9 @@ std::map<std::string, DType> begin_model_directory(const Job& job, const std::st
                                                    OtherFiles others) {
   std::map<std::string, DType> dtypes = kept_dtypes(job);
   copy_model_files(job.model_directory, job.output, others);
+  if (!job.data.added_tokens.empty())
+    write_file(fmt::format("{}/{}", job.output, kTokenizerFile),
+               tokenizer_text(job.model_directory, job.data.added_tokens));
   if (!job.data.chat_template.empty())
     write_file(fmt::format("{}/{}", job.output, kTemplateFile),
                named_template(job.data.chat_template, kTemplateKey));

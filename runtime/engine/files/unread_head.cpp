@@ -41,14 +41,15 @@ void check_unread_head(const std::string& weights, const ModelConfig& model) {
   if (!table || !files.find(kHeadTensor) || !files.find(table->name)) return;
   // The files have the table by the head's name alone.
   if (files.find(kHeadTensor)->tensor == files.find(table->name)->tensor) return;
+  const int64_t rows = model.stored_vocabulary() > 0 ? model.stored_vocabulary() : table->rows;
   StateRegister both(2);
   both[0].name = table->name;
   both[1].name = kHeadTensor;
   for (StateEntry& entry : both) {
     entry.slot = "master";
-    entry.global_shape = {table->rows, table->width};
+    entry.global_shape = {rows, table->width};
   }
-  if (files.find(kHeadTensor)->tensor->shape == std::vector<int64_t>{table->rows, table->width} &&
+  if (files.find(kHeadTensor)->tensor->shape == std::vector<int64_t>{rows, table->width} &&
       have_same_values(weights, names.prefix, both))
     return;
   fail_user(

@@ -24,12 +24,28 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return {shape.dims.begin(), shape.dims.begin() + shape.rank};
 }
 
+int64_t elements_in(const SafetensorsTensor& tensor) {
+  int64_t elements = 1;
+  for (const int64_t size : tensor.shape) elements *= size;
+  return elements;
+}
+
 bool loadable(std::string_view type) {
   return type == "F32" || type == "F16" || type == "BF16";
 }
 
+// Returns whether a file may have a tensor with fewer rows than are wanted, and with this shape.
+bool is_grown(const FileTensor& wanted, const std::vector<int64_t>& shape,
+              const ForeignNames::GrownTables& grown) {
+  std::vector<int64_t> stored = dims_of(wanted.shape);
+  if (stored.empty() || grown.rows == 0 || stored.front() < grown.rows) return false;
+  stored.front() = grown.rows;
+  return shape == stored && std::ranges::find(grown.tensors, wanted.name) != grown.tensors.end();
+}
+
 // Throws UserError unless the files have the tensors that are wanted, and no other ones.
-void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want) {
+void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want,
+                   const ForeignNames::GrownTables& grown) {
   std::vector<std::string> mismatches;
   std::unordered_set<std::string_view> known;
   for (const FileTensor& wanted : want) {
@@ -37,7 +53,8 @@ void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want
     const std::optional<WeightFiles::Found> found = files.find(wanted.name);
     if (!found)
       mismatches.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
-    else if (const SafetensorsTensor& t = *found->tensor; t.shape != dims_of(wanted.shape))
+    else if (const SafetensorsTensor& t = *found->tensor;
+             t.shape != dims_of(wanted.shape) && !is_grown(wanted, t.shape, grown))
       mismatches.push_back(fmt::format("{} has shape ({}), expected {}", wanted.name,
                                        fmt::join(t.shape, ", "), to_string(wanted.shape)));
     else if (!loadable(t.type.name))
@@ -91,8 +108,9 @@ void scatter(const float* together, std::span<const FileRun> columns, float* wei
 WeightsReader::WeightsReader(const std::string& path, const StateRegister& weights,
                              const ForeignNames& names)
     : files_(path, names), layout_(weights) {
-  check_tensors(files_, layout_.tensors());
+  check_tensors(files_, layout_.tensors(), names.grown);
   for (const FileTensor& tensor : layout_.tensors()) tensors_.push_back(*files_.find(tensor.name));
+  mean_rows_.resize(tensors_.size());
 }
 
 std::vector<size_t> WeightsReader::in_file_order() const {
@@ -170,6 +188,38 @@ size_t WeightsReader::read_rows(std::span<const FileRun> runs, float* weight,
 
 void WeightsReader::read_elements(size_t tensor, int64_t first, int64_t count, float* to,
                                   Buffers& buffers) const {
+  const int64_t stored = elements_in(*tensors_[tensor].tensor);
+  const int64_t in_file = std::clamp<int64_t>(stored - first, 0, count);
+  if (in_file > 0) read_stored(tensor, first, in_file, to, buffers);
+  if (in_file == count) return;
+  const std::vector<float>& mean = mean_row(tensor);
+  const auto width = std::ssize(mean);
+  for (int64_t i = in_file; i < count; ++i) to[i] = mean[static_cast<size_t>((first + i) % width)];
+}
+
+const std::vector<float>& WeightsReader::mean_row(size_t tensor) const {
+  const std::scoped_lock lock(making_mean_);
+  std::vector<float>& mean = mean_rows_[tensor];
+  if (!mean.empty()) return mean;
+  const std::vector<int64_t>& shape = tensors_[tensor].tensor->shape;
+  const int64_t rows = shape.front(), width = elements_in(*tensors_[tensor].tensor) / rows;
+  const int64_t at_once = std::max<int64_t>(kTogether / width, 1);
+  std::vector<double> sums(static_cast<size_t>(width));
+  std::vector<float> values;
+  Buffers buffers;
+  for (int64_t row = 0; row < rows; row += at_once) {
+    const int64_t count = std::min(at_once, rows - row) * width;
+    values.resize(static_cast<size_t>(count));
+    read_stored(tensor, row * width, count, values.data(), buffers);
+    for (int64_t i = 0; i < count; ++i)
+      sums[static_cast<size_t>(i % width)] += values[static_cast<size_t>(i)];
+  }
+  for (const double sum : sums) mean.push_back(static_cast<float>(sum / static_cast<double>(rows)));
+  return mean;
+}
+
+void WeightsReader::read_stored(size_t tensor, int64_t first, int64_t count, float* to,
+                                Buffers& buffers) const {
   const auto& [file, t] = tensors_[tensor];
   const int64_t at = t->begin + first * t->type.bytes;
   if (t->type.bytes == 4)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,8 +18,8 @@ namespace dstrain {
 class WeightsReader {
  public:
   // Opens a file, or the files of an index. `weights`: names, shapes and parts (mapped()); they need no local tensors.
-  // `names`: what the files may have otherwise. Throws one UserError that lists all missing and superfluous tensors and
-  // all wrong shapes.
+  // `names`: what the files may have otherwise; rows that a grown table lacks there are read as the mean of those that it
+  // has. Throws one UserError that lists all missing and superfluous tensors and all wrong shapes.
   WeightsReader(const std::string& path, const StateRegister& weights,
                 const ForeignNames& names = {});
   WeightsReader(const WeightsReader&) = delete;
@@ -45,12 +46,18 @@ class WeightsReader {
   // Reads runs that have parts of rows: the first one of the list, and those behind it that one read takes along. Returns
   // how many. `weight`: where element 0 would be.
   size_t read_rows(std::span<const FileRun> runs, float* weight, Buffers& buffers) const;
+  // Reads elements of a tensor of the layout, and of the file's tensor.
   void read_elements(size_t tensor, int64_t first, int64_t count, float* to,
                      Buffers& buffers) const;
+  void read_stored(size_t tensor, int64_t first, int64_t count, float* to, Buffers& buffers) const;
+  // Returns the mean row of a tensor, which is computed once.
+  const std::vector<float>& mean_row(size_t tensor) const;
 
   WeightFiles files_;
   WeightLayout layout_;
   std::vector<WeightFiles::Found> tensors_;  // as layout_.tensors()
+  mutable std::mutex making_mean_;
+  mutable std::vector<std::vector<float>> mean_rows_;  // as layout_.tensors(); empty: not asked for
 };
 
 }  // namespace dstrain

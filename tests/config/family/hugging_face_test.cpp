@@ -1,5 +1,6 @@
 // A model that comes from the config.json of transformers: verdicts on its fields, defaults, and what a run writes.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -296,6 +297,43 @@ TEST_CASE("config.json: --init_weights says where weights come from instead") {
   a.request.init_weights.reset();
   a.request.resume = "out";
   CHECK(a.job().init_weights.empty());
+}
+
+TEST_CASE("config.json: a vocabulary is as large as its tokenizer, or as an option says") {
+  const ModelFolder folder(kVersion4);  // 31 ids
+  std::vector<std::string> asked_for;
+  const auto with_ids = [&](int64_t ids, std::vector<std::string> sets = {},
+                            const std::string& members = "") {
+    Ask a = folder.ask(members, std::move(sets));
+    a.request.count_ids = [&asked_for, ids](const std::string&,
+                                            const std::vector<std::string>& added) {
+      asked_for = added;
+      return ids + static_cast<int64_t>(added.size());
+    };
+    return a;
+  };
+  for (const auto& [ids, vocabulary, stored] :
+       std::vector<std::array<int64_t, 3>>{{0, 31, 0}, {30, 31, 0}, {31, 31, 0}, {33, 33, 31}}) {
+    CAPTURE(ids);
+    const Job job = with_ids(ids).job();
+    CHECK(job.model.vocabulary() == vocabulary);
+    CHECK(job.model.stored_vocabulary() == stored);
+  }
+  const std::string tokens = R"(dstrain.model.added_tokens=["a", "b"])";
+  const LoadedConfig loaded = with_ids(30, {tokens}).load();
+  CHECK(asked_for == std::vector<std::string>{"a", "b"});
+  CHECK(loaded.job.data.added_tokens == asked_for);
+  CHECK(loaded.job.model.vocabulary() == 32);
+  auto expected = nlohmann::ordered_json::parse(kVersion4);
+  expected["vocab_size"] = 32;
+  CHECK(nlohmann::ordered_json::parse(loaded.config_json) == expected);
+  // Fresh weights have no rows that are stored, and an option says how many ids there are.
+  Ask fresh = with_ids(33);
+  fresh.request.init_weights = "random";
+  CHECK(fresh.job().model.stored_vocabulary() == 0);
+  CHECK(with_ids(33, {"dstrain.model.vocab_size=64"}).job().model.vocabulary() == 64);
+  CHECK_THAT(with_ids(0, {"dstrain.model.vocab_size=30"}).error(),
+             Contains("30 is less than the 31 of the model"));
 }
 
 TEST_CASE("config.json: what a run writes is the file, or what changes of it") {
