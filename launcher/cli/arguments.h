@@ -122,6 +122,7 @@ struct ImportArguments {
   std::string key;          // of the file's dict, under which the weights are; empty: a usual one
   std::string tag;          // of one of DeepSpeed's checkpoints; empty: the latest
   bool keep_names = false;  // take no prefix off
+  bool optimizer_state = false;  // of a DeepSpeed checkpoint: write the state of its optimizer, too
   bool overwrite = false;
 };
 

@@ -142,6 +142,10 @@ Arguments parse_import(const std::vector<std::string>& words) {
             a.keep_names);
   line.group(heading::kWritten);
   line.option("--output", "DIR", "the folder", text(a.output));
+  line.flag("--optimizer_state",
+            "write the state of a DeepSpeed checkpoint's optimizer to DIR/optimizer too, which "
+            "dstrain.optimizer_state goes on from",
+            a.optimizer_state);
   line.flag("--overwrite", "replace another model in the folder", a.overwrite);
   if (const auto help = line.parse(words)) return HelpArguments{*help};
   require("import", "PATH", !paths.empty());

@@ -65,6 +65,7 @@ ImportSource read_import_source(const ImportArguments& arguments) {
     const DeepSpeedFiles files = find_deepspeed_files(arguments.path, arguments.tag);
     source.weights = weights_of_deepspeed(files);
     source.is_f32 = true;
+    if (arguments.optimizer_state) source.optimizer = state_of_deepspeed(files);
     // That of a checkpoint lies in the folder of its run.
     if (!is_there(path / kConfigJson) && is_there(path / ".." / kConfigJson)) folder = path / "..";
   } else if (!arguments.tag.empty()) {
@@ -81,12 +82,20 @@ ImportSource read_import_source(const ImportArguments& arguments) {
   } else {
     source.weights = weights_of_file(arguments.path, arguments.key);
   }
+  if (arguments.optimizer_state && !source.optimizer)
+    fail_user("--optimizer_state: {} is no checkpoint of DeepSpeed's, whose state is read",
+              printable(arguments.path));
   if (is_there(folder / kConfigJson)) source.folder = folder.string();
   // Readers of transformers' models take names without "model.", and with it; those of others have no rule.
   // The same holds for the two names of one weight.
   if (!arguments.keep_names) take_off_prefixes(source.weights, source.folder.empty());
   if (!arguments.keep_names && source.folder.empty()) leave_out_second_names(source.weights);
   check_names(source.weights, arguments.path);
+  if (!source.optimizer) return source;
+  for (auto& [slot, tensors] : source.optimizer->slots) {
+    if (!arguments.keep_names) take_off_prefixes(tensors, source.folder.empty());
+    check_names(tensors, fmt::format("{}: {}", arguments.path, slot));
+  }
   return source;
 }
 
