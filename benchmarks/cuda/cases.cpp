@@ -149,6 +149,9 @@ class List : CaseList {
     if (v != shapes_.vocabularies.front()) return;
     divided(r, v);
     const EmbedAttrs attrs{.seq_len = shapes_.seq};
+    add("log_probs", OpKind::log_probs, {}, {logits, ids(r, v)}, {f32({r})});
+    add("log_probs_grad", OpKind::log_probs_grad, {}, {f32({r}), logits, ids(r, v)},
+        {in_place(logits, 1)});
     const Operand x = run({r, c}), position = run({shapes_.seq, c});
     add("embed" + at, OpKind::embed, attrs, {ids(r, v), run({v, c}), position}, {x});
     // Only the table's rows that occur in the batch are read.

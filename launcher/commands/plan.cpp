@@ -74,7 +74,8 @@ void print_largest(const PlanArguments& arguments, const Job& job,
 
 // Returns what offload costs in a step; empty without offload.
 std::string offload_lines(const Job& job, const Plan& plan, const MachineRates& rates) {
-  const int64_t micro_tokens = job.batch.micro_batch * job.model.seq_len() * job.data_ranks();
+  const int64_t micro_tokens =
+      job.rows_of(job.batch.micro_batch) * job.model.seq_len() * job.data_ranks();
   return offload_text(offload_cost(plan, rates, micro_tokens), rates, job.dtype);
 }
 

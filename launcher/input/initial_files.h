@@ -1,4 +1,4 @@
-// The files of the weights that a run begins with.
+// The files of the weights and of the optimizer's state that a run begins with.
 #pragma once
 
 #include <string>
@@ -14,8 +14,9 @@ struct InitialFile {
   const char* what;  // in messages: "the weights file"
 };
 
-// Returns the files of the first weights, then those of the first adapters. Empty if the job resumes a run, whose
-// checkpoint has both, or begins with fresh weights. Throws UserError for an index of weights that cannot be read.
+// Returns the files of the first weights, then those of the first adapters, then those of the optimizer's state. Empty if the
+// job resumes a run, whose checkpoint has all, or begins with fresh ones. Throws UserError for an index of weights or a state
+// that cannot be read.
 std::vector<InitialFile> initial_files(const Job& job);
 
 }  // namespace dstrain

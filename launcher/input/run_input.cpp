@@ -31,10 +31,12 @@
 #include "runtime/engine/files/model_directory.h"
 #include "runtime/engine/files/unread_head.h"
 #include "runtime/engine/resume/resume.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/settings/fit.h"
 #include "runtime/storage/checkpoint/checkpoint_choice.h"
 #include "runtime/storage/disk/free_space.h"
 #include "runtime/storage/disk/swap_files.h"
+#include "runtime/storage/foreign/optimizer_folder.h"
 #include "runtime/storage/output_file.h"
 #include "runtime/storage/weights.h"
 #include "runtime/storage/weights/weight_files.h"
@@ -144,6 +146,19 @@ void check_initial_adapters(const Job& job) {
   check_adapter(job.adapters.init, job.model.fine_tuning().lora.value());
   check_weights(fmt::format("{}/{}", adapter_folder(job.adapters.init), kAdapterWeights),
                 split_adapters(weights_of(job.model)).adapters);
+}
+
+// Checks that the state that the optimizer begins with is there, of all parameters that are trained.
+void check_initial_state(const Job& job) {
+  if (job.optimizer_state.empty()) return;
+  read_progress(job.optimizer_state);
+  StateRegister trained = weights_of(job.model);
+  std::erase_if(trained, [&job](const StateEntry& entry) {
+    return job.model.fine_tuning().freezes(entry.name);
+  });
+  for (const SlotRule& slot : state_slots(job.optimizer))
+    check_weights(file_of_slot(job.optimizer_state, slot.name), trained,
+                  foreign_names_of(job.model));
 }
 
 // Returns the file of the job's first weights, or their index. The model of a file takes those of a folder by their names alone,
@@ -281,6 +296,7 @@ void check_surroundings(const RunInput& input, int ranks_here, RankProcesses pro
       check_unread_head(job.init_weights, job.model);
     }
     check_initial_adapters(job);
+    check_initial_state(job);
   }
   if (!job.model_directory.empty()) check_model_files(job.model_directory);
   refuse_model_directory(job);

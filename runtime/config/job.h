@@ -13,6 +13,7 @@
 #include "runtime/config/optimizer_config.h"
 #include "runtime/core/devices/device_choice.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/fine_tuning/objective.h"
 #include "runtime/core/step_rules.h"
 
 namespace dstrain {
@@ -294,6 +295,7 @@ struct Job {
   DType master_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of the optimizer's state: f32, or that of the masters
   LossConfig loss;
+  Objective objective;
   LossScaleConfig loss_scale;
   bool skip_on_overflow = false;   // fp16, and bf16 with check_grad_overflow
   double gradient_clipping = 1.0;  // 0: off
@@ -346,6 +348,9 @@ struct Job {
   // The first weights of the run, or of the one that it resumes: what adapters are trained for. Empty: fresh ones; nothing:
   // it is not known.
   std::optional<std::string> base_weights = "";
+  // A folder with the optimizer's state and the step of another program's run, as `dstrain import` writes it, which the run
+  // goes on from; empty: none.
+  std::string optimizer_state;
   // The folder of transformers' files that the model comes from; empty: none.
   std::string model_directory;
   SaveConfig save;
@@ -356,6 +361,8 @@ struct Job {
   int data_ranks() const {
     return static_cast<int>(ranks / (int64_t{pipeline.stages} * sequence_ranks * tensor_ranks));
   }
+  // Returns the rows of tokens of so many samples; of others than tokens, the samples.
+  int64_t rows_of(int64_t samples) const { return samples * objective.rows_per_sample(); }
   // Returns the number of ranks that have the same parameters: they add gradients and divide state.
   int state_ranks() const { return data_ranks() * sequence_ranks; }
   bool operator==(const Job&) const = default;

@@ -8,7 +8,8 @@ SparseGradientBytes sparse_gradient_bytes(const Job& job) {
   const ModelMeasures m = job.model.measures();
   const TokenTable& table = m.token_table.value();
   const int64_t ranks = job.state_ranks(), micro_batches = job.batch.accumulation;
-  const int64_t tokens = job.batch.micro_batch * job.model.seq_len() / job.sequence_ranks;
+  const int64_t tokens =
+      job.rows_of(job.batch.micro_batch) * job.model.seq_len() / job.sequence_ranks;
   const int64_t row = table.width * size_of(job.dtype) + size_of(DType::i32);
   const int64_t sums = job.reduce == ReduceMode::boundary ? 1 : micro_batches;
   return {

@@ -18,11 +18,12 @@ enum class InputRole : uint8_t {
   positions,  // the same: of each token, its place in its document
   mask,       // where samples may have padding: 1 for each token, 0 for padding
   array,      // of a data file: the array that has the input's name
+  reference,  // of each row of a sample: the log-probability that the initial weights give to its targets together
 };
 
 inline std::string_view name_of(InputRole role) {  // "token ids"
   constexpr std::string_view names[] = {"token ids", "features", "labels", "documents",
-                                        "positions", "masks",    "arrays"};
+                                        "positions", "masks",    "arrays", "references"};
   return names[static_cast<int>(role)];
 }
 
@@ -31,15 +32,22 @@ constexpr bool may_repeat(InputRole role) {
   return role == InputRole::array;
 }
 
+// Returns whether inputs of a role have an element for each token.
+constexpr bool is_of_tokens(InputRole role) {
+  return role != InputRole::features && role != InputRole::array && role != InputRole::reference;
+}
+
 // Returns whether inputs of a role may have a dtype.
 constexpr bool has_dtype(InputRole role, DType dtype) {
   if (role == InputRole::array) return dtype == DType::f32 || dtype == DType::i32;
-  return dtype == (role == InputRole::features ? DType::f32 : DType::i32);
+  const bool floats = role == InputRole::features || role == InputRole::reference;
+  return dtype == (floats ? DType::f32 : DType::i32);
 }
 
 // Returns the dtypes that inputs of a role may have, for messages: "i32".
 constexpr std::string_view dtypes_of(InputRole role) {
-  return role == InputRole::array ? "f32 or i32" : role == InputRole::features ? "f32" : "i32";
+  if (role == InputRole::array) return "f32 or i32";
+  return has_dtype(role, DType::f32) ? "f32" : "i32";
 }
 
 }  // namespace dstrain

@@ -12,7 +12,8 @@ struct StepState {
   uint64_t seed = 0;
   int64_t step = 0;           // number of this step, from 1; skipped steps count
   int64_t applied_steps = 0;  // updates before this step: skipped steps do not count
-  int64_t first_sample = 0;   // place of the step's first sample in the order of all samples
+  int64_t first_sample =
+      0;  // place of the step's first row of tokens, or sample, in the order of all
   float lr = 0;
   float adam_lr = 0;   // with Muon: of the parameters that it leaves to Adam
   double beta1 = 0.9;  // double, because kernels compute 1 - beta: 1 - 0.9999f is off by 1.7e-4

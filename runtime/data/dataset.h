@@ -22,6 +22,8 @@ enum class Split { train, validation };
 void* samples_in(std::span<const InputTensor> inputs, InputRole role, int64_t count,
                  int64_t elements);
 
+class ReferenceTable;
+
 // The files of a part of the data, and their bytes together.
 struct SplitFiles {
   std::vector<std::string> paths;
@@ -47,6 +49,10 @@ class Dataset {
   virtual uint64_t validation_fingerprint() const { return 0; }
   // Throws RunError if the data have changed since they were opened.
   virtual void check_unchanged() const {}
+  // Returns the table that the inputs with role `reference` are read from; null if samples have none.
+  virtual ReferenceTable* references() const { return nullptr; }
+  // Returns the number of the sample at a place of a split's order.
+  virtual int64_t sample_at(Split, int64_t place) const { return place; }
   // Returns a line for the log: "input.txt: 1115394 characters, vocabulary 65; 3921 training samples of 256".
   virtual std::string summary() const { return "generated samples"; }
 };

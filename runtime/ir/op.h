@@ -83,6 +83,13 @@ struct CrossEntropyAttrs {
   float z_loss = 0;
   bool operator==(const CrossEntropyAttrs&) const = default;
 };
+// The attributes of log_probs and log_probs_grad.
+struct LogProbsAttrs {
+  int64_t classes =
+      0;  // columns of the logits that count; 0: all. The gradient of the others is 0.
+  bool in_place = false;  // the gradient takes the place of the logits, which nothing reads then
+  bool operator==(const LogProbsAttrs&) const = default;
+};
 // The attributes of layer_norm.
 struct LayerNormAttrs {
   float eps = 1e-5f;
@@ -311,16 +318,15 @@ struct LambFactorAttrs {
   float smallest = 0.5f, largest = 4, threshold = 0.1f;
   bool operator==(const LambFactorAttrs&) const = default;
 };
-using OpAttrs =
-    std::variant<std::monostate, EmbedAttrs, CrossEntropyAttrs, LayerNormAttrs, RmsNormAttrs,
-                 BatchNormAttrs, ActivationAttrs, MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs,
-                 ScanAttrs, SortAttrs, UniformAttrs, WindowAttrs, ConvolutionAttrs, SumLossAttrs,
-                 SoftcapAttrs, ScaleAttrs, AttentionAttrs, DropoutAttrs, AddLayerNormAttrs,
-                 PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs, LionAttrs, LambDirectionAttrs,
-                 LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs, MuonAttrs, Int4Attrs,
-                 GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
-                 LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs,
-                 UpdateBufferAttrs, RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+using OpAttrs = std::variant<
+    std::monostate, EmbedAttrs, CrossEntropyAttrs, LogProbsAttrs, LayerNormAttrs, RmsNormAttrs,
+    BatchNormAttrs, ActivationAttrs, MapAttrs, ReduceAttrs, ContractAttrs, TakeAttrs, ScanAttrs,
+    SortAttrs, UniformAttrs, WindowAttrs, ConvolutionAttrs, SumLossAttrs, SoftcapAttrs, ScaleAttrs,
+    AttentionAttrs, DropoutAttrs, AddLayerNormAttrs, PackAttrs, WireAttrs, AdamAttrs, AdagradAttrs,
+    LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
+    MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
+    LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs, UpdateBufferAttrs,
+    RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

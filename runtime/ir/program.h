@@ -202,6 +202,9 @@ struct Program {
   std::vector<Parameter> model;
   std::vector<ProgramInput> inputs;
   BufferId logits = kNone;
+  // f32 (B, rows of a sample): of each row the log-probability of its targets together, where the model is not trained and
+  // its objective has pairs; else, or where another stage of a pipeline has it, kNone.
+  BufferId log_probs = kNone;
   // What codecs keep from step to step.
   std::vector<CodecState> codec_state;
   std::vector<StateCommit> commits;

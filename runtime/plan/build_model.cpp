@@ -19,6 +19,7 @@ Shape sample_of(const ModelInput& input, const ModelConfig& model, const Forward
   for (const std::string_view key : input.shape)
     shape.append(options.seq_len > 0 && key == model.family().context_key() ? options.seq_len
                                                                             : model.integer(key));
+  if (is_of_tokens(input.role)) shape.dims[0] *= options.objective.rows_per_sample();
   return shape;
 }
 
@@ -26,13 +27,16 @@ std::string text_of(std::string_view name, InputRole role, DType dtype, const Sh
   return fmt::format("{}: {} {} {}", name, name_of(role), name_of(dtype), to_string(sample));
 }
 
-// Returns the inputs that the family says there are, a text each.
+// Returns the inputs that the family says there are, a text each, and that of references, which the objective adds.
 std::vector<std::string> expected_inputs(const ModelConfig& model, const ForwardOptions& options) {
   std::vector<std::string> list;
   for (const ModelInput& input : model.family().inputs)
     if (options.has(input.role))
       list.push_back(
           text_of(input.name, input.role, input.dtype, sample_of(input, model, options)));
+  if (options.objective.needs_reference())
+    list.push_back(text_of("reference", InputRole::reference, DType::f32,
+                           {options.objective.rows_per_sample()}));
   return list;
 }
 

@@ -137,6 +137,7 @@ WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs&
     options.seq_len = job.model.seq_len();
     options.documents = job.data.packing == Packing::pack;
     options.padding = job.data.packing != Packing::none;
+    options.objective = job.objective;
     options.row_multiple = inputs.library->row_multiple();
     if (options.training) {  // a validation has the plain loss, of which the perplexity is one
       options.label_smoothing = static_cast<float>(job.loss.label_smoothing);

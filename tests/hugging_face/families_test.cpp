@@ -1,5 +1,6 @@
 // Each family of transformers' models against PyTorch, and exported models against transformers: check_family.py and
-// check_export.py in this folder make the comparisons; check_lora.py compares adapters with PEFT's.
+// check_export.py in this folder make the comparisons; check_lora.py compares adapters with PEFT's, and
+// check_preferences.py preferences with TRL's.
 #include <fmt/core.h>
 
 #include <catch2/catch.hpp>
@@ -49,6 +50,12 @@ TEST_CASE(
         "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3", "gemma", "gemma2",
         "gemma3_text", "gpt_neox", "gpt_neox_serial"})
     check_script(python, "check_family.py", "--family " + family);
+}
+
+TEST_CASE("pairs of answers train as TRL's trainers train them") {
+  const std::string python = python_with("datasets, torch, transformers, trl");
+  SKIP_UNLESS(!python.empty(), "no Python with trl (tests/hugging_face/README.md)");
+  check_script(python, "check_preferences.py", "");
 }
 
 TEST_CASE("adapters and parameter groups train as PEFT and PyTorch train them") {

@@ -3,6 +3,7 @@
 // Minimum memory traffic: 2 s R V bytes (s bytes per element; s R V without the gradient).
 // Where a rank has some of the classes alone, class_sums finds the first two of its own, and cross_entropy_part does the
 // rest with those of all: s R V bytes, and 2 s R V. Smoothing reads the row once more, for the sum of its logits.
+// log_probs is the cross-entropy of each row, negative: s R V bytes; its gradient finds the sums again: 2 s R V.
 //
 // A row's sum is f32 within chunks of 1024 elements and f64 over chunks. The losses of the rows are stored and
 // then added in row order in f64, so the number of threads changes no bit. Those of earlier rows come first.
@@ -235,6 +236,20 @@ void cross_entropy_part_rows(const ClassLogits& c, const float* sums, int64_t pa
   });
 }
 
+// Computes rows [begin, end) of log_probs, or with d_y those of its gradient, which may take the place of the logits.
+void log_prob_rows(const ClassLogits& c, const float* d_y, void* to, int64_t begin, int64_t end) {
+  with_type(c.dtype, [&](auto t) SIMD_INLINE {
+    using T = decltype(t);
+    for (int64_t r = begin; r < end; ++r) {
+      const float slope = d_y ? -d_y[r] : 0.0f;
+      const double loss =
+          loss_row(static_cast<const T*>(c.logits) + r * c.width, c.classes, c.width, c.targets[r],
+                   c.terms, slope, d_y ? static_cast<T*>(to) + r * c.width : nullptr);
+      if (!d_y) static_cast<float*>(to)[r] = -static_cast<float>(loss);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace dstrain::simd
@@ -271,11 +286,27 @@ ClassLogits class_logits(const KernelSpec& spec) {
           .row_sums = ops::class_sums_of(attrs)};
 }
 
-// The same with those of a call.
-ClassLogits of_call(ClassLogits c, const KernelCall& call) {
-  c.logits = data(call.in, 0);
-  c.targets = data<const int32_t>(call.in, 1);
+// The same with those of a call. first: which of its operands are the logits, in front of the targets.
+ClassLogits of_call(ClassLogits c, const KernelCall& call, size_t first = 0) {
+  c.logits = data(call.in, first);
+  c.targets = data<const int32_t>(call.in, first + 1);
   return c;
+}
+
+// Makes the kernel of log_probs, or that of its gradient, whose operands have `d_y` in front.
+std::unique_ptr<Kernel> make_log_prob_rows(const KernelSpec& spec, bool gradient) {
+  const size_t first = gradient ? 1 : 0;
+  KernelSpec of_logits = spec;
+  of_logits.in = spec.in.subspan(first);
+  of_logits.attrs = CrossEntropyAttrs{.classes = attrs_as<LogProbsAttrs>(spec.attrs).classes};
+  return kernel_of([threads = spec.threads, shape = class_logits(of_logits), gradient,
+                    first](const KernelCall& call) {
+    const ClassLogits c = of_call(shape, call, first);
+    const float* d_y = gradient ? data<const float>(call.in, 0) : nullptr;
+    parallel_ranges(threads, c.rows, row_grain(8 * c.classes), [&](int64_t begin, int64_t end) {
+      DSTRAIN_BEST(log_prob_rows)(c, d_y, data(call.out, 0), begin, end);
+    });
+  });
 }
 
 }  // namespace
@@ -343,6 +374,14 @@ std::unique_ptr<Kernel> make_cross_entropy_part(const KernelSpec& spec) {
         sum_losses(data<const double>(call.in, 3), earlier, losses, c.rows, call.accumulate,
                    data<double>(call.out, 0));
       });
+}
+
+std::unique_ptr<Kernel> make_log_probs(const KernelSpec& spec) {
+  return make_log_prob_rows(spec, false);
+}
+
+std::unique_ptr<Kernel> make_log_probs_grad(const KernelSpec& spec) {
+  return make_log_prob_rows(spec, true);
 }
 
 }  // namespace dstrain::simd

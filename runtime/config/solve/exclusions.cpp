@@ -131,6 +131,41 @@ void add_weight_average(Table& table, const Job& job) {
             fmt::format("{}: use AdamW, or remove dstrain.ema", kAverage));
 }
 
+// Returns whether DeepSpeed's runs have the optimizer with the same state.
+bool is_of_deepspeed(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adam:
+    case OptimizerKind::sgd:
+    case OptimizerKind::adagrad:
+    case OptimizerKind::lion:
+    case OptimizerKind::lamb:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void add_imported_state(Table& table, const Job& job) {
+  if (job.optimizer_state.empty() || !job.resume.empty()) return;
+  constexpr std::string_view kState = "dstrain.optimizer_state";
+  table.add(
+      job.init_weights.empty(), kState,
+      "the state goes with the weights of its run, and these are fresh: name them with --model "
+      "DIR or --init_weights, or remove the key");
+  table.add(!is_of_deepspeed(job.optimizer.kind), kState,
+            fmt::format("{} has a state that DeepSpeed's optimizers do not keep: use AdamW, Lion, "
+                        "Adagrad, Lamb or SGD, or remove the key",
+                        optimizer_type_of(job.optimizer.kind).name));
+  table.add(job.optimizer.ema_decay > 0, kState,
+            "dstrain.ema begins at the first update, which is done already: remove one of the two");
+  table.add(job.model.fine_tuning().lora.has_value(), kState,
+            "the state is of the model's parameters, of which dstrain.lora trains none: remove one "
+            "of the two");
+  table.add(job.model.stored_vocabulary() > 0, kState,
+            "rows of the vocabulary are new, which the state does not have: remove the key, or add "
+            "no tokens");
+}
+
 void add_axes(Table& table, const Job& job) {
   const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
   for (const AxisLimit& limit : {
@@ -144,6 +179,8 @@ void add_axes(Table& table, const Job& job) {
             "weights in packed blocks do", "remove it"},
            {lora && lora->dropout > 0, "dstrain.lora.dropout", false, true,
             "dropout of adapters does", "use 0"},
+           {job.objective.has_pairs(), "dstrain.objective.type", true, true, "pairs of answers do",
+            "use ZeRO stages, pipeline.stages or offload"},
        })
     table.add_limit(limit);
 }
@@ -166,6 +203,7 @@ void judge_exclusions(const Job& job, Values& values, Diagnostics& diagnostics) 
   add_8bit_state(table, job);
   add_weight_average(table, job);
   add_rows_of_tokens(table, job);
+  add_imported_state(table, job);
   for (const Exclusion& row : table.rows())
     if (row.had) diagnostics.error(row.key, row.message);
 }

@@ -22,6 +22,7 @@
 #include "runtime/config/solve/exclusions.h"
 #include "runtime/config/solve/model/check_sizes.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
+#include "runtime/config/solve/model/solve_objective.h"
 #include "runtime/config/solve/model/solve_vocabulary.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/config/solve/solve_batch.h"
@@ -195,6 +196,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   solve_vocabulary(job, values, merged, diagnostics);
   solve_training(job, values, diagnostics, facts);
   check_fine_tuning(job, diagnostics);
+  check_objective(job, values, diagnostics);
   check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);
   check_axes(job, diagnostics);

@@ -10,6 +10,7 @@
 #include "runtime/config/solve/data/solve_data.h"
 #include "runtime/config/solve/model/open_model.h"
 #include "runtime/config/solve/model/solve_fine_tuning.h"
+#include "runtime/config/solve/model/solve_objective.h"
 #include "runtime/config/solve/solve_precision.h"
 #include "runtime/config/text.h"
 
@@ -101,9 +102,15 @@ int64_t solve_chunks(std::string_view key, Values& v) {
 }
 
 // Returns the pieces in which the model's loss is computed: one where it cannot be divided.
-int64_t solve_loss_chunks(const ModelConfig& model, Values& v, Diagnostics& diagnostics) {
+int64_t solve_loss_chunks(const Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.loss_chunks";
+  const ModelConfig& model = job.model;
   const int64_t chunks = solve_chunks(key, v);
+  if (job.objective.has_pairs()) {
+    if (chunks > 1)
+      diagnostics.no_effect(key, "a loss of pairs of answers cannot be computed in pieces");
+    return 1;
+  }
   if (chunks <= 1 || model.measures().divides_loss) return chunks;
   if (model.family().reads_tokens())
     diagnostics.no_effect(
@@ -263,10 +270,11 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   solve_model(job.model, values, diagnostics);
   open_model(job, values, diagnostics, request);
   solve_fine_tuning(job, values, diagnostics);
+  solve_objective(job, values, diagnostics);
   solve_data(job, values, diagnostics, request);
   job.recompute = solve_recompute(values, diagnostics);
   job.gather_again = solve_gathers(values);
-  job.loss_chunks = solve_loss_chunks(job.model, values, diagnostics);
+  job.loss_chunks = solve_loss_chunks(job, values, diagnostics);
   job.mlp_chunks = solve_chunks("dstrain.mlp_chunks", values);
   job.aio = solve_aio(values);
   job.comms_logger = solve_comms_logger(values);
@@ -298,6 +306,8 @@ void solve_run(Job& job, Values& values, Diagnostics& diagnostics, const Facts& 
   job.keep_last = values.integer("dstrain.keep_last");
   job.keep_every = values.integer("dstrain.keep_every");
   job.save = solve_save(values);
+  if (values.given("dstrain.optimizer_state"))
+    job.optimizer_state = values.text("dstrain.optimizer_state", "", "");
   job.save_last = values.flag("dstrain.save_last");
   job.save_required = values.flag("dstrain.save_required");
   job.max_skipped_steps = values.integer("dstrain.max_skipped_steps");

@@ -62,6 +62,8 @@ class LineReader {
     else
       instruction(read);
     if (read.kind == ChatLineKind::messages) tools(read);
+    for (ChatLine& answer : read.answers)
+      if (answer.kind == ChatLineKind::messages) tools(answer);
     return read;
   }
 
@@ -111,19 +113,71 @@ class LineReader {
 
   void preference(ChatLine& read) {
     read.kind = ChatLineKind::preference;
-    read.chosen = answer_at("chosen");
-    read.rejected = answer_at("rejected");
-    if (!has("prompt")) return;
-    take("prompt");
-    answer_at("prompt");
+    const bool lists = is_list("chosen");
+    if (lists != is_list("rejected"))
+      fail_user(
+          "\"chosen\" is {} and \"rejected\" {}: expected two strings, or two arrays of messages",
+          json_type(*line_.find("chosen")), json_type(*line_.find("rejected")));
+    // Where the kinds differ, the prompt is there once more in the answers.
+    const bool has_prompt = has("prompt") && is_list("prompt") == lists;
+    if (has("prompt")) take("prompt");
+    if (has("prompt") && !has_prompt && !lists) text_at("prompt");
+    for (const std::string_view name : {"chosen", "rejected"})
+      read.answers.push_back(lists ? messages_of_answer(name, has_prompt)
+                                   : text_of_answer(name, has_prompt));
+    if (has_prompt) return;
+    if (lists)
+      split_messages(read.answers[0], read.answers[1]);
+    else
+      split_texts(read.answers[0], read.answers[1]);
   }
 
-  // Returns a text, or checked messages.
-  Value answer_at(std::string_view name) const {
-    if (line_.find(name)->is_text()) return *line_.find(name);
-    MessageList list;
-    add_messages(*line_.find(name), name, MessageNames::roles, list);
-    return list.messages;
+  bool is_list(std::string_view name) const { return line_.find(name)->list() != nullptr; }
+
+  ChatLine messages_of_answer(std::string_view name, bool has_prompt) const {
+    ChatLine answer;
+    if (has_prompt) add_to(answer, "prompt", MessageNames::roles);
+    answer.prompt_messages = answer.messages.size();
+    add_to(answer, name, MessageNames::roles);
+    return answer;
+  }
+
+  ChatLine text_of_answer(std::string_view name, bool has_prompt) const {
+    ChatLine answer;
+    answer.kind = ChatLineKind::prompt;
+    if (has_prompt) answer.text = text_at("prompt");
+    answer.completion = text_at(name);
+    return answer;
+  }
+
+  static void split_messages(ChatLine& chosen, ChatLine& rejected) {
+    const auto &a = chosen.messages.messages.list()->items,
+               &b = rejected.messages.messages.list()->items;
+    const auto alike =
+        static_cast<size_t>(std::ranges::mismatch(a, b, jinja::equal).in1 - a.begin());
+    if (alike == std::min(a.size(), b.size()))
+      fail_user("one of \"chosen\" and \"rejected\" begins with all messages of the other");
+    if (alike == 0)
+      fail_user(
+          "\"chosen\" and \"rejected\" begin with different messages, and no \"prompt\" is "
+          "there");
+    chosen.prompt_messages = rejected.prompt_messages = alike;
+  }
+
+  static void split_texts(ChatLine& chosen, ChatLine& rejected) {
+    const std::string a = std::move(chosen.completion), b = std::move(rejected.completion);
+    auto alike = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+    if (alike == std::min(a.size(), b.size()))
+      fail_user("one of \"chosen\" and \"rejected\" begins with all of the other");
+    while (alike > 0 && (static_cast<unsigned char>(a[alike]) & 0xc0) == 0x80)
+      --alike;  // not within a character
+    if (alike > 0 && a[alike - 1] == ' ') --alike;
+    if (alike == 0)
+      fail_user(
+          "\"chosen\" and \"rejected\" begin with different texts, and no \"prompt\" is there");
+    chosen.text = rejected.text = a.substr(0, alike);
+    chosen.completion = a.substr(alike);
+    rejected.completion = b.substr(alike);
   }
 
   void completion(ChatLine& read) const {

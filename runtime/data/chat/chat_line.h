@@ -17,7 +17,8 @@ enum class ChatLineKind { text, messages, prompt, preference };
 
 // An object with exactly one of these: "text"; "messages"; "conversations", which become messages; "prompt" and
 // "completion", two texts or two lists of messages; "instruction" and "output", which become a prompt and a completion by
-// Alpaca's prompts, with an "input" or without; "chosen" and "rejected", with a "prompt" or without.
+// Alpaca's prompts, with an "input" or without; "chosen" and "rejected", two texts or two lists of messages. Their prompt is
+// "prompt", of the same kind, or else what the two begin with alike: whole messages; of texts without a space at its end.
 struct ChatLine {
   ChatLineKind kind = ChatLineKind::text;
   std::string text;  // or the prompt
@@ -27,7 +28,8 @@ struct ChatLine {
       0;  // how many of them, from the first on, are the prompt; 0: there is no completion
   jinja::Value
       tools;  // what the template gets as `tools`: a list or none; undefined: the line has none
-  jinja::Value chosen, rejected;  // two lists of messages, or two texts
+  std::vector<ChatLine>
+      answers;  // of a preference: the chosen and the rejected one, each behind the prompt
 };
 
 bool is_blank_line(std::string_view line);

@@ -39,8 +39,7 @@ void ConversationEncoder::encode(const ChatLine& line, EncodedConversation& resu
                                  std::map<std::string, int64_t>& ignored) {
   const LossOn loss_on = encoding_.loss_on;
   const bool completion = line.kind == ChatLineKind::prompt || line.prompt_messages > 0;
-  if (line.kind == ChatLineKind::preference)
-    fail_user("the line has \"chosen\" and \"rejected\", of which no token file can be made");
+  check(line.kind != ChatLineKind::preference, "a pair of answers is encoded as one document");
   if (loss_on == LossOn::assistant && line.kind != ChatLineKind::messages)
     fail_user("the loss is to be on the assistant's tokens, and the line has no \"messages\"");
   if (loss_on == LossOn::completion && !completion)
@@ -126,7 +125,7 @@ std::vector<bool> ConversationEncoder::picked(const ChatLine& line) const {
   }
   if (first > 0 && loss_on != LossOn::all &&
       std::none_of(items.begin() + static_cast<std::ptrdiff_t>(first), items.end(), is_answer))
-    fail_user("\"completion\": none of its messages is the assistant's");
+    fail_user("none of the messages behind the prompt is the assistant's");
   return picked;
 }
 

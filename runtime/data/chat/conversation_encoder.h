@@ -42,7 +42,7 @@ class ConversationEncoder {
   // (AnswerRanges); a token counts if any of its bytes do. Answers whose weight is 0 do not count, and neither do those of a
   // prompt. Members of messages, and tools, that the template does not read are counted in `ignored`. Throws UserError,
   // without the line's place, if the template refuses the messages, if the assistant's tokens cannot be told from others,
-  // and for a line that is not for `loss_on`, has weights that it cannot give, or is a preference.
+  // and for a line that is not for `loss_on` or has weights that it cannot give. A pair of answers is encoded one by one.
   void encode(const ChatLine& line, EncodedConversation& result,
               std::map<std::string, int64_t>& ignored);
   TextEncoder& texts() { return encoder_; }

@@ -5,6 +5,7 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "runtime/core/error.h"
@@ -132,17 +133,25 @@ class FileEncoder {
     };
     EncodedPart& part = result.part;
     const size_t before = part.ids.size();
+    std::vector<size_t> starts;
     try {
       const ChatLine read = read_chat_line(record, place, result.counts.ignored);
+      const std::span<const ChatLine> documents =
+          read.kind == ChatLineKind::preference ? std::span(read.answers) : std::span(&read, 1);
       try {
-        encoder.encode(read, part, result.counts.ignored);
+        check_kind(read);
+        for (const ChatLine& document : documents) {
+          starts.push_back(part.ids.size());
+          encoder.encode(document, part, result.counts.ignored);
+        }
       } catch (const UserError& e) {
         throw UserError(fmt::format("{}: {}", place(), e.what()));
       }
-      if (read.kind == ChatLineKind::messages)
-        ++result.counts.conversations;
-      else
-        result.counts.text_bytes += std::ssize(read.text) + std::ssize(read.completion);
+      for (const ChatLine& document : documents)
+        if (document.kind == ChatLineKind::messages)
+          ++result.counts.conversations;
+        else
+          result.counts.text_bytes += std::ssize(document.text) + std::ssize(document.completion);
     } catch (const UserError& e) {
       if (!options_.skip_invalid) throw;
       part.ids.resize(before);
@@ -153,12 +162,32 @@ class FileEncoder {
       }
       return;
     }
-    part.starts.push_back(before);
-    ++result.counts.documents;
-    const auto targets =
-        std::count(part.counts.begin() + static_cast<std::ptrdiff_t>(before), part.counts.end(), 1);
-    result.counts.targets += targets;
-    result.counts.without_targets += targets == 0 && part.ids.size() > before;
+    for (size_t i = 0; i < starts.size(); ++i) {
+      const size_t end = i + 1 < starts.size() ? starts[i + 1] : part.ids.size();
+      add_document(part, starts[i], end, result.counts);
+    }
+  }
+
+  void check_kind(const ChatLine& line) const {
+    const bool pair = line.kind == ChatLineKind::preference;
+    if (options_.pairs && !pair)
+      fail_user("the line has no \"chosen\" and \"rejected\", of which dstrain.objective learns");
+    if (pair && !options_.pairs)
+      fail_user(
+          "the line has \"chosen\" and \"rejected\", of which only a run with dstrain.objective "
+          "learns");
+  }
+
+  // Adds a document that lies in [begin, end) of the part's ids.
+  static void add_document(EncodedPart& part, size_t begin, size_t end, DocumentCounts& counts) {
+    part.starts.push_back(begin);
+    ++counts.documents;
+    const auto at = [&part](size_t i) {
+      return part.counts.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    const auto targets = std::count(at(begin), at(end), 1);
+    counts.targets += targets;
+    counts.without_targets += targets == 0 && end > begin;
   }
 
   static void add(const DocumentCounts& more, DocumentCounts& counts) {

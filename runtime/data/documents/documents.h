@@ -27,6 +27,8 @@ struct LineOptions {
 
   ChatEncoding chat;
   bool skip_invalid = false;  // leave out lines that are invalid
+  // A line is a pair of answers, which become two documents: the chosen and the rejected one, each behind the prompt.
+  bool pairs = false;
 };
 
 // What was met in files.

@@ -29,6 +29,7 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
                              std::unique_ptr<TokenSource> validation)
     : own_validation_(validation != nullptr),
       length_(static_cast<int32_t>(job.model.seq_len())),
+      rows_(job.objective.rows_per_sample()),
       packing_(job.data.packing) {
   if (validation) files.push_back(std::move(validation));
   const std::string key = model_path(job.model.family().vocabulary_key());
@@ -53,6 +54,9 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
   check_samples(Split::train, "training", "");
   if (own_validation_ || job.eval_interval > 0)
     check_samples(Split::validation, "validation", " or a larger val_fraction");
+  if (job.objective.needs_reference())
+    references_ =
+        std::make_unique<ReferenceTable>(rows_, samples(Split::train), samples(Split::validation));
 }
 
 void PackedDataset::check_samples(Split split, std::string_view name,
@@ -79,25 +83,40 @@ PackedDataset::Part PackedDataset::make_part(const Job& job, int32_t first, int3
   int64_t before = 0;  // tokens of the sources that came before
   for (int32_t s = first; s < end; ++s) {
     const Source& source = sources_[static_cast<size_t>(s)];
-    for (int64_t d = 0; d < source.documents.documents(); ++d) {
-      const int64_t begin = source.documents.begin(d);
-      if (before + begin >= from && before + begin < to)
-        add(job, s, begin, source.documents.begin(d + 1), documents, part.counts);
+    check(source.documents.documents() % rows_ == 0, "{} has half a pair of answers",
+          source.tokens->file().path());
+    for (int64_t d = 0; d < source.documents.documents(); d += rows_) {
+      const int64_t begin = before + source.documents.begin(d);
+      if (begin >= from && begin < to) add_sample(job, s, d, documents, part.counts);
     }
     before += source.tokens->tokens();
   }
   part.samples = PackedSamples(std::move(documents), length_, packing_ == Packing::pack);
-  if (part.samples.samples() > 0) part.order.emplace(part.samples.samples(), random, job.seed);
+  const int64_t samples = part.samples.samples() / rows_;
+  if (samples > 0) part.order.emplace(samples, random, job.seed);
   return part;
 }
 
-void PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t end,
+void PackedDataset::add_sample(const Job& job, int32_t source, int64_t document,
+                               std::vector<DocumentPart>& documents, Counts& counts) const {
+  const DocumentFile& file = sources_[static_cast<size_t>(source)].documents;
+  const size_t before = documents.size();
+  for (int64_t d = document; d < document + rows_; ++d)
+    if (!add(job, source, file.begin(d), file.begin(d + 1), documents, counts))
+      return documents.resize(before);
+}
+
+int64_t PackedDataset::sample_at(Split split, int64_t place) const {
+  return part(split).order->sample_at(place);
+}
+
+bool PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t end,
                         std::vector<DocumentPart>& parts, Counts& counts) const {
   const TokenSource& of = *sources_[static_cast<size_t>(source)].tokens;
   int64_t tokens = end - begin;
   if (tokens < 2) {
     ++counts.too_short;
-    return;
+    return false;
   }
   const bool longer = tokens > length_;
   if (longer) {
@@ -108,16 +127,17 @@ void PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t e
           begin, of.file().path(), tokens, length_);
     if (job.data.too_long == TooLong::drop) {
       ++counts.dropped;
-      return;
+      return false;
     }
     tokens = length_;
   }
   if (!has_target(of, begin + 1, begin + tokens)) {
     ++counts.without_target;
-    return;
+    return false;
   }
   if (longer) ++counts.cut;
   parts.push_back({.source = source, .tokens = static_cast<int32_t>(tokens), .begin = begin});
+  return true;
 }
 
 void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to) const {
@@ -150,7 +170,7 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
   const Part& from = part(split);
   check(from.order.has_value(), "a part without samples is read");
   const auto needed = [&](InputRole role) {
-    return static_cast<int32_t*>(samples_in(inputs, role, count, length_));
+    return static_cast<int32_t*>(samples_in(inputs, role, count, rows_ * length_));
   };
   const auto wanted = [&](InputRole role) {
     return std::ranges::find(inputs, role, &InputTensor::role) == inputs.end() ? nullptr
@@ -163,9 +183,17 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
             .mask = wanted(InputRole::mask)};
   check(packing_ != Packing::pack || to.documents || to.positions,
         "documents are packed into a batch that does not tell them apart");
+  float* references =
+      references_ ? static_cast<float*>(samples_in(inputs, InputRole::reference, count, rows_))
+                  : nullptr;
   for (int64_t i = 0; i < count; ++i) {
-    write(from.samples.sample(from.order->sample_at(first + i)), to);
-    to.move_by(length_);
+    const int64_t sample = from.order->sample_at(first + i);
+    for (int64_t row = 0; row < rows_; ++row) {
+      write(from.samples.sample(sample * rows_ + row), to);
+      to.move_by(length_);
+    }
+    if (references)
+      references = std::ranges::copy(std::as_const(*references_).at(split, sample), references).out;
   }
   for (const Source& source : sources_)
     source.each_file([](const DataFile& file) { file.check_whole(); });
@@ -215,7 +243,7 @@ std::string PackedDataset::summary() const {
       "{}: {}, {}; {} in {} of {}, {:.1f} % full",
       paths.size() == 1 ? paths.front() : names_of_files(paths), counted(samples.tokens(), "token"),
       vocabulary_.size_text(), counted(samples.documents(), "document"),
-      counted(samples.samples(), "training sample"), length_,
+      counted(samples.samples() / rows_, rows_ > 1 ? "training pair" : "training sample"), length_,
       100 * static_cast<double>(samples.tokens()) /
           (static_cast<double>(samples.samples()) * static_cast<double>(length_)));
   const Counts& counts = training.counts;
@@ -228,7 +256,7 @@ std::string PackedDataset::summary() const {
   if (counts.without_target > 0)
     text += fmt::format(", {} without a target in the first {} tokens left out",
                         counted(counts.without_target, "document"), length_);
-  const int64_t validation = parts_[1].samples.samples();
+  const int64_t validation = parts_[1].samples.samples() / rows_;
   std::string remarks;
   for (const Source& source : sources_) remarks += remark_text(*source.tokens);
   if (validation == 0) return text + ", none for validation" + remarks;

@@ -1,4 +1,5 @@
-// PackedDataset: samples of whole documents of token files, several in a sample or one. A token's target is the one that
+// PackedDataset: samples of whole documents of token files, several in a sample or one; or where the job learns of pairs of
+// answers, samples of two rows with a document each: documents 2i and 2i + 1 of a file. A token's target is the one that
 // follows in its document; the last token of a document, the padding behind the documents of a sample, and tokens whose
 // next one does not count by FILE.targets have none.
 #pragma once
@@ -12,6 +13,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/packing/document_file.h"
 #include "runtime/data/packing/pack.h"
+#include "runtime/data/packing/reference_table.h"
 #include "runtime/data/sample_order.h"
 #include "runtime/data/token_source.h"
 
@@ -26,7 +28,7 @@ class PackedDataset : public Dataset {
   PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
                 std::unique_ptr<TokenSource> validation);
 
-  int64_t samples(Split split) const override { return part(split).samples.samples(); }
+  int64_t samples(Split split) const override { return part(split).samples.samples() / rows_; }
   void read(Split split, int64_t first, int64_t count,
             std::span<const InputTensor> inputs) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -34,6 +36,8 @@ class PackedDataset : public Dataset {
   SplitFiles files(Split split) const override;
   uint64_t validation_fingerprint() const override;
   void check_unchanged() const override;
+  ReferenceTable* references() const override { return references_.get(); }
+  int64_t sample_at(Split split, int64_t place) const override;
   std::string summary() const override;
 
  private:
@@ -62,12 +66,16 @@ class PackedDataset : public Dataset {
 
   const Part& part(Split split) const { return parts_[split == Split::validation ? 1 : 0]; }
   int32_t training_sources() const;
+  // Adds the `rows_` documents of a sample that begin with this one, unless one of them is left out.
+  void add_sample(const Job& job, int32_t source, int64_t document,
+                  std::vector<DocumentPart>& documents, Counts& counts) const;
   // Makes a part of the documents of sources [first, end) that begin at tokens [from, to) of them all.
   Part make_part(const Job& job, int32_t first, int32_t end, int64_t from, int64_t to,
                  bool random) const;
   // Fails if a part has no sample. `advice`: for the message.
   void check_samples(Split split, std::string_view name, std::string_view advice) const;
-  void add(const Job& job, int32_t source, int64_t begin, int64_t end,
+  // Adds a document, or the beginning of it. Returns whether it is not left out.
+  bool add(const Job& job, int32_t source, int64_t begin, int64_t end,
            std::vector<DocumentPart>& parts, Counts& counts) const;
   // Where a sample is written. All but ids and labels may be null.
   struct Sample {
@@ -86,10 +94,12 @@ class PackedDataset : public Dataset {
   std::vector<Source> sources_;  // those for training, and behind them that for validation
   bool own_validation_;
   int32_t length_;
+  int64_t rows_;  // of a sample
   Packing packing_;
   mutable std::optional<uint64_t> fingerprint_;
   Vocabulary vocabulary_;
   std::array<Part, 2> parts_;
+  std::unique_ptr<ReferenceTable> references_;
 };
 
 }  // namespace dstrain

@@ -145,6 +145,7 @@ class TokenCache {
           {"chat_template", chat_template_checksum(job_.model_directory, job_.data.chat_template)},
           {"loss_on", name_of(job_.data.loss_on)},
           {"skip_invalid", job_.data.skip_invalid}};
+    if (job_.objective.has_pairs()) lines["pairs"] = true;
     return lines;
   }
 
@@ -244,6 +245,7 @@ class TokenCache {
                          {.chat_template = job_.data.chat_template,
                           .loss_on = job_.data.loss_on,
                           .skip_invalid = job_.data.skip_invalid,
+                          .pairs = job_.objective.has_pairs(),
                           .named_by = kTemplateKey},
                          warnings_);
     return *rules;
@@ -285,6 +287,20 @@ void refuse_line_keys(const DataConfig& data) {
         key);
 }
 
+// Refuses data that cannot be pairs of answers. `texts`: the files that are tokenized.
+void check_pairs(const Job& job, const std::vector<std::string>& texts) {
+  std::vector<std::string> paths = data_files(job.data.paths);
+  if (!job.data.val_path.empty()) paths.push_back(job.data.val_path);
+  for (const std::string& path : paths)
+    if (std::ranges::find(texts, path) == texts.end() || !has_json_lines(path))
+      fail_user(
+          "dstrain.objective learns of pairs of answers, and the data file {} has none: give files "
+          "of JSON lines with \"chosen\" and \"rejected\" (FILE.jsonl), beside a model's folder "
+          "with "
+          "its tokenizer (--model DIR)",
+          path);
+}
+
 bool is_text(const std::string& path) {
   return !is_token_file(DataFile(path));
 }
@@ -308,6 +324,7 @@ std::vector<std::string> texts_to_tokenize(const Job& job) {
 TokenizedTexts use_token_cache(Job& job, CacheUse use,
                                const std::function<void()>& before_writing) {
   const std::vector<std::string> texts = texts_to_tokenize(job);
+  if (job.objective.has_pairs()) check_pairs(job, texts);
   if (std::ranges::none_of(texts, has_json_lines)) refuse_line_keys(job.data);
   if (texts.empty()) return {};
   if (!has_tokenizer(job.model_directory))

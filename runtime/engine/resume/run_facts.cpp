@@ -6,6 +6,7 @@
 #include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/checksum.h"
+#include "runtime/core/fine_tuning/objective_names.h"
 #include "runtime/data/chat/chat_template.h"
 #include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
@@ -169,6 +170,14 @@ std::string slots_text(const OptimizerConfig& o) {
   return of_elements;
 }
 
+// Returns the objective with all of its settings.
+std::string objective_text(const Objective& o) {
+  if (!o.has_pairs()) return std::string(name_of(o.kind));
+  return fmt::format("{}, loss_type {}, beta {}, label_smoothing {}, simpo_gamma {}",
+                     name_of(o.kind), name_of(o.loss_type), o.beta, o.label_smoothing,
+                     o.simpo_gamma);
+}
+
 void add_optimizer(FactList& list, const Job& job) {
   const OptimizerConfig& o = job.optimizer;
   const auto params = [&list](std::string_view key, const auto& value) {
@@ -191,6 +200,8 @@ void add_optimizer(FactList& list, const Job& job) {
   list.add_unusual(FactChange::allowed, "dstrain.label_smoothing",
                    fmt::format("{}", job.loss.label_smoothing), "0");
   list.add_unusual(FactChange::allowed, "dstrain.z_loss", fmt::format("{}", job.loss.z_loss), "0");
+  list.add_unusual(FactChange::forbidden, "dstrain.objective", objective_text(job.objective),
+                   objective_text({}));
 }
 
 // Returns the patterns of frozen parameters, in the order of their groups.

@@ -232,6 +232,12 @@ StateRegister ModelState::weights_to_read() const {
   return list;
 }
 
+StateRegister ModelState::state_to_read(std::string_view slot) const {
+  StateRegister list;
+  append(slot, list, false);
+  return list;
+}
+
 void ModelState::cut_to_owned(StateEntry& entry, const Parameter& p) const {
   const Unit& unit = plan_.program.units[static_cast<size_t>(p.unit)];
   const int64_t begin = piece(kMaster, p).begin;  // of packed blocks: the byte

@@ -74,6 +74,8 @@ class ModelState {
   // Returns the same with what this rank reads of them, so that ranks read no element twice: of masters that it holds as a
   // whole, its slice. share_masters() then gives all of them to all ranks.
   StateRegister weights_to_read() const;
+  // Returns the optimizer's state of this name that this rank holds, by the names of parameters.
+  StateRegister state_to_read(std::string_view slot) const;
   // Collective.
   void share_masters() const;
   // Returns masters, registered buffers, optimizer state and codec state, `differ` of which the shard groups have values of their own.

@@ -154,14 +154,14 @@ void RunOutput::open_sinks(const RunProgress& progress, double full_rate_s) {
                                .resumed_validated = file->resumed_validated(),
                                .loss_scale = job_.dtype == DType::f16};
   sinks_.push_back(std::move(file));
-  sinks_.push_back(std::make_unique<MetricsLog>(
-      MetricsLogOptions{.steps = job_.steps,
-                        .steps_per_print = job_.steps_per_print,
-                        .resumed_step = step,
-                        .all_phases = job_.pipeline.stages == 1,
-                        .tokens = job_.model.family().predicts_tokens(),
-                        .full_rate_s = full_rate_s,
-                        .output = job_.output}));
+  sinks_.push_back(std::make_unique<MetricsLog>(MetricsLogOptions{
+      .steps = job_.steps,
+      .steps_per_print = job_.steps_per_print,
+      .resumed_step = step,
+      .all_phases = job_.pipeline.stages == 1,
+      .tokens = job_.model.family().predicts_tokens() && !job_.objective.has_pairs(),
+      .full_rate_s = full_rate_s,
+      .output = job_.output}));
   if (job_.csv_monitor.enabled)
     sinks_.push_back(std::make_unique<CsvMonitor>(job_.csv_monitor.directory, options));
   if (job_.tensorboard.enabled)

@@ -22,6 +22,7 @@
 #include "runtime/engine/run/device_memory.h"
 #include "runtime/engine/run/run_text.h"
 #include "runtime/optim/loss_scaler.h"
+#include "runtime/optim/optimizer_rules.h"
 #include "runtime/optim/optimizer_state.h"
 #include "runtime/plan/codecs/codecs.h"
 #include "runtime/plan/divide.h"
@@ -29,6 +30,7 @@
 #include "runtime/plan/report/traffic.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
 #include "runtime/storage/checkpoint/checkpoint_retention.h"
+#include "runtime/storage/foreign/optimizer_folder.h"
 #include "runtime/storage/weight_layout.h"
 #include "runtime/storage/weights.h"
 
@@ -117,7 +119,7 @@ void Trainer::make_executors() {
         *plan, arenas_, backend_, job_, mesh_, ctx_.slot,
         add_names(ctx_.slot, *plan, regular ? "" : fmt::format("{}: ", name_of(plan->kind)))));
   }
-  if (validation_samples() > 0)
+  if (validates() || dataset_.references())
     validate_.emplace(plans_.validate, arenas_, backend_, job_, mesh_, ctx_.slot,
                       add_names(ctx_.slot, plans_.validate, "validation's "));
 }
@@ -195,6 +197,22 @@ void Trainer::load_state() {
                  weights.adapters);
   model_.share_masters();
   model_.publish_masters();
+  if (!job_.optimizer_state.empty()) load_optimizer_state();
+}
+
+void Trainer::load_optimizer_state() {
+  const std::string& folder = job_.optimizer_state;
+  for (const SlotRule& slot : state_slots(job_.optimizer))
+    load_weights(file_of_slot(folder, slot.name),
+                 mapped(model_.state_to_read(slot.name), weight_map_of(job_.model)),
+                 foreign_names_of(job_.model));
+  const ImportedProgress progress = read_progress(folder);
+  state_.step = progress.steps;
+  state_.applied_steps = progress.steps - progress.skipped;
+  next_sample_ = progress.samples;
+  if (root())
+    log::info("the optimizer's state in {}: the run goes on after step {}, {}", folder,
+              progress.steps, counted(progress.samples, "sample"));
 }
 
 void Trainer::load_from_checkpoint() {
@@ -226,7 +244,7 @@ void Trainer::load_from_checkpoint() {
 void Trainer::prepare_state() {
   StepState& s = state_;
   ++s.step;
-  s.first_sample = next_sample_;
+  s.first_sample = job_.rows_of(next_sample_);
   next_sample_ += job_.batch.train_batch;
   s.loss_scale = s.next_loss_scale;
   // The end of the step tells all ranks that one was asked for something. What it is they exchange only then.
@@ -239,8 +257,9 @@ void Trainer::step() {
   const size_t index = ran_ = plan_after(state_.applied_steps, last_kind_);
   const Plan& plan = plan_of(index);
   if (ctx_.slot) ctx_.slot->begin_step(state_.step);
-  StepContext context{
-      .state = &state_, .batch = batch_at(state_.first_sample), .observer = ctx_.observer};
+  StepContext context{.state = &state_,
+                      .batch = batch_at(next_sample_ - job_.batch.train_batch),
+                      .observer = ctx_.observer};
   if (state_.step < job_.steps && index == plan_after(state_.applied_steps + 1, plan.kind))
     context.next = batch_at(next_sample_);
   context.trace = output_.new_trace(state_.step, plan);
@@ -260,7 +279,7 @@ void Trainer::step() {
 
 bool Trainer::ends_epoch() const {
   const int64_t samples = dataset_.samples(Split::train);
-  return next_sample_ / samples != state_.first_sample / samples;
+  return next_sample_ / samples != (next_sample_ - job_.batch.train_batch) / samples;
 }
 
 void Trainer::log_begin() const {
@@ -274,6 +293,10 @@ void Trainer::log_begin() const {
     log::info("{}", left_out_line(validation_samples(), all, job_.batch.micro_batch));
 }
 
+int Trainer::agreed_stop_signal() {
+  return static_cast<int>(max_over_ranks(*ctx_.comm, own_stop_signal()));
+}
+
 RunOutcome Trainer::run() {
   const auto due = [this](int64_t interval) { return interval > 0 && state_.step % interval == 0; };
   const auto begin = Clock::now();
@@ -281,6 +304,7 @@ RunOutcome Trainer::run() {
   log_begin();
   output_.open(progress(), resumed_, full_rate_s_);
   if (job_.memory_breakdown) log_memory_breakdown(plans_.memory, arenas_, false, *ctx_.comm);
+  find_references();
   while (state_.step < job_.steps && stop_signal_ == 0) {
     const auto start = Clock::now();
     const int64_t sent = comm_.wire_bytes();
@@ -289,10 +313,10 @@ RunOutcome Trainer::run() {
     output_.write_profile();
     if (job_.memory_breakdown && state_.step == first_step + 1)
       log_memory_breakdown(plans_.memory, arenas_, true, *ctx_.comm);
-    if (state_.stop) stop_signal_ = static_cast<int>(max_over_ranks(*ctx_.comm, own_stop_signal()));
+    if (state_.stop) stop_signal_ = agreed_stop_signal();
     output_.traces().end_step(*ctx_.comm, state_.stop != 0);
     const bool last = state_.step == job_.steps;
-    const bool better = validate_ && (due(job_.eval_interval) || last) && validate();
+    const bool better = validates() && (due(job_.eval_interval) || last) && validate();
     const bool saves =
         due(job_.save_interval) || stop_signal_ != 0 || (better && job_.best.load_at_end);
     if (last || saves || ends_epoch()) dataset_.check_unchanged();
@@ -302,7 +326,7 @@ RunOutcome Trainer::run() {
       break;
     }
   }
-  if (validate_ && state_.step == first_step) validate();
+  if (validates() && state_.step == first_step && stop_signal_ == 0) validate();
   if (job_.best.load_at_end && stop_signal_ == 0) load_best();
   output_.finish(progress());
   if (const Executor::GraphSize size = train_[0]->graph_size(); root() && size.graphs > 0)

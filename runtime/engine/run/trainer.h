@@ -46,8 +46,12 @@ class Trainer {
   bool ends_epoch() const;  // the newest step contained the last training sample
   void make_executors();
   void load_state();
+  // Goes on from the state of another program's optimizer (Job::optimizer_state).
+  void load_optimizer_state();
   void prepare_state();
   int own_stop_signal() const { return ctx_.stop_signal ? ctx_.stop_signal() : 0; }
+  // Returns the stop signal of any rank. Collective.
+  int agreed_stop_signal();
   // Returns which training plan the step after `applied_steps` updates runs. `last`: as for kind_of_step().
   size_t plan_after(int64_t applied_steps, std::optional<StepKind> last) const;
   const Plan& plan_of(size_t index) const {
@@ -61,6 +65,13 @@ class Trainer {
   void check_metric() const;
   // Makes the weights those of the best validation, from its checkpoint. Collective.
   void load_best();
+  // Returns whether the run measures validation samples.
+  bool validates() const { return validation_samples() > 0; }
+  // Fills the dataset's table of references, if it has one, before the first step. Collective.
+  void find_references();
+  // Returns the sums of log-probabilities of this rank's rows of the micro-batches that begin with place `first`; none if
+  // another stage has them. Collective.
+  std::vector<float> measure_log_probs(Split split, int64_t first, int64_t end);
   // What a validation measures: the loss of all its samples, and losses and metrics of the model by name.
   struct Validated {
     double loss = 0;
@@ -92,9 +103,9 @@ class Trainer {
   Arenas arenas_;
   ModelState model_;
   std::vector<std::unique_ptr<Executor>> train_;  // of the training plans, in their order
-  std::optional<Executor> validate_;
-  size_t ran_ = 0;                       // which training plan the newest step ran
-  std::optional<StepKind> last_kind_{};  // of the last update since this process has begun
+  std::optional<Executor> validate_;              // for validations, and for references
+  size_t ran_ = 0;                                // which training plan the newest step ran
+  std::optional<StepKind> last_kind_{};           // of the last update since this process has begun
   StepState state_;
   int64_t next_sample_ = 0;                // first sample of the next step
   std::optional<CheckpointInfo> resumed_;  // the checkpoint that the run resumed from

@@ -1,5 +1,5 @@
-// The part of Trainer that validates the weights, and their averages where a run has them, and that ends a run with the
-// best ones.
+// The part of Trainer that runs the model without training it: to find references before the first step, to validate the
+// weights, and their averages where a run has them; and that ends a run with the best ones.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/engine/metrics/loss_means.h"
+#include "runtime/engine/pairs/reference_pass.h"
 #include "runtime/engine/run/trainer.h"
 #include "runtime/plan/divide.h"
 #include "runtime/storage/checkpoint/checkpoint_load.h"
@@ -34,6 +35,31 @@ int64_t Trainer::validation_samples() const {
   return samples - samples % job_.batch.micro_batch;
 }
 
+std::vector<float> Trainer::measure_log_probs(Split split, int64_t first, int64_t end) {
+  const Plan& plan = plans_.validate;
+  StepState state = state_;
+  state.first_sample = job_.rows_of(kValidationSamples + first);
+  StepContext context{.state = &state, .batch = {&dataset_, split, first, end}};
+  validate_->run(context);
+  if (plan.program.log_probs == kNone) return {};
+  const Tensor sums = arenas_.tensor(plan, plan.program.log_probs);
+  std::vector<float> values(static_cast<size_t>(sums.elements()));
+  on_host(*backend_.device, sums, HostAccess::read, [&](int64_t begin, const Tensor& piece) {
+    std::copy_n(piece.as<const float>(), piece.elements(), values.begin() + begin);
+  });
+  return values;
+}
+
+void Trainer::find_references() {
+  if (!dataset_.references()) return;
+  ReferencePass pass(job_, dataset_, *ctx_.comm, [this](Split split, int64_t first, int64_t end) {
+    return measure_log_probs(split, first, end);
+  });
+  if (!pass.fill(state_.applied_steps == 0, [this] { return own_stop_signal() != 0; }))
+    stop_signal_ = agreed_stop_signal();
+  if (ctx_.slot) ctx_.slot->leave_instruction();
+}
+
 Trainer::Validated Trainer::measure_validation() {
   const Plan& plan = plans_.validate;
   const std::vector<int32_t> exchanges = count_collectives(plan);
@@ -54,7 +80,7 @@ Trainer::Validated Trainer::measure_validation() {
     const bool has_samples = first + place_.rank_in(kSampleAxes) * micro < samples;
     if (has_samples || needed) {
       // What a model draws follows from the sample, so that each validation draws the same, and training draws others.
-      state.first_sample = kValidationSamples + first;
+      state.first_sample = kValidationSamples + job_.rows_of(first);
       StepContext context{.state = &state, .batch = {&dataset_, Split::validation, first, samples}};
       validate_->run(context);
       for (size_t l = 0; l < losses.size(); ++l)
@@ -103,7 +129,7 @@ bool Trainer::validate() {
 
 void Trainer::check_metric() const {
   if (!job_.best.used()) return;
-  if (!validate_)
+  if (!validates())
     fail_user(
         "dstrain.metric_for_best_model: no validation sample is measured: give "
         "dstrain.data.val_path, a larger dstrain.data.val_fraction or a larger "

@@ -332,7 +332,8 @@ void Executor::run_kernel(const Bound& bound, const Issue& issue,
        .out = {out.data(), bound.writes},
        .workspace = bound.workspace,
        .state = bound.on_host ? context.state : device_state_.address(context.state),
-       .sample_offset = plan_.part_of_samples(issue.micro) * job_.batch.micro_batch + sample_shift_,
+       .sample_offset = plan_.part_of_samples(issue.micro) * job_.rows_of(job_.batch.micro_batch) +
+                        sample_shift_,
        .accumulate = op.accumulate == Accumulate::always ||
                      (op.accumulate == Accumulate::after_first_micro && issue.micro > 0)});
 }

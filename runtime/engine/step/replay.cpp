@@ -69,7 +69,7 @@ void Executor::move_to_graph(const StepPiece& piece, int64_t launch, const StepS
     backend_.compute->copy(to.data, arenas_.tensor(plan_, id, micro).data, to.bytes());
   }
   device_state_.set_first_sample(state.first_sample + launch * plan_.place.ranks_in(kSampleAxes) *
-                                                          job_.batch.micro_batch);
+                                                          job_.rows_of(job_.batch.micro_batch));
 }
 
 Executor::GraphSize Executor::graph_size() const {

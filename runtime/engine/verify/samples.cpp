@@ -48,6 +48,10 @@ class RandomTokens final : public Dataset {
     const int64_t elements = input.tensor.elements() / count;
     if (input.role == InputRole::features)
       return features_->fill(split, sample, input.tensor.as<float>() + s * elements);
+    if (input.role == InputRole::reference) {
+      std::fill_n(input.tensor.as<float>() + s * elements, elements, 0.0f);
+      return;
+    }
     int32_t* const values = input.tensor.as<int32_t>() + s * elements;
     const int64_t behind = input.role == InputRole::labels ? 1 : 0;
     int64_t document = 0;
@@ -96,7 +100,9 @@ class TrainingSamples final : public Dataset {
 class ShrunkSamples final : public Dataset {
  public:
   ShrunkSamples(std::unique_ptr<Dataset> data, const Job& job, const Job& small)
-      : data_(std::move(data)), tokens_(job.model.seq_len()), small_tokens_(small.model.seq_len()) {
+      : data_(std::move(data)),
+        tokens_(job.rows_of(job.model.seq_len())),
+        small_tokens_(job.rows_of(small.model.seq_len())) {
     vocabulary_.size = small.model.vocabulary();
     if (job.model.family().input(InputRole::features) == nullptr) return;
     data_features_ = job.model.elements_of(InputRole::features);
@@ -113,6 +119,7 @@ class ShrunkSamples final : public Dataset {
     std::vector<InputTensor> whole;
     for (const InputTensor& input : inputs) {
       whole.push_back(input);
+      if (input.role == InputRole::reference) continue;
       if (input.role == InputRole::features) {
         whole.back().tensor = {features.data(), {count, data_features_}, DType::f32};
         continue;
@@ -126,7 +133,7 @@ class ShrunkSamples final : public Dataset {
         if (inputs[i].role == InputRole::features)
           features_->fill(split, first + s,
                           inputs[i].tensor.as<float>() + s * features_->elements());
-        else
+        else if (inputs[i].role != InputRole::reference)
           shrink(inputs[i].role, whole[i].tensor.as<int32_t>() + s * tokens_,
                  inputs[i].tensor.as<int32_t>() + s * small_tokens_);
   }

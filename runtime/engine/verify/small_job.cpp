@@ -144,7 +144,7 @@ void raise_rates(Job& job) {
 
 // Leaves out what a run reads, writes and waits for.
 void leave_out_files(Job& job) {
-  job.output = job.trace = job.init_weights = job.resume = "";
+  job.output = job.trace = job.init_weights = job.resume = job.optimizer_state = "";
   job.comms_logger = {};
   job.tensorboard = job.csv_monitor = {};
   job.flops_profiler = {};

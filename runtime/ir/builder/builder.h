@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/core/fine_tuning/fine_tuning.h"
+#include "runtime/core/fine_tuning/objective.h"
 #include "runtime/ir/program.h"
 
 namespace dstrain {
@@ -25,6 +26,7 @@ struct ForwardOptions {
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
   // What all losses of the model have (CrossEntropyAttrs).
   float label_smoothing = 0, z_loss = 0;
+  Objective objective{};  // a sample has as many rows of tokens as it says
   bool checked =
       true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits
 
@@ -81,8 +83,8 @@ class Builder {
   BufferId vocabulary(const std::string& name, Shape shape, Init init, float scale = 0,
                       Trainable trainable = Trainable::yes);
 
-  // Declares an input of every micro-batch, with the shape of a sample, as the model's family has it. Returns
-  // (B, sample), which are floats of the run's dtype, or i32. A name that was declared before returns the same input, for
+  // Declares an input of every micro-batch, with the shape of a sample, as the model's family has it; where a sample has
+  // several rows of tokens, that of a row. Returns (B, sample), which are floats of the run's dtype, or i32. A name that was declared before returns the same input, for
   // the current layer to read, and must come with the same role, dtype and shape. Throws InternalError if the role has
   // another dtype, or another input and is not `array`.
   BufferId input(const std::string& name, InputRole role, DType dtype, const Shape& sample);
@@ -200,7 +202,8 @@ class Builder {
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
   // all losses take the same. Its name and weight: as those of cross_entropy().
   void loss(BufferId x, LossWeight by, const std::string& name = "loss", float weight = 1);
-  // Adds a loss (and in training the logits' gradient, in place). `classes`: columns of the logits that count; 0: all.
+  // Adds a loss, which where the options' objective has pairs is that of pairs (pair_loss.h) (and in training the logits'
+  // gradient, in place). `classes`: columns of the logits that count; 0: all.
   // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one
   // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.
   void cross_entropy(BufferId logits, BufferId targets, int64_t classes = 0,
@@ -215,6 +218,11 @@ class Builder {
     std::optional<float> smoothing{};  // instead of the options'
   };
   void cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss);
+  // Returns f32 (R): of each row the logarithm of the target's probability among the first `classes` logits, 0 without a target.
+  // The logits are their gradient afterwards. `classes` as for cross_entropy().
+  BufferId log_probs(BufferId logits, BufferId targets, int64_t classes);
+  // Lets the host read f32 (B, rows of a sample) at the end of a step that does not train (Program::log_probs).
+  void keep_log_probs(BufferId sums);
   // Adds a metric: a mean like that of a loss, of which no gradient goes back. x: f32. Metrics come before the last loss, and
   // have names of their own. Throws InternalError at more than kMostMetrics of them.
   void metric(BufferId x, LossWeight by, const std::string& name);
@@ -230,7 +238,7 @@ class Builder {
   void add_layer(Layer layer, const std::string& first_sublayer);
   void add_sublayer(const std::string& name);
   const ProgramInput& declare_input(const std::string& name, InputRole role, DType dtype,
-                                    const Shape& sample);
+                                    const Shape& of_row);
   // `rows`: those in memory.
   BufferId declare(const std::string& name, Shape shape, int64_t rows, Init init, float scale,
                    Trainable trainable);
@@ -244,8 +252,9 @@ class Builder {
   void append(Instruction op);
   BufferId emit(OpKind op, OpAttrs attrs, std::vector<BufferId> reads, Buffer output,
                 std::vector<Buffer> more_outputs = {});
-  // Returns where the logits' gradient goes: the logits themselves, unless the backward pass of the op
-  // that made them reads them.
+  // Returns whether the backward pass of the op that makes the logits reads them.
+  bool is_kept(BufferId logits) const;
+  // Returns where the logits' gradient goes: the logits themselves, unless they are kept.
   BufferId gradient_place(BufferId logits);
   std::string fresh(std::string_view what);
   std::string stem(BufferId weight) const;  // "param:blocks.0.attn.qkv.weight" -> "qkv"

@@ -4,6 +4,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/builder/builder.h"
+#include "runtime/ir/builder/pair_loss.h"
 
 namespace dstrain {
 
@@ -31,6 +32,11 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
 }
 
 void Builder::cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss) {
+  if (options_.objective.has_pairs()) {
+    check(loss.name == "loss" && loss.weight == 1 && loss.factor == kNone,
+          "a loss of pairs is the only one of a model");
+    return add_pair_loss(*this, logits, targets, loss.classes);
+  }
   program_.logits = logits;
   const BufferId sum = add_loss(loss.name, loss.weight, loss.by);
   const bool all = loss.classes == program_.at(logits).shape[-1];
@@ -52,13 +58,34 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, const CrossEntrop
   if (in_place) overwritten_.push_back(logits);
 }
 
-BufferId Builder::gradient_place(BufferId logits) {
-  for (const Instruction& op : program_.instructions) {
+bool Builder::is_kept(BufferId logits) const {
+  return std::ranges::any_of(program_.instructions, [&](const Instruction& op) {
     const auto* attrs = std::get_if<ActivationAttrs>(&op.attrs);
-    if (op.writes[0] == logits && attrs && attrs->activation != Activation::none)
-      return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape, logits));
-  }
-  return logits;
+    return op.writes[0] == logits && attrs && attrs->activation != Activation::none;
+  });
+}
+
+BufferId Builder::gradient_place(BufferId logits) {
+  if (!is_kept(logits)) return logits;
+  return program_.add_buffer(activation_buffer("d_logits", program_.at(logits).shape, logits));
+}
+
+BufferId Builder::log_probs(BufferId logits, BufferId targets, int64_t classes) {
+  program_.logits = logits;
+  const Shape& shape = program_.at(logits).shape;
+  const LogProbsAttrs attrs{.classes = classes == shape[-1] ? 0 : classes,
+                            .in_place = options_.training && !is_kept(logits)};
+  const BufferId y = emit(
+      OpKind::log_probs, attrs, {logits, targets},
+      {.name = fresh("log_probs"), .shape = {shape.elements() / shape[-1]}, .dtype = DType::f32});
+  if (attrs.in_place) overwritten_.push_back(logits);
+  return y;
+}
+
+void Builder::keep_log_probs(BufferId sums) {
+  if (options_.training) return;
+  program_.at(sums).lifetime = Lifetime::step;
+  program_.log_probs = sums;
 }
 
 void Builder::loss(BufferId x, LossWeight by, const std::string& name, float weight) {

@@ -21,9 +21,10 @@ inline Formula smooth_absolute_error(const Formula& x, const Formula& t, float b
 inline Formula binary_cross_entropy(const Formula& x, const Formula& t) {
   return -(t * maximum(logarithm(x), -100) + (1 - t) * maximum(logarithm(1 - x), -100));
 }
-// The same of a logit.
+// The same of a logit. Half of x + |x| is the larger one of x and 0, with the slope 1/2 at 0, where the whole has no kink.
 inline Formula binary_cross_entropy_of_logit(const Formula& x, const Formula& t) {
-  return maximum(x, 0) - x * t + logarithm(1 + exponential(-absolute(x)));
+  const Formula size = absolute(x);
+  return 0.5f * (x + size) - x * t + logarithm(1 + exponential(-size));
 }
 
 }  // namespace dstrain

@@ -117,4 +117,51 @@ inline constexpr OpRule cross_entropy_part{
     .axes = loss_axes,
 };
 
+// The logarithm of the probability that a softmax gives to the target of each row, and its gradient, which reads the
+// logits once more. A row without a target has 0, and no gradient.
+inline void expect_logits(const Operands& o, const Buffer& logits, const Buffer& targets,
+                          const LogProbsAttrs& attrs) {
+  const int64_t r = rows(logits), v = columns(logits);
+  o.expect(0 <= attrs.classes && attrs.classes <= v, "more classes than logits");
+  o.expect(logits, r * v, o.values(logits));
+  o.expect(targets, r, DType::i32);
+}
+
+inline constexpr OpRule log_probs{
+    .of_model = true,
+    .attrs = kAttrs<LogProbsAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(2, 2, 1, 1);
+          expect_logits(o, o.in(0), o.in(1), attrs_as<LogProbsAttrs>(op.attrs));
+          o.expect(o.out(0), rows(o.in(0)), DType::f32);
+          o.no_alias();
+        },
+    .backward =
+        [](const Instruction& op, Gradients& g) {
+          const BufferId logits = op.reads[0], d_y = g.of(op.writes[0]);
+          if (!g.needs(logits)) return;
+          const bool in_place = attrs_as<LogProbsAttrs>(op.attrs).in_place;
+          const BufferId d_logits = in_place ? logits : g.like(logits);
+          g.emit(OpKind::log_probs_grad, op.attrs, {d_y, logits, op.reads[1]}, {d_logits});
+          g.contribute(logits, d_logits);
+        },
+    .axes = axes_are<"row class, row -> row">,
+};
+
+inline constexpr OpRule log_probs_grad{
+    .attrs = kAttrs<LogProbsAttrs>,
+    .check =
+        [](const Program& p, const Instruction& op) {
+          const Operands o(p, op);
+          o.count(3, 3, 1, 1);
+          expect_logits(o, o.in(1), o.in(2), attrs_as<LogProbsAttrs>(op.attrs));
+          o.expect(o.in(0), rows(o.in(1)), DType::f32);
+          o.expect(o.out(0), o.in(1).shape.elements(), o.values(o.in(1)));
+          o.no_alias(1, 0);
+        },
+    .axes = axes_are<"row, row class, row -> row class">,
+};
+
 }  // namespace dstrain::ops

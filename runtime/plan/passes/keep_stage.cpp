@@ -174,11 +174,13 @@ class Cut {
     result.instructions = std::move(kept);
     result.inputs = program_.inputs;
     result.logits = program_.logits;
+    result.log_probs = program_.log_probs;
     result.losses = program_.losses;
     result.loss_weight = program_.loss_weight;
     for (ProgramLoss& loss : result.losses) move(loss.sum);
     for (ProgramInput& input : result.inputs) move(input.buffer);
     move(result.logits);
+    move(result.log_probs);
     result.constants = program_.constants;
     for (ProgramConstant& constant : result.constants) move(constant.buffer);
     result.registered = program_.registered;

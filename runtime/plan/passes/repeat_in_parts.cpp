@@ -114,6 +114,7 @@ class Repeating {
     for (const Placed& placed : list_)
       for (const BufferId id : placed.op.reads) count(id, 1);
     count(result_.logits, 1);
+    count(result_.log_probs, 1);
     for (size_t i = list_.size(); i-- > 0;) {
       Placed& placed = list_[i];
       placed.dropped = placed.repeated && std::ranges::all_of(placed.op.writes, [&](BufferId id) {

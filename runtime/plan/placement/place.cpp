@@ -121,7 +121,7 @@ class Lives {
     item.end = std::max(item.end, moment);
   }
 
-  // Returns of every buffer whether the host reads it when the step has ended: the logits, the losses, and the
+  // Returns of every buffer whether the host reads it when the step has ended: the logits, sums of log-probabilities, the losses, and the
   // gradients, in which it looks for the first value that is not finite.
   std::vector<char> read_by_host() const {
     const Program& p = plan_.program;
@@ -130,6 +130,7 @@ class Lives {
       if (id != kNone) reads[static_cast<size_t>(id)] = 1;
     };
     add(p.logits);
+    add(p.log_probs);
     for (const ProgramLoss& loss : p.losses) add(loss.sum);
     for (const Unit& unit : p.units) add(unit.buffers.gradients.id);
     return reads;

@@ -22,8 +22,6 @@ TEST_CASE("chat lines: each kind is read, and other members are counted") {
   line = read(R"({"messages": [{"role": "user", "name": null, "content": "c", "x": [1]}]})");
   CHECK(line.kind == ChatLineKind::messages);
   CHECK(jinja::repr_of(line.messages.messages) == "[{'role': 'user', 'content': 'c', 'x': [1]}]");
-  line = read(R"({"chosen": [{"role": "a", "content": "b"}], "rejected": "r", "prompt": "p"})");
-  CHECK((line.kind == ChatLineKind::preference && line.rejected.is_text() && line.chosen.list()));
   // Numbers that are not read may be larger than integers here.
   CHECK(read(R"({"text": "a", "hash": 18446744073709551615})").text == "a");
   line = read(R"({"messages": [{"role": "a", "content": "b", "x": [9223372036854775807, 1e20]}]})");
@@ -31,6 +29,46 @@ TEST_CASE("chat lines: each kind is read, and other members are counted") {
         "[{'role': 'a', 'content': 'b', 'x': [9223372036854775807, 1e+20]}]");
   CHECK(read("{\"text\": \"a\\u0000b\"}").text == std::string("a\0b", 3));
   CHECK(read("{\"text\": \"\\ud83d\\ude00\"}").text == "\xf0\x9f\x98\x80");
+}
+
+TEST_CASE("chat lines: a pair of answers has one prompt, its own or what both begin with") {
+  const auto texts = [](const std::string& members) {
+    const ChatLine line = read("{" + members + "}");
+    CHECK((line.kind == ChatLineKind::preference && line.answers.size() == 2));
+    CHECK(line.answers[0].text == line.answers[1].text);
+    return std::vector<std::string>{line.answers[0].text, line.answers[0].completion,
+                                    line.answers[1].completion};
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(texts(R"("prompt": "p ", "chosen": "pc", "rejected": "pr")") == Texts{"p ", "pc", "pr"});
+  CHECK(texts(R"("chosen": "2 + 2 is 4", "rejected": "2 + 2 is 5")") ==
+        Texts{"2 + 2 is", " 4", " 5"});
+  CHECK(texts(R"("chosen": "ab", "rejected": "ac")") == Texts{"a", "b", "c"});
+  CHECK(texts("\"chosen\": \"a\u00e4\", \"rejected\": \"a\u00f6\"") ==
+        Texts{"a", "\u00e4", "\u00f6"});
+  const auto messages = [](const std::string& members) {
+    const ChatLine line = read("{" + members + "}");
+    std::vector<std::string> shown;
+    for (const ChatLine& answer : line.answers) {
+      CHECK(answer.kind == ChatLineKind::messages);
+      shown.push_back(std::to_string(answer.prompt_messages) + " of " +
+                      jinja::repr_of(answer.messages.messages));
+    }
+    return shown;
+  };
+  const std::string ask = R"({"role": "user", "content": "q"})",
+                    yes = R"({"role": "assistant", "content": "y"})",
+                    no = R"({"role": "assistant", "content": "n"})";
+  const Texts expected{
+      "1 of [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'y'}]",
+      "1 of [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'n'}]"};
+  const std::string own =
+      R"("prompt": [)" + ask + R"(], "chosen": [)" + yes + R"(], "rejected": [)" + no + "]";
+  const std::string alike =
+      R"("chosen": [)" + ask + "," + yes + R"(], "rejected": [)" + ask + "," + no + "]";
+  CHECK(messages(own) == expected);
+  CHECK(messages(alike) == expected);
+  CHECK(messages(R"("prompt": "q", )" + alike) == expected);
 }
 
 TEST_CASE("chat lines: reasoning is found under the names that templates read") {
@@ -71,6 +109,17 @@ TEST_CASE("chat lines: an invalid line is an error with its place and reason") {
   refuses(R"({"text": null})", "\"text\": expected a string, found null");
   refuses(R"({"text": "a", "messages": []})", "the line has several");
   refuses(R"({"chosen": "a", "rejected": "b", "completion": "c"})", "the line has several");
+  refuses(R"({"chosen": "a", "rejected": []})", "\"chosen\" is string and \"rejected\" array");
+  refuses(R"({"chosen": "a", "rejected": "a"})", "begins with all of the other");
+  refuses(R"({"chosen": "a", "rejected": "b"})", "no \"prompt\" is there");
+  refuses(R"({"chosen": "a", "rejected": "b", "prompt": 1})", "\"prompt\": expected a string");
+  const std::string message = R"([{"role": "user", "content": "q"}])";
+  refuses(R"({"chosen": )" + message + R"(, "rejected": )" + message + "}",
+          "begins with all messages of the other");
+  refuses(R"({"chosen": )" + message + R"(, "rejected": [{"role": "a", "content": "b"}]})",
+          "begin with different messages");
+  refuses(R"({"chosen": [], "rejected": [], "prompt": )" + message + "}",
+          "\"chosen\": the array is empty");
   refuses(R"({"prompt": "a"})", "the line has \"prompt\" and no \"completion\"");
   refuses(R"({"completion": "a"})", "the line has \"completion\" and no \"prompt\"");
   refuses(R"({"prompt": [], "completion": "a"})", "\"prompt\" is array and \"completion\" string");
@@ -218,7 +267,6 @@ TEST_CASE("conversations: completions count with the end of the text, prompts do
   CHECK_THROWS_WITH(encode(R"({"text": "a"})"), Contains("the line has no \"completion\""));
   encoding.loss_on = LossOn::assistant;
   CHECK_THROWS_WITH(encode(R"({"text": "a"})"), Contains("the line has no \"messages\""));
-  CHECK_THROWS_WITH(encode(R"({"chosen": "a", "rejected": "b"})"), Contains("no token file"));
   encoding.loss_on = LossOn::usual;
   CHECK_THROWS_WITH(encode(kTurns), Contains("the model's directory has no chat template"));
 }

@@ -98,7 +98,7 @@ TEST_CASE("formats: of a prompt and a completion of messages the answers of the 
   CHECK_THROWS_WITH(counted_text(tokenizer, kPlain,
                                  read("{\"prompt\": [" + message("user", "a") +
                                       "], \"completion\": [" + message("user", "b") + "]}")),
-                    Contains("\"completion\": none of its messages is the assistant's"));
+                    Contains("none of the messages behind the prompt is the assistant's"));
 }
 
 TEST_CASE(

@@ -146,6 +146,51 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "documents: a line with a pair of answers becomes two documents, each behind the prompt") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  const std::string pair = R"({"prompt": "a b", "chosen": " c d", "rejected": " e"})",
+                    path = dir.write("a.jsonl", pair + "\n" + pair + "\n"),
+                    mixed = dir.write("b.jsonl", pair + "\n" + line("a"));
+  LineOptions options(7);
+  options.pairs = true;
+  Encoded found;
+  std::vector<uint8_t> counts;
+  const auto take = [&](const EncodedPart& part, int64_t) {
+    for (const size_t start : part.starts) found.starts.push_back(found.ids.size() + start);
+    found.ids.insert(found.ids.end(), part.ids.begin(), part.ids.end());
+    counts.insert(counts.end(), part.counts.begin(), part.counts.end());
+  };
+  encode_file(tokenizer, path, options, found.counts, take);
+  std::vector<uint32_t> expected;
+  std::vector<uint8_t> expected_counts;
+  std::vector<size_t> expected_starts;
+  const size_t prompt = tokenizer.encode("a b").size();
+  for (int i = 0; i < 2; ++i)
+    for (const char* const answer : {"a b c d", "a b e"}) {
+      const std::vector<uint32_t> ids = tokenizer.encode(answer);
+      expected_starts.push_back(expected.size());
+      expected.insert(expected.end(), ids.begin(), ids.end());
+      expected.push_back(7);
+      for (size_t t = 0; t < ids.size() + 1; ++t) expected_counts.push_back(t >= prompt ? 1 : 0);
+    }
+  CHECK(found.ids == expected);
+  CHECK(counts == expected_counts);
+  CHECK(found.starts == expected_starts);
+  CHECK((found.counts.documents == 4 && found.counts.without_targets == 0));
+  CHECK(found.counts.targets == std::ranges::count(expected_counts, 1));
+  CHECK_THROWS_WITH(encode_file(tokenizer, mixed, options, found.counts, take),
+                    Catch::Contains(":2: the line has no \"chosen\" and \"rejected\""));
+  options.pairs = false;
+  CHECK_THROWS_WITH(encode_file(tokenizer, path, options, found.counts, take),
+                    Catch::Contains(":1: the line has \"chosen\" and \"rejected\""));
+  options.skip_invalid = true;
+  DocumentCounts left;
+  encode_file(tokenizer, mixed, options, left, [](const EncodedPart&, int64_t) {});
+  CHECK((left.skipped == 1 && left.documents == 1));
+}
+
 TEST_CASE("documents: the first line left out is named where it is far behind, and in each file") {
   const TempDir dir;
   const Tokenizer tokenizer = golden_tokenizer("gpt2");

@@ -38,6 +38,28 @@ TEST_CASE("cross_entropy has its gradient already") {
   CHECK_THROWS_WITH(rule_of(op.op).backward(op, g), Contains("without its gradient"));
 }
 
+TEST_CASE("log_probs has a value of each row, and its gradient may overwrite the logits") {
+  OneOp t(DType::bf16);
+  const BufferId logits = t.parameter({10, 7});
+  Instruction op{.op = OpKind::log_probs,
+                 .attrs = LogProbsAttrs{.classes = 6},
+                 .reads = {logits, t.buffer({10}, DType::i32)},
+                 .writes = {t.buffer({10})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({7}, DType::i32))), Contains("10 elements"));
+  CHECK_THAT(t.refusal(with_write(op, 0, t.run({10}))), Contains("10 elements of f32"));
+  CHECK_THAT(t.refusal(with_attrs(op, LogProbsAttrs{8})), Contains("more classes than logits"));
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"log_probs_grad"});
+  const Instruction beside{.op = OpKind::log_probs_grad,
+                           .attrs = LogProbsAttrs{.classes = 6},
+                           .reads = {t.buffer({10}), logits, t.buffer({10}, DType::i32)},
+                           .writes = {t.run({10, 7})}};
+  CHECK(t.refusal(beside) == "");
+  CHECK(t.refusal(with_write(beside, 0, logits)) == "");
+  CHECK_THAT(t.refusal(with_read(beside, 0, t.run({10}))), Contains("10 elements of f32"));
+  CHECK_THAT(t.refusal(with_write(beside, 0, t.buffer({10, 7}))), Contains("70 elements of bf16"));
+}
+
 TEST_CASE("class_sums has three sums of each row of some classes") {
   OneOp t(DType::bf16);
   const Instruction op{.op = OpKind::class_sums,

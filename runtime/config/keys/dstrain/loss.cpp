@@ -1,4 +1,4 @@
-// Section dstrain: what the training loss has besides the cross-entropy.
+// Section dstrain: what is learned, and what the training loss has besides the cross-entropy.
 #include "runtime/config/keys/table/key_table.h"
 
 namespace dstrain::keys {
@@ -20,6 +20,35 @@ std::vector<KeySpec> loss() {
                "exp(logits) too, which keeps logits small: 1e-4; validations are without it",
        .min = 0,
        .max = 1},
+      {.key = "dstrain.objective", .type = Type::section},
+      {.key = "dstrain.objective.type",
+       .type = Type::choice,
+       .fallback = "\"next_token\"",
+       .note = "what is learned: the next token, or of pairs of answers which one is preferred, by "
+               "the definition of DPO, SimPO or ORPO",
+       .choices = "next_token|dpo|simpo|orpo"},
+      {.key = "dstrain.objective.loss_type",
+       .type = Type::choice,
+       .fallback = "\"sigmoid\"",
+       .note = "dpo: the loss of a pair's margin",
+       .choices = "sigmoid|ipo|hinge"},
+      {.key = "dstrain.objective.beta",
+       .type = Type::real,
+       .fallback = "0.1",
+       .note = "of pairs: what margins are multiplied by; orpo: the weight of the odds' loss",
+       .min = 0,
+       .open = true},
+      {.key = "dstrain.objective.label_smoothing",
+       .type = Type::real,
+       .fallback = "0",
+       .note = "dpo with sigmoid, simpo: the probability that a pair's label is wrong",
+       .min = 0,
+       .max = 0.5},
+      {.key = "dstrain.objective.simpo_gamma",
+       .type = Type::real,
+       .fallback = "0.5",
+       .note = "simpo: the margin that is asked for",
+       .min = 0},
   };
 }
 

@@ -27,6 +27,10 @@ std::vector<KeySpec> saving() {
                    .max = kMaxCount};
   };
   return {
+      {.key = "dstrain.optimizer_state",
+       .type = Type::string,
+       .note = "a folder with the optimizer's state and the step of a DeepSpeed run, as `dstrain "
+               "import --optimizer_state` writes it, which the run goes on from; unset: a new run"},
       {.key = "dstrain.ema", .type = Type::section},
       {.key = "dstrain.ema.decay",
        .type = Type::real,

@@ -82,6 +82,37 @@ TEST_CASE("DeepSpeed's checkpoint is imported by its folder, its tag or the fold
   CHECK_FALSE(folder.has("e"));
 }
 
+TEST_CASE("the optimizer's state of a checkpoint is imported where it is asked for") {
+  const ImportFolder folder;
+  const std::string source = source_file("tests/golden/deepspeed/stage2"),
+                    state = "n/optimizer/exp_avg.safetensors";
+  folder.said("import " + source + " --output n");
+  CHECK_FALSE(folder.has("n/optimizer"));
+  CHECK_THAT(folder.said("import " + source + " --output n --overwrite --optimizer_state"),
+             Contains("n/optimizer: the optimizer's state after 3 steps"));
+  CHECK((folder.has(state) && folder.has("n/optimizer/exp_avg_sq.safetensors")));
+  CHECK(json::parse(folder.read("n/optimizer/progress.json"))["samples"] == 12);
+  CHECK_THAT(folder.error("old --output b --optimizer_state"),
+             Contains("old is no checkpoint of DeepSpeed's"));
+  // A run says what it lacks before it writes anything.
+  const auto refused = [&folder](const std::string& options) {
+    return folder.said("--config c.json --device cpu --data t.bin --model n --output run "
+                       "--set dstrain.optimizer_state=n/optimizer " +
+                           options,
+                       1);
+  };
+  CHECK_THAT(refused("--set optimizer.type=Adagrad"),
+             Contains("there is no sum.safetensors in n/optimizer"));
+  CHECK_THAT(refused("--set optimizer.type=Muon"), Contains("DeepSpeed's optimizers do not keep"));
+  CHECK_THAT(refused("--set dstrain.ema.decay=0.9"), Contains("remove one of the two"));
+  CHECK_THAT(refused("--set dstrain.lora.r=2"), Contains("dstrain.lora trains none"));
+  CHECK_THAT(refused("--init_weights random"), Contains("these are fresh: name them"));
+  CHECK_FALSE(folder.has("run"));
+  folder.said("import " + source + " --output n --overwrite");
+  CHECK_FALSE(folder.has("n/optimizer"));
+  CHECK_THAT(refused(""), Contains("n/optimizer"));
+}
+
 TEST_CASE("an import replaces nothing that it was not told to, and leaves nothing half-written") {
   const ImportFolder folder;
   for (const std::string output : {"old", "./old/"})

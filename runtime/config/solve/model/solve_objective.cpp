@@ -1,0 +1,83 @@
+#include "runtime/config/solve/model/solve_objective.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "runtime/config/family/family.h"
+#include "runtime/core/error.h"
+#include "runtime/core/fine_tuning/objective_names.h"
+
+namespace dstrain {
+namespace {
+
+constexpr std::string_view kType = "dstrain.objective.type",
+                           kLossType = "dstrain.objective.loss_type",
+                           kBeta = "dstrain.objective.beta",
+                           kSmoothing = "dstrain.objective.label_smoothing",
+                           kGamma = "dstrain.objective.simpo_gamma";
+
+template <class Kind, class Names>
+Kind named(const Names& names, std::string_view name) {
+  return static_cast<Kind>(std::ranges::find(names, name) - names.begin());
+}
+
+// Refuses a key that the objective, or the loss of DPO, does not have.
+void refuse(std::string_view key, bool has, const std::string& where, const Values& values,
+            Diagnostics& diagnostics) {
+  if (values.given(key) && !has)
+    diagnostics.error(key, fmt::format("{} has no such setting: remove it", where));
+}
+
+}  // namespace
+
+void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
+  Objective& o = job.objective;
+  const std::string type = values.text(kType);
+  o.kind = named<ObjectiveKind>(kObjectiveNames, type);
+  const bool dpo = o.kind == ObjectiveKind::dpo, simpo = o.kind == ObjectiveKind::simpo;
+  if (dpo) o.loss_type = named<PairLoss>(kPairLossNames, values.text(kLossType));
+  if (o.has_pairs()) o.beta = values.real(kBeta);
+  const bool smooths = simpo || (dpo && o.loss_type == PairLoss::sigmoid);
+  if (smooths) o.label_smoothing = values.real(kSmoothing);
+  if (simpo) o.simpo_gamma = values.real(kGamma);
+  refuse(kLossType, dpo, type, values, diagnostics);
+  refuse(kBeta, o.has_pairs(), type, values, diagnostics);
+  refuse(kSmoothing, smooths, dpo ? fmt::format("the loss {}", values.text(kLossType)) : type,
+         values, diagnostics);
+  refuse(kGamma, simpo, type, values, diagnostics);
+  if (!o.has_pairs()) return;
+  const ModelFamily& family = job.model.family();
+  if (family.open)
+    diagnostics.error(
+        kType, fmt::format("the loss of an {} is its own: export the model with it", family.title));
+  else if (!family.predicts_tokens() || family.input(InputRole::features))
+    diagnostics.error(
+        kType, fmt::format("the {} predicts no tokens of texts: use next_token", family.title));
+}
+
+void check_objective(const Job& job, const Values& values, Diagnostics& diagnostics) {
+  if (!job.objective.has_pairs()) return;
+  const std::string_view type = name_of(job.objective.kind);
+  for (const std::string_view key : {"dstrain.label_smoothing", "dstrain.z_loss"})
+    if (values.given(key) && values.given(key)->value.real != 0)
+      diagnostics.error(key, fmt::format("is of the loss of next tokens, and dstrain.objective is "
+                                         "{}: remove it",
+                                         type));
+  if (values.given("dstrain.data.packing") && job.data.packing != Packing::pad)
+    diagnostics.error(
+        "dstrain.data.packing",
+        fmt::format("a sample of dstrain.objective {} is a pair of answers, a row each "
+                    "with padding behind it: use \"pad\", or remove the key",
+                    type));
+  if (job.objective.needs_reference() && !job.adapters.init.empty())
+    diagnostics.error("dstrain.lora.init",
+                      fmt::format("{} compares with the model that the adapters are of, and they "
+                                  "begin as those of a folder: merge these into the model first "
+                                  "(dstrain export RUN --merge), or use simpo or orpo",
+                                  type));
+}
+
+}  // namespace dstrain

@@ -1,0 +1,32 @@
+// Objective: what a run learns (dstrain.objective): the next token, or which of two answers people prefer.
+#pragma once
+
+#include <cstdint>
+
+namespace dstrain {
+
+// The objectives of pairs of answers, of which one is preferred: DPO (Rafailov et al., 2023), SimPO (Meng et al., 2024) and
+// ORPO (Hong et al., 2024).
+enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo };
+
+// What DPO makes of the margin of a pair: -log sigmoid, the square of its distance from 1 / (2 beta) (Azar et al., 2023), or
+// max(0, 1 - beta margin).
+enum class PairLoss : uint8_t { sigmoid, ipo, hinge };
+
+// Settings have the names and the defaults of TRL's configurations.
+struct Objective {
+  ObjectiveKind kind = ObjectiveKind::next_token;
+  PairLoss loss_type = PairLoss::sigmoid;
+  double beta = 0.1;
+  double label_smoothing = 0;  // the probability that a pair's label is wrong: sigmoid alone
+  double simpo_gamma = 0.5;    // the margin that SimPO asks for
+  bool operator==(const Objective&) const = default;
+
+  // Returns whether a sample is a pair of answers: two rows of tokens, of which the first one is preferred.
+  bool has_pairs() const { return kind != ObjectiveKind::next_token; }
+  int64_t rows_per_sample() const { return has_pairs() ? 2 : 1; }
+  // Returns whether the loss compares with the log-probabilities that the initial weights give.
+  bool needs_reference() const { return kind == ObjectiveKind::dpo; }
+};
+
+}  // namespace dstrain

@@ -1,0 +1,175 @@
+#include "runtime/engine/pairs/reference_pass.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "runtime/config/family/family.h"
+#include "runtime/config/read/run_folder.h"
+#include "runtime/config/text.h"
+#include "runtime/core/checksum.h"
+#include "runtime/core/error.h"
+#include "runtime/core/files/atomic_file.h"
+#include "runtime/core/log/log.h"
+#include "runtime/engine/pairs/reference_file.h"
+#include "runtime/plan/mesh.h"
+#include "runtime/storage/on_all_ranks.h"
+#include "runtime/storage/weights/weight_files.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSecondsBetweenWrites = 10;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string file_in(const std::string& run) {
+  return run + "/cache/references.bin";
+}
+
+// Returns which weights a run begins with: a file's bytes change its size or its time.
+std::string identity_of_weights(const Job& job) {
+  if (!job.base_weights || job.base_weights->empty()) return fmt::format("fresh {}", job.seed);
+  const std::string& base = *job.base_weights;
+  std::string text;
+  for (const std::string& file :
+       files_of_weights(fs::is_directory(base) ? directory_weights(base, "--model") : base))
+    text += fmt::format("{} {} {}; ", fs::path(file).filename().string(), fs::file_size(file),
+                        fs::last_write_time(file).time_since_epoch().count());
+  return text;
+}
+
+// Returns a checksum of what the values depend on: the data, their order, and the initial weights.
+uint64_t reference_key(const Job& job, const Dataset& dataset) {
+  std::string model(job.model.family().type);
+  for (const ModelKey& key : job.model.family().keys)
+    std::visit([&](const auto& value) { model += fmt::format(" {}", value); },
+               job.model.value(key.name()));
+  const std::string text = fmt::format(
+      "{:016x} {:016x}, {} and {} samples, T {}, order {} {}, dtype {}, {}, {}",
+      dataset.fingerprint(), dataset.validation_fingerprint(), dataset.samples(Split::train),
+      dataset.samples(Split::validation), job.model.seq_len(), job.data.random_order, job.seed,
+      name_of(job.dtype), model, identity_of_weights(job));
+  return checksum_of(text.data(), std::ssize(text));
+}
+
+}  // namespace
+
+ReferencePass::ReferencePass(const Job& job, const Dataset& dataset, Communicator& comm,
+                             Measure measure)
+    : job_(job),
+      dataset_(dataset),
+      table_(*dataset.references()),
+      comm_(comm),
+      measure_(std::move(measure)),
+      path_(file_in(job.output)),
+      resumed_(job.resume.empty() ? path_ : file_in(run_folder_of(job.resume))),
+      key_(root() ? reference_key(job, dataset) : 0) {}
+
+void ReferencePass::put(int64_t number, const float* values) {
+  const int64_t trained = table_.samples(Split::train);
+  const Split split = number < trained ? Split::train : Split::validation;
+  const int64_t place = number < trained ? number : number - trained;
+  std::ranges::copy_n(values, table_.rows(),
+                      table_.at(split, dataset_.sample_at(split, place)).begin());
+}
+
+int64_t ReferencePass::share(std::vector<float> read) {
+  auto samples = static_cast<double>(std::ssize(read) / table_.rows());
+  comm_.broadcast({&samples, {1}, DType::f64}, 0).wait();
+  const auto count = static_cast<int64_t>(samples);
+  done_ = std::move(read);
+  done_.resize(static_cast<size_t>(count * table_.rows()));
+  if (count > 0) comm_.broadcast({done_.data(), {std::ssize(done_)}, DType::f32}, 0).wait();
+  for (int64_t s = 0; s < count; ++s) put(s, done_.data() + s * table_.rows());
+  return count;
+}
+
+int64_t ReferencePass::measure_batch(Split split, int64_t first, bool stops) {
+  const int64_t micro = job_.batch.micro_batch, end = table_.samples(split);
+  const auto width = static_cast<size_t>(micro * table_.rows());
+  std::vector<float> mine = measure_(split, first, end);
+  const bool has = !mine.empty();
+  mine.resize(width);
+  mine.insert(mine.end(), {has ? 1.0f : 0.0f, stops ? 1.0f : 0.0f});
+  std::vector<float> all(mine.size() * static_cast<size_t>(comm_.size()));
+  comm_
+      .all_gather({mine.data(), {std::ssize(mine)}, DType::f32},
+                  {all.data(), {std::ssize(all)}, DType::f32})
+      .wait();
+  const int64_t batch = micro * place_of(job_, 0).ranks_in(kSampleAxes);
+  const int64_t count = std::min(batch, end - first);
+  const size_t begin = done_.size();
+  done_.resize(begin + static_cast<size_t>(count * table_.rows()));
+  for (int r = 0; r < comm_.size(); ++r) {
+    const float* const of_rank = all.data() + static_cast<size_t>(r) * mine.size();
+    if (of_rank[width + 1] != 0) {
+      done_.resize(begin);
+      return 0;
+    }
+    if (of_rank[width] == 0) continue;
+    const int64_t at = place_of(job_, r).rank_in(kSampleAxes) * micro;
+    for (int64_t i = at; i < std::min(at + micro, count); ++i)
+      std::copy_n(of_rank + (i - at) * table_.rows(), table_.rows(),
+                  done_.begin() + static_cast<std::ptrdiff_t>(begin) + i * table_.rows());
+  }
+  const int64_t number = static_cast<int64_t>(begin) / table_.rows();
+  for (int64_t s = number; s < number + count; ++s) put(s, done_.data() + s * table_.rows());
+  return count;
+}
+
+void ReferencePass::write() {
+  on_all_ranks(comm_, "write the log-probabilities of the reference", [&] {
+    if (!root()) return;
+    make_directory(fs::path(path_).parent_path().string());
+    ReferenceFile(path_, key_).write(done_);
+  });
+}
+
+bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped) {
+  const int64_t trained = table_.samples(Split::train),
+                all = trained + table_.samples(Split::validation), rows = table_.rows();
+  std::vector<float> read;
+  if (root())
+    for (const std::string& path : {path_, resumed_})
+      if (std::vector<float> held = ReferenceFile(path, key_).read(all * rows);
+          held.size() > read.size())
+        read = std::move(held);
+  const int64_t known = share(std::move(read));
+  if (known < all && !may_measure)
+    fail_user(
+        "--resume: {} has not the log-probabilities that the initial weights give to these data, "
+        "and the weights are "
+        "not the initial ones any more: put the file and the data back, or begin anew",
+        resumed_);
+  const auto begin = Clock::now();
+  auto written = begin;
+  for (int64_t number = known; number < all; number = std::ssize(done_) / rows) {
+    const bool training = number < trained;
+    const int64_t count = measure_batch(training ? Split::train : Split::validation,
+                                        training ? number : number - trained, stopped());
+    double late = seconds_since(written) > kSecondsBetweenWrites ? 1 : 0;
+    comm_.broadcast({&late, {1}, DType::f64}, 0).wait();
+    if (count == 0 || late != 0) {
+      write();
+      written = Clock::now();
+    }
+    if (count == 0) return false;
+  }
+  if (known < all || path_ != resumed_) write();
+  if (root() && known < all)
+    log::info(
+        "reference: the log-probabilities that the initial weights give to {}, {} of them measured "
+        "in {:.1f} s",
+        counted(all, "pair"), all - known, seconds_since(begin));
+  return true;
+}
+
+}  // namespace dstrain

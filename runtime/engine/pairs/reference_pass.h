@@ -1,0 +1,58 @@
+// The pass over all samples that measures, with the initial weights of a run, the log-probabilities that its objective
+// compares with (TRL's precompute_ref_log_probs).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/config/job.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/packing/reference_table.h"
+
+namespace dstrain {
+
+class ReferencePass {
+ public:
+  // Computes the micro-batches of all ranks that begin with place `first` of a split's order. Returns the values of the rows
+  // of this rank's samples; none where another stage of a pipeline has them. Collective.
+  using Measure = std::function<std::vector<float>(Split split, int64_t first, int64_t end)>;
+
+  // The caller keeps all of it alive. The dataset has a table of references. comm: of all ranks, on the host's memory.
+  ReferencePass(const Job& job, const Dataset& dataset, Communicator& comm, Measure measure);
+
+  // Fills the dataset's table with what the file of this run, or of the one that it resumes, has, and measures the rest;
+  // `may_measure`: the weights are the initial ones. `stopped` is asked on every rank, and ends the pass between two batches.
+  // Returns whether the table is full: it is not if the pass was stopped. Throws UserError if values are missing that cannot
+  // be measured any more; RunError if they cannot be written. Collective.
+  bool fill(bool may_measure, const std::function<bool()>& stopped);
+
+ private:
+  bool root() const { return comm_.rank() == 0; }
+  int64_t all_samples() const {
+    return table_.samples(Split::train) + table_.samples(Split::validation);
+  }
+  // Takes what rank 0 has read to all ranks. Returns the number of samples.
+  int64_t share(std::vector<float> read);
+  // Replaces the run's file. Collective.
+  void write();
+  // Puts the values of the `number`-th sample of the pass where it belongs.
+  void put(int64_t number, const float* values);
+  // Measures a batch of samples. Returns how many; 0: the pass is to stop.
+  int64_t measure_batch(Split split, int64_t first, bool stops);
+
+  const Job& job_;
+  const Dataset& dataset_;
+  ReferenceTable& table_;
+  Communicator& comm_;
+  Measure measure_;
+  std::string path_,
+      resumed_;       // the files of this run and of the one that it resumes, which may be the same
+  uint64_t key_ = 0;  // on rank 0: a checksum of what the values depend on
+  std::vector<float>
+      done_;  // in the order of the pass: training samples in their order, then those for validation
+};
+
+}  // namespace dstrain

@@ -1,0 +1,22 @@
+// The losses of pairs of answers (Objective), built of general ops over the log-probabilities of their tokens.
+#pragma once
+
+#include "runtime/ir/builder/builder.h"
+
+namespace dstrain {
+
+// Adds the loss of the objective in the builder's options, which has pairs, as a mean over samples, and metrics with TRL's
+// names. logits (R,V) and targets i32 (R) are those of two rows of a sample; the target of a token that does not count is
+// below 0. `classes`: columns of the logits that count; 0: all. A model that is not trained keeps the sums of the
+// log-probabilities (Program::log_probs).
+//
+// With p the log-probability of a row's targets together, r that of the reference, n the number of targets, and c and j of
+// the chosen and the rejected row:
+//   dpo     m = (p_c - p_j) - (r_c - r_j); sigmoid: -(1 - e) log s(beta m) - e log s(-beta m) with the label smoothing e;
+//           hinge: max(0, 1 - beta m); ipo: (m - 1 / (2 beta))^2, with p / n and r / n in place of p and r
+//   simpo   the same as dpo's sigmoid, of m = p_c / n_c - p_j / n_j - gamma / beta
+//   orpo    -p_c / n_c - beta log s(o_c - o_j) with the log odds o = p / n - log(1 - exp(p / n))
+// where s is the logistic function.
+void add_pair_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes);
+
+}  // namespace dstrain

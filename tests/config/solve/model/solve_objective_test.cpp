@@ -1,0 +1,59 @@
+#include "runtime/config/solve/model/solve_objective.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/config/config_fixture.h"
+
+using namespace dstrain;
+using namespace dstrain::test;
+
+namespace {
+
+std::string learns(const std::string& objective, const std::string& more = "") {
+  return trains_with("\"dstrain\": {\"objective\": {" + objective + "}" + more + "}");
+}
+
+std::string said(const std::string& objective, const std::string& key,
+                 const std::string& more = "") {
+  return verdict(ask(learns(objective, more)).check(), "dstrain." + key);
+}
+
+}  // namespace
+
+TEST_CASE("objective: a run learns next tokens, or pairs with TRL's defaults") {
+  CHECK(ask(trains_with("")).job().objective == Objective{});
+  const Job dpo = ask(learns(R"("type": "dpo")")).job();
+  CHECK(dpo.objective == Objective{.kind = ObjectiveKind::dpo});
+  CHECK((dpo.objective.has_pairs() && dpo.objective.needs_reference()));
+  CHECK(dpo.rows_of(3) == 6);
+  CHECK(dpo.data.packing == Packing::pad);
+  CHECK(dpo.loss_chunks == 1);
+  CHECK(ask(learns(R"("type": "dpo", "beta": 0.5, "label_smoothing": 0.1)")).job().objective ==
+        Objective{.kind = ObjectiveKind::dpo, .beta = 0.5, .label_smoothing = 0.1});
+  CHECK(ask(learns(R"("type": "dpo", "loss_type": "ipo")")).job().objective.loss_type ==
+        PairLoss::ipo);
+  const Job simpo = ask(learns(R"("type": "simpo", "simpo_gamma": 1.5)")).job();
+  CHECK(simpo.objective == Objective{.kind = ObjectiveKind::simpo, .simpo_gamma = 1.5});
+  CHECK_FALSE(simpo.objective.needs_reference());
+  CHECK(ask(learns(R"("type": "orpo")")).job().objective.kind == ObjectiveKind::orpo);
+}
+
+TEST_CASE("objective: a setting that it does not have, or that is of next tokens, is an error") {
+  CHECK(said(R"("beta": 0.5)", "objective.beta") ==
+        "error: next_token has no such setting: remove it");
+  CHECK(said(R"("type": "orpo", "loss_type": "ipo")", "objective.loss_type") ==
+        "error: orpo has no such setting: remove it");
+  CHECK(said(R"("type": "dpo", "loss_type": "hinge", "label_smoothing": 0.1)",
+             "objective.label_smoothing") ==
+        "error: the loss hinge has no such setting: remove it");
+  CHECK(said(R"("type": "simpo", "beta": 0)", "objective.beta") ==
+        "error: expected a number above 0, found 0");
+  CHECK(said(R"("type": "simpo")", "z_loss", R"(, "z_loss": 0.1)") ==
+        "error: is of the loss of next tokens, and dstrain.objective is simpo: remove it");
+  CHECK(said(R"("type": "dpo")", "data.packing", R"(, "data": {"packing": "none"})")
+            .starts_with("error: a sample of dstrain.objective dpo is a pair of answers"));
+  CHECK(said(R"("type": "dpo")", "lora.init", R"(, "lora": {"init": "a"})")
+            .starts_with("error: dpo compares with the model that the adapters are of"));
+  CHECK(said(R"("type": "dpo")", "objective.type", R"(, "model": {"type": "benchmark"})")
+            .starts_with("error: the benchmark model predicts no tokens of texts"));
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Compares DPO and IPO with TRL's own DPOTrainer, and SimPO with its CPOTrainer.
+
+  check_preferences.py --program DSTRAIN --folder EMPTY_FOLDER
+
+Trains the golden Llama (tests/golden/families) on the golden pairs (tests/golden/preferences) with TRL on the CPU in fp32 and with
+dstrain, and compares losses and rewards of each step. A line for each comparison; the exit status is 1 if one fails. Needs
+torch, transformers, trl, datasets and safetensors.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import torch
+import transformers
+from datasets import Dataset
+
+from checks import failures, larger, report
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
+STEPS, BATCH, LENGTH = 6, 4, 12
+ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
+METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies")
+CASES = {
+    "dpo": ({"type": "dpo", "beta": 0.3}, {"beta": 0.3}),
+    "hinge": ({"type": "dpo", "loss_type": "hinge", "beta": 0.1}, {"beta": 0.1, "loss_type": "hinge"}),
+    "ipo": ({"type": "dpo", "loss_type": "ipo", "beta": 0.2}, {"beta": 0.2, "loss_type": "ipo"}),
+    "simpo": ({"type": "simpo", "beta": 2.0, "simpo_gamma": 1.0},
+              {"beta": 2.0, "simpo_gamma": 1.0, "loss_type": "simpo", "cpo_alpha": 0.0}),
+}
+
+
+def model_folder(folder):
+    to = folder / "model"
+    to.mkdir(parents=True, exist_ok=True)
+    config = next(c["config"] for c in json.loads((GOLDEN / "families/cases.json").read_text())["cases"] if c["name"] == "llama")
+    (to / "config.json").write_text(json.dumps({**config, "architectures": ["LlamaForCausalLM"]}))
+    shutil.copy(GOLDEN / "families/llama/model.safetensors", to)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / "preferences" / name, to)
+    return to
+
+
+def trl_steps(name, settings, model, folder):
+    """Returns the logs of TRL's steps, on the pairs in their order."""
+    if name == "simpo":
+        from trl.experimental.cpo import CPOConfig as Config, CPOTrainer as Trainer
+    else:
+        from trl import DPOConfig as Config, DPOTrainer as Trainer
+
+    class InOrder(Trainer):
+        def _get_train_sampler(self, *_):
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    pairs = [json.loads(line) for line in (GOLDEN / "preferences/pairs.jsonl").read_text().splitlines()]
+    # Behind the last pair the order begins again, within a batch too.
+    dataset = Dataset.from_list([pairs[i % len(pairs)] for i in range(STEPS * BATCH)])
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), eos_token="<end>",
+                                                     pad_token="<end>")
+    config = Config(output_dir=str(folder / f"trl-{name}"), per_device_train_batch_size=BATCH, max_steps=STEPS, logging_steps=1,
+                    learning_rate=ADAMW["lr"], adam_beta1=ADAMW["betas"][0], adam_beta2=ADAMW["betas"][1], adam_epsilon=ADAMW["eps"],
+                    weight_decay=ADAMW["weight_decay"], max_grad_norm=1.5, lr_scheduler_type="constant", max_length=LENGTH,
+                    report_to=[], save_strategy="no", use_cpu=True, bf16=False, gradient_checkpointing=False, seed=1, **settings)
+    decoder = transformers.AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32)
+    trainer = InOrder(model=decoder, args=config, train_dataset=dataset, processing_class=tokenizer)
+    # Hugging Face's Trainer does not decay biases and norms; dstrain is told so by weight_decay_exclude.
+    trainer.train()
+    return [log for log in trainer.state.log_history if "loss" in log]
+
+
+def own_steps(program, name, objective, model, folder):
+    config = {"train_batch_size": BATCH, "gradient_clipping": 1.5, "optimizer": {"type": "AdamW", "params": ADAMW},
+              "dstrain": {"data": {"path": str(GOLDEN / "preferences/pairs.jsonl"), "order": "sequential", "seq_len": LENGTH,
+                                   "val_fraction": 0},
+                          "steps": STEPS, "save_last": False, "objective": objective,
+                          "weight_decay_exclude": ["*.bias", "*norm*"]}}
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(config))
+    output = folder / f"own-{name}"
+    run = subprocess.run([program, "--config", path, "--model", model, "--output", output], capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(run.stdout + run.stderr)
+    return [line for line in map(json.loads, (output / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--folder", required=True, type=pathlib.Path)
+    arguments = parser.parse_args()
+    model = model_folder(arguments.folder)
+    for name, (objective, settings) in CASES.items():
+        theirs = trl_steps(name, settings, model, arguments.folder)
+        ours = own_steps(arguments.program, name, objective, model, arguments.folder)
+        for key in ("loss", *METRICS):
+            worst = 0.0
+            for a, b in zip(ours, theirs, strict=True):
+                worst = larger(worst, abs(a[key] - b[key]))
+            report(f"{name}: {key} of {STEPS} steps, absolute", worst, 1e-4)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

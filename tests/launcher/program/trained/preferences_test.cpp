@@ -1,0 +1,145 @@
+// Runs that learn of pairs of answers: where their references come from, what goes on, and what is refused.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/launcher/support/text_folder.h"
+
+namespace dstrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kReferences = "out/cache/references.bin";
+constexpr const char* kMeasured = "reference: the log-probabilities that the initial weights give";
+
+// A folder with the lines pairs.jsonl, and runs of DPO on them.
+struct PairFolder : TextFolder {
+  PairFolder() {
+    write("m/tokenizer_config.json", json{{"eos_token", "<|end_of_text|>"}}.dump());
+    std::string lines;
+    for (int i = 0; i < 12; ++i)
+      lines += json{{"prompt", "the fox " + std::to_string(i)},
+                    {"chosen", " jumps over it"},
+                    {"rejected", " sleeps"}}
+                   .dump() +
+               "\n";
+    write("pairs.jsonl", lines);
+  }
+  std::string learn(const std::string& options = "", int status = 0,
+                    const std::string& data = "pairs.jsonl") const {
+    return run("--data " + data +
+                   " --set dstrain.data.seq_len=16 "
+                   "--set dstrain.data.val_fraction=0.25 --set dstrain.objective.type=dpo " +
+                   options,
+               status);
+  }
+  json first_step() const {
+    std::istringstream lines(read("out/metrics.jsonl"));
+    std::string line;
+    std::getline(lines, line);
+    return json::parse(line);
+  }
+};
+
+TEST_CASE("references are measured once, by the weights that a run begins with") {
+  const PairFolder folder;
+  const std::string first = folder.learn("--num_gpus 2");
+  CHECK(has(first, std::string(kMeasured) + " to 12 pairs, 12 of them measured"));
+  CHECK(folder.first_step()["loss"].get<double>() == Approx(std::log(2)).epsilon(1e-6));
+  CHECK(folder.first_step()["tokens"] == 4);
+  const std::string references = folder.read(kReferences);
+  // Another run in the same place takes them; one of other weights does not.
+  CHECK_FALSE(has(folder.learn("--num_gpus 1"), kMeasured));
+  CHECK(folder.read(kReferences) == references);
+  CHECK(has(folder.learn("--set dstrain.seed=5"), kMeasured));
+  CHECK(folder.read(kReferences) != references);
+  // What is damaged is measured again.
+  folder.learn("--num_gpus 2");
+  std::string damaged = references;
+  damaged[damaged.size() - 3] ^= 1;
+  folder.write(kReferences, damaged);
+  CHECK(has(folder.learn("--num_gpus 2"), kMeasured));
+  CHECK(folder.read(kReferences) == references);
+  CHECK(folder.nothing_left());
+}
+
+TEST_CASE("a run of pairs that goes on has the bits of one that was not interrupted") {
+  const PairFolder folder;
+  folder.learn("--num_gpus 2 --steps 4 --set zero_optimization.stage=2");
+  const std::string expected = folder.read("out/model.safetensors");
+  folder.learn("--num_gpus 2 --steps 2 --save_interval 1 --set zero_optimization.stage=2");
+  fs::copy(folder.root / "out", folder.root / "kept", fs::copy_options::recursive);
+  const std::string resumed =
+      folder.said(std::string(kProgram) + " --resume out --num_gpus 2 --steps 4");
+  CHECK_FALSE(has(resumed, kMeasured));
+  CHECK(folder.read("out/model.safetensors") == expected);
+  // In another folder the references of the run that is resumed are taken along.
+  folder.said(std::string(kProgram) + " --resume kept --num_gpus 2 --steps 4 --output other");
+  CHECK(folder.read("other/model.safetensors") == expected);
+  CHECK(folder.read("other/cache/references.bin") == folder.read(kReferences));
+  fs::remove(folder.root / "kept/cache/references.bin");
+  const std::string said =
+      folder.said(std::string(kProgram) + " --resume kept --num_gpus 2 --steps 4 --output more", 1);
+  CHECK(has(only_error(said), "kept/cache/references.bin has not the log-probabilities"));
+  CHECK(folder.nothing_left());
+}
+
+TEST_CASE("adapters learn of pairs, and begin where their model is") {
+  const PairFolder folder;
+  folder.learn("--set dstrain.lora.r=2 --num_gpus 2");
+  CHECK(folder.first_step()["loss"].get<double>() == Approx(std::log(2)).epsilon(1e-6));
+  const std::string weights = folder.read("out/adapter_model.safetensors");
+  folder.learn(
+      "--set dstrain.lora.r=2 --num_gpus 2 --set zero_optimization.stage=3 "
+      "--set dstrain.reduce=boundary");
+  CHECK(folder.read("out/adapter_model.safetensors") == weights);
+}
+
+TEST_CASE("verify, plan and check know runs of pairs") {
+  const PairFolder folder;
+  const std::string words =
+      " --config t.json --model m --data pairs.jsonl "
+      "--set dstrain.data.seq_len=16 --set dstrain.objective.type=dpo ";
+  const auto command = [&](const std::string& name, const std::string& options) {
+    return folder.said(std::string(kProgram) + " " + name + words + options);
+  };
+  CHECK(json::parse(folder.said(std::string(kProgram) + " verify --json" + words +
+                                    "--num_gpus 2 --set zero_optimization.stage=3",
+                                0, " 2>err"))["equal"] == true);
+  CHECK(has(command("plan", "--num_gpus 2"), "log_probs"));
+  CHECK_FALSE(command("check", "").empty());
+}
+
+TEST_CASE("what pairs cannot be of is one error before anything is written") {
+  const PairFolder folder;
+  const auto refused = [&folder](const std::string& options, const std::string& message) {
+    CAPTURE(options);
+    const std::string said = folder.learn(options, 1);
+    CHECK(has(said, message));
+    CHECK_FALSE(fs::exists(folder.root / "out"));
+  };
+  refused("--set dstrain.data.packing=pack", "is a pair of answers, a row each");
+  refused("--set dstrain.objective.simpo_gamma=1", "dpo has no such setting");
+  refused("--set dstrain.objective.loss_type=hinge --set dstrain.objective.label_smoothing=0.1",
+          "the loss hinge has no such setting");
+  refused("--set dstrain.label_smoothing=0.1", "is of the loss of next tokens");
+  refused("--num_gpus 2 --set tensor_parallel.autotp_size=2",
+          "pairs of answers do not run with tensor_parallel.autotp_size above 1 yet");
+  refused("--set dstrain.objective.type=kto",
+          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\"");
+  CHECK(has(folder.learn("", 1, "text.txt"),
+            "learns of pairs of answers, and the data file text.txt has none"));
+  CHECK_FALSE(fs::exists(folder.root / "out"));
+  folder.write("lines.jsonl", json_line("a text"));
+  CHECK(has(folder.learn("", 1, "lines.jsonl"),
+            "lines.jsonl:1: the line has no \"chosen\" and \"rejected\""));
+  CHECK(has(folder.run("--data pairs.jsonl", 1),
+            "pairs.jsonl:1: the line has \"chosen\" and \"rejected\", of which only a run"));
+}
+
+}  // namespace
+}  // namespace dstrain
