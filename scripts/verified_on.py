@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the README's table of machines on which the GPU check ran, from benchmarks/results/gpu_*/checks.json.
+"""Writes the table in docs/features.md of machines on which the GPU check ran, from benchmarks/results/gpu_*/checks.json.
 
   scripts/verified_on.py            rewrites the table
   scripts/verified_on.py --check    exit 1 where the table is not what the files say
@@ -37,17 +37,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    readme = ROOT / "README.md"
-    text = readme.read_text()
+    page = ROOT / "docs/features.md"
+    text = page.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"README.md: expected the lines '{BEGIN}' and '{END}' once each")
+        sys.exit(f"docs/features.md: expected the lines '{BEGIN}' and '{END}' once each")
     head, rest = text.split(BEGIN)
     wanted = f"{head}{BEGIN}\n{table()}{END}{rest.split(END)[1]}"
     if wanted == text:
         return
     if check:
-        sys.exit("README.md: the table of GPUs is not what benchmarks/results says: run scripts/verified_on.py")
-    readme.write_text(wanted)
+        sys.exit("docs/features.md: the table of GPUs is not what benchmarks/results says: run scripts/verified_on.py")
+    page.write_text(wanted)
 
 
 main()

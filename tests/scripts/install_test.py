@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""cmake --install into an empty root, and README's first commands from a folder that is not the checkout.
+"""cmake --install into an empty root, and the commands of docs/using.md from a folder that is not the checkout.
 
 usage: install_test.py BUILD_FOLDER"""
 import array
@@ -18,8 +18,8 @@ BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
 
 def commands(section):
-    """The commands of a section of README, without comments."""
-    block = (ROOT / "README.md").read_text().split(f"## {section}\n")[1].split("## ")[0].split("```")[0]
+    """The commands of a section of docs/using.md, without comments."""
+    block = (ROOT / "docs/using.md").read_text().split(f"## {section}\n")[1].split("## ")[0].split("```")[0]
     lines = [line[4:] for line in block.splitlines() if line.startswith("    ")]
     return [re.sub(r"\s+#.*", "", line) for line in lines]
 
@@ -100,7 +100,7 @@ class Install(unittest.TestCase):
         self.fine_tune(train)
         self.run_line(generate + " --tokens 3")
 
-    def test_the_first_commands_of_the_readme_hold_from_any_folder(self):
+    def test_the_commands_of_the_page_for_users_hold_from_any_folder(self):
         self.write_inputs()
         lines = commands("Using it")
         self.install(lines[0])
