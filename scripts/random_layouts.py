@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies random layouts: sequence and tensor ranks, pipelines, ZeRO stages, adapters, packed samples, tensors on disk.
+"""Verifies random layouts: sequence and tensor ranks, pipelines, ZeRO stages, adapters, packed samples, pairs, tensors on disk.
 
   scripts/random_layouts.py PROGRAM [--cases 100] [--seed 1]
 
@@ -86,6 +86,9 @@ def configuration(r, drive):
         config["pipeline"] = {"stages": stages, "schedule": r.choice(("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"))}
     if r.random() < 0.3:
         config["bf16"] = {"enabled": True}
+    # Last, so that a seed's layout is the one that it was before there were pairs.
+    if sequence * tensor == 1 and "data" not in own and r.random() < 0.4:
+        own["objective"] = r.choice(({"type": "dpo"}, {"type": "dpo", "loss_type": "ipo"}, {"type": "simpo"}, {"type": "orpo"}))
     return config, stages * data * sequence * tensor
 
 

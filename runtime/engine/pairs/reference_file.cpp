@@ -13,27 +13,31 @@ namespace {
 constexpr uint64_t kMagic = 0x3130464552545344;  // "DSTREF01"
 
 struct Header {
-  uint64_t magic = kMagic, key = 0;
+  uint64_t magic = kMagic;
+  ReferenceKey key;
   int64_t values = 0;     // that follow, f32
   uint64_t checksum = 0;  // of them
 };
 
 }  // namespace
 
-std::vector<float> ReferenceFile::read(int64_t count) const {
+std::vector<float> ReferenceFile::read(int64_t count) {
   std::ifstream file(path_, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   Header header;
   if (!file || bytes.size() < sizeof header) return {};
   std::memcpy(&header, bytes.data(), sizeof header);
   const auto held = static_cast<int64_t>((bytes.size() - sizeof header) / sizeof(float));
-  if (header.magic != kMagic || header.key != key_ || header.values != held || held > count ||
+  const bool same_weights = key_.weights == 0 || header.key.weights == key_.weights;
+  if (header.magic != kMagic || header.key.data != key_.data || !same_weights ||
+      header.values != held || held > count ||
       bytes.size() != sizeof header + static_cast<size_t>(held) * sizeof(float))
     return {};
   std::vector<float> values(static_cast<size_t>(held));
   std::memcpy(values.data(), bytes.data() + sizeof header, values.size() * sizeof(float));
   if (checksum_of(values.data(), held * static_cast<int64_t>(sizeof(float))) != header.checksum)
     return {};
+  key_ = header.key;
   return values;
 }
 

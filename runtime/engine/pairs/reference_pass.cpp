@@ -13,7 +13,6 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/atomic_file.h"
 #include "runtime/core/log/log.h"
-#include "runtime/engine/pairs/reference_file.h"
 #include "runtime/plan/mesh.h"
 #include "runtime/storage/on_all_ranks.h"
 #include "runtime/storage/weights/weight_files.h"
@@ -34,30 +33,33 @@ std::string file_in(const std::string& run) {
   return run + "/cache/references.bin";
 }
 
-// Returns which weights a run begins with: a file's bytes change its size or its time.
-std::string identity_of_weights(const Job& job) {
-  if (!job.base_weights || job.base_weights->empty()) return fmt::format("fresh {}", job.seed);
-  const std::string& base = *job.base_weights;
+uint64_t sum_of_text(const std::string& text) {
+  return checksum_of(text.data(), std::ssize(text));
+}
+
+// Returns a checksum of which weights a run begins with: a file's bytes change its size or its time.
+uint64_t key_of_weights(const Job& job) {
+  const std::string base = job.base_weights.value_or("");
+  if (base.empty()) return sum_of_text(fmt::format("fresh {}", job.seed));
   std::string text;
   for (const std::string& file :
        files_of_weights(fs::is_directory(base) ? directory_weights(base, "--model") : base))
     text += fmt::format("{} {} {}; ", fs::path(file).filename().string(), fs::file_size(file),
                         fs::last_write_time(file).time_since_epoch().count());
-  return text;
+  return sum_of_text(text);
 }
 
-// Returns a checksum of what the values depend on: the data, their order, and the initial weights.
-uint64_t reference_key(const Job& job, const Dataset& dataset) {
+// Returns a checksum of the data, their order and the model.
+uint64_t key_of_data(const Job& job, const Dataset& dataset) {
   std::string model(job.model.family().type);
   for (const ModelKey& key : job.model.family().keys)
     std::visit([&](const auto& value) { model += fmt::format(" {}", value); },
                job.model.value(key.name()));
-  const std::string text = fmt::format(
-      "{:016x} {:016x}, {} and {} samples, T {}, order {} {}, dtype {}, {}, {}",
-      dataset.fingerprint(), dataset.validation_fingerprint(), dataset.samples(Split::train),
-      dataset.samples(Split::validation), job.model.seq_len(), job.data.random_order, job.seed,
-      name_of(job.dtype), model, identity_of_weights(job));
-  return checksum_of(text.data(), std::ssize(text));
+  return sum_of_text(
+      fmt::format("{:016x} {:016x}, {} and {} samples, T {}, order {} {}, dtype {}, {}",
+                  dataset.fingerprint(), dataset.validation_fingerprint(),
+                  dataset.samples(Split::train), dataset.samples(Split::validation),
+                  job.model.seq_len(), job.data.random_order, job.seed, name_of(job.dtype), model));
 }
 
 }  // namespace
@@ -70,8 +72,7 @@ ReferencePass::ReferencePass(const Job& job, const Dataset& dataset, Communicato
       comm_(comm),
       measure_(std::move(measure)),
       path_(file_in(job.output)),
-      resumed_(job.resume.empty() ? path_ : file_in(run_folder_of(job.resume))),
-      key_(root() ? reference_key(job, dataset) : 0) {}
+      resumed_(job.resume.empty() ? path_ : file_in(run_folder_of(job.resume))) {}
 
 void ReferencePass::put(int64_t number, const float* values) {
   const int64_t trained = table_.samples(Split::train);
@@ -137,17 +138,23 @@ bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped)
   const int64_t trained = table_.samples(Split::train),
                 all = trained + table_.samples(Split::validation), rows = table_.rows();
   std::vector<float> read;
-  if (root())
-    for (const std::string& path : {path_, resumed_})
-      if (std::vector<float> held = ReferenceFile(path, key_).read(all * rows);
-          held.size() > read.size())
-        read = std::move(held);
+  if (root()) {
+    key_ = {key_of_data(job_, dataset_), may_measure ? key_of_weights(job_) : 0};
+    const ReferenceKey wanted = key_;
+    for (const std::string& path : {path_, resumed_}) {
+      ReferenceFile file(path, wanted);
+      std::vector<float> held = file.read(all * rows);
+      if (held.size() <= read.size()) continue;
+      read = std::move(held);
+      key_ = file.key();
+    }
+  }
   const int64_t known = share(std::move(read));
   if (known < all && !may_measure)
     fail_user(
         "--resume: {} has not the log-probabilities that the initial weights give to these data, "
-        "and the weights are "
-        "not the initial ones any more: put the file and the data back, or begin anew",
+        "and the weights are not the initial ones any more: put the file and the data back, or "
+        "begin anew",
         resumed_);
   const auto begin = Clock::now();
   auto written = begin;
@@ -160,6 +167,7 @@ bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped)
     if (count == 0 || late != 0) {
       write();
       written = Clock::now();
+      if (root()) log::info("reference: {} of {}", std::ssize(done_) / rows, counted(all, "pair"));
     }
     if (count == 0) return false;
   }

@@ -11,6 +11,7 @@
 #include "runtime/config/job.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/packing/reference_table.h"
+#include "runtime/engine/pairs/reference_file.h"
 
 namespace dstrain {
 
@@ -50,7 +51,7 @@ class ReferencePass {
   Measure measure_;
   std::string path_,
       resumed_;       // the files of this run and of the one that it resumes, which may be the same
-  uint64_t key_ = 0;  // on rank 0: a checksum of what the values depend on
+  ReferenceKey key_;  // on rank 0
   std::vector<float>
       done_;  // in the order of the pass: training samples in their order, then those for validation
 };

@@ -118,21 +118,23 @@ TEST_CASE("a file of references of something else, or with a wrong byte, has non
   const TempDir dir;
   const std::string path = dir.path() + "/references.bin";
   const std::vector<float> values{1, 2, 3, 4};
-  ReferenceFile(path, 5).write(values);
-  CHECK(ReferenceFile(path, 5).read(4) == values);
-  CHECK(ReferenceFile(path, 5).read(3).empty());
-  CHECK(ReferenceFile(path, 6).read(4).empty());
-  CHECK(ReferenceFile(path + "x", 5).read(4).empty());
+  ReferenceFile(path, {5, 6}).write(values);
+  CHECK(ReferenceFile(path, {5, 6}).read(4) == values);
+  CHECK(ReferenceFile(path, {5, 6}).read(3).empty());
+  CHECK(ReferenceFile(path, {5, 0}).read(4) == values);
+  CHECK(ReferenceFile(path, {6, 6}).read(4).empty());
+  CHECK(ReferenceFile(path, {5, 7}).read(4).empty());
+  CHECK(ReferenceFile(path + "x", {5, 6}).read(4).empty());
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   for (size_t at = 0; at < bytes.size(); ++at) {
     std::string wrong = bytes;
     wrong[at] = static_cast<char>(wrong[at] ^ 1);
     dir.write("references.bin", wrong);
-    CHECK(ReferenceFile(path, 5).read(4).empty());
+    CHECK(ReferenceFile(path, {5, 6}).read(4).empty());
   }
   for (size_t length = 0; length < bytes.size(); ++length) {
     dir.write("references.bin", bytes.substr(0, length));
-    CHECK(ReferenceFile(path, 5).read(4).empty());
+    CHECK(ReferenceFile(path, {5, 6}).read(4).empty());
   }
 }
