@@ -50,6 +50,10 @@ std::vector<SlotRule> state_slots(const OptimizerConfig& config) {
   return slots;
 }
 
+bool can_own_masters(const OptimizerConfig& config) {
+  return config.kind == OptimizerKind::adam && config.ema_decay == 0;
+}
+
 int64_t state_block(const OptimizerConfig& config) {
   int64_t block = 1;
   for (const SlotRule& slot : state_slots(config)) block = std::max(block, slot.block);

@@ -15,6 +15,9 @@ const OptimizerRule& optimizer_rule(OptimizerKind kind);
 // Returns whether the optimizer of `config` freezes a slot. Then every rank has all of the first slot (no offload).
 bool freezes(const OptimizerConfig& config);
 
+// Returns whether the optimizer can update the parameters of a 16-bit run where they are the masters.
+bool can_own_masters(const OptimizerConfig& config);
+
 // The exponential moving average of the weights (dstrain.ema), a slot of any optimizer.
 inline constexpr SlotRule kWeightAverage{.name = "ema", .dtype = DType::f32};
 

@@ -83,9 +83,9 @@ void ReferencePass::put(int64_t number, const float* values) {
 }
 
 int64_t ReferencePass::share(std::vector<float> read) {
-  auto samples = static_cast<double>(std::ssize(read) / table_.rows());
-  comm_.broadcast({&samples, {1}, DType::f64}, 0).wait();
-  const auto count = static_cast<int64_t>(samples);
+  auto values = static_cast<double>(read.size());
+  comm_.broadcast({&values, {1}, DType::f64}, 0).wait();
+  const int64_t count = static_cast<int64_t>(values) / table_.rows();
   done_ = std::move(read);
   done_.resize(static_cast<size_t>(count * table_.rows()));
   if (count > 0) comm_.broadcast({done_.data(), {std::ssize(done_)}, DType::f32}, 0).wait();

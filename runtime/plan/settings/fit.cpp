@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <map>
 
@@ -14,115 +13,12 @@
 #include "runtime/core/whole_pages.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/estimates/step_time.h"
+#include "runtime/plan/settings/choices.h"
 
 namespace dstrain {
 namespace {
 
-constexpr int kMostHalvings = 4;
-constexpr int64_t kPieces = 8;
-constexpr int kMostPlannedRanks = 8;               // of a stage, where their memory differs
-constexpr double kManyBytes = int64_t{256} << 20;  // from which pieces are worth a plan
-
-struct Change {
-  std::string settings;
-  std::function<void(Job&)> apply;
-};
-using Choices = std::vector<Change>;
-
-Choices stages(const Job& job) {
-  Choices choices;
-  for (int stage = job.zero_stage + 1; stage <= highest_stage(job) && job.state_ranks() > 1;
-       ++stage)
-    choices.push_back({fmt::format("--set zero_optimization.stage={}", stage), [stage](Job& j) {
-                         if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(stage);
-                         j.zero_stage = stage;
-                       }});
-  if (const Place place = place_of(job, 0); place.replicas_hold() && place.replicas() > 1)
-    choices.push_back({"--set dstrain.sharding=FULL_SHARD", [](Job& j) { j.shards = {}; }});
-  return choices;
-}
-
-Choices recomputes(const Job& job) {
-  Choices choices;
-  const RecomputeConfig every_layer{RecomputeMode::interval, 1};
-  if (job.recompute.mode == RecomputeMode::none)
-    choices.push_back({"--set dstrain.recompute=selective", [](Job& j) {
-                         j.recompute = {RecomputeMode::selective, 0};
-                       }});
-  if (job.recompute != every_layer)
-    choices.push_back({"--set dstrain.recompute=1", [=](Job& j) { j.recompute = every_layer; }});
-  return choices;
-}
-
-Choices gathers(const Job& job) {
-  if (!can_gather_again(job)) return {};
-  return {{"--set dstrain.gather_again=true", [](Job& j) { j.gather_again = GatherAgain::on; }}};
-}
-
-Choices micro_batches(const Job& job) {
-  Choices choices;
-  if (job.model.family().batch > 0) return choices;
-  BatchConfig batch = job.batch;
-  for (int i = 0; i < kMostHalvings && batch.micro_batch % 2 == 0; ++i) {
-    batch.micro_batch /= 2;
-    batch.accumulation *= 2;
-    Job changed = job;
-    changed.batch = batch;
-    if (!divides_among_ranks(changed)) break;
-    choices.push_back({fmt::format("--set train_micro_batch_size_per_gpu={} --set "
-                                   "gradient_accumulation_steps={}",
-                                   batch.micro_batch, batch.accumulation),
-                       [batch](Job& j) { j.batch = batch; }});
-  }
-  return choices;
-}
-
-Choices pieces(const Job& job) {
-  const ModelMeasures model = job.model.measures();
-  const auto many = [&](double elements) {
-    return elements * static_cast<double>(job.batch.micro_batch * size_of(job.dtype)) >= kManyBytes;
-  };
-  const Change loss{fmt::format("--set dstrain.loss_chunks={}", kPieces),
-                    [](Job& j) { j.loss_chunks = kPieces; }};
-  const Change mlp{fmt::format("--set dstrain.mlp_chunks={}", kPieces),
-                   [](Job& j) { j.mlp_chunks = kPieces; }};
-  Choices choices;
-  const bool divides_loss = model.divides_loss && !job.objective.has_pairs();
-  if (job.loss_chunks < kPieces && divides_loss && many(model.logits)) choices.push_back(loss);
-  if (job.mlp_chunks < kPieces && many(model.activations)) choices.push_back(mlp);
-  if (choices.size() == 2)
-    choices.push_back({loss.settings + " " + mlp.settings,
-                       [](Job& j) { j.loss_chunks = j.mlp_chunks = kPieces; }});
-  return choices;
-}
-
-Choices offloads(const Job& job) {
-  Choices choices;
-  if (highest_stage(job) == 0 || freezes(job.optimizer)) return choices;
-  if (limits_device(job) && job.offload.optimizer == OffloadTo::none)
-    choices.push_back({"--set zero_optimization.offload_optimizer.device=cpu",
-                       [](Job& j) { j.offload.optimizer = OffloadTo::cpu; }});
-  if (limits_device(job) && job.offload.optimizer != OffloadTo::none && job.offload.ratio < 1)
-    choices.push_back(
-        {"--set zero_optimization.offload_optimizer.ratio=1", [](Job& j) { j.offload.ratio = 1; }});
-  if (limits_device(job) && job.offload.parameters == OffloadTo::none && highest_stage(job) == 3)
-    choices.push_back(
-        {"--set zero_optimization.stage=3 --set "
-         "zero_optimization.offload_optimizer.device=cpu --set "
-         "zero_optimization.offload_param.device=cpu --set "
-         "zero_optimization.stage3_max_reuse_distance=0",
-         [](Job& j) {
-           if (j.reduce == usual_reduce(j.zero_stage)) j.reduce = usual_reduce(3);
-           j.zero_stage = 3;
-           j.offload.optimizer = OffloadTo::cpu;
-           j.offload.parameters = OffloadTo::cpu;
-           j.gather.max_reuse_distance = 0;
-         }});
-  if (limits_device(job) && job.zero_stage == 3 && job.gather.max_reuse_distance > 0)
-    choices.push_back({"--set zero_optimization.stage3_max_reuse_distance=0",
-                       [](Job& j) { j.gather.max_reuse_distance = 0; }});
-  return choices;
-}
+constexpr int kMostPlannedRanks = 8;  // of a stage, where their memory differs
 
 int64_t limited_bytes(const Job& job, const MemoryTable& memory) {
   return memory.total() + (limits_device(job) ? 0 : memory.total(Space::host));
@@ -194,11 +90,6 @@ std::vector<std::vector<const Change*>> combinations(const std::vector<Choices>&
   }
   std::erase_if(all, [count](const auto& choice) { return choice.size() != count; });
   return all;
-}
-
-std::vector<Choices> axes_of(const Job& job) {
-  return {stages(job),        recomputes(job), gathers(job),
-          micro_batches(job), pieces(job),     offloads(job)};
 }
 
 // Returns which axes the changes are of.
@@ -291,7 +182,7 @@ bool limits_device(const Job& job) {
 
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {
   const Planner planner(job, inputs);
-  const std::vector<Choices> axes = axes_of(job);
+  const std::vector<Choices> axes = choices_of(job);
   std::vector<Variant> variants;
   for (const auto& choice : combinations(axes, 1)) variants.push_back(planner.variant(choice));
   cheapest_first(variants);
@@ -301,7 +192,7 @@ std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs) {
 std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs,
                                  size_t most) {
   const Planner planner(job, inputs);
-  const std::vector<Choices> axes = axes_of(job);
+  const std::vector<Choices> axes = choices_of(job);
   std::vector<Variant> fitting;
   for (size_t count = 1; count <= axes.size() && fitting.size() < most; ++count) {
     std::map<std::vector<size_t>, std::vector<Variant>> by_axes;
@@ -319,7 +210,22 @@ std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInpu
   return fitting;
 }
 
+std::vector<RoundingVariant> rounding_changes(const Job& job, const PlanInputs& inputs) {
+  const std::vector<Rounding> all = roundings_of(job);
+  std::vector<RoundingVariant> variants;
+  if (all.empty()) return variants;
+  const Planner planner(job, inputs);
+  for (const Rounding& rounding : all)
+    variants.push_back({planner.variant({&rounding.change}), rounding.cost});
+  return variants;
+}
+
 std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs) {
+  std::string rounded;
+  for (const RoundingVariant& v : rounding_changes(job, inputs))
+    if (v.bytes <= offered && rounded.empty())
+      rounded =
+          fmt::format("{} ({}; {})", v.settings, bytes_text(static_cast<double>(v.bytes)), v.cost);
   std::vector<std::string> ways;
   const size_t most = limits_device(job) ? 4 : 3;  // with offload
   for (const Variant& v : ways_to_fit(job, offered, inputs, most))
@@ -327,12 +233,14 @@ std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inp
   const std::string_view context = job.model.family().context_key();
   if (ways.empty())
     return fmt::format(
-        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: {}use a smaller "
+        "no ZeRO stage, recompute{} or smaller micro-batch makes it fit: {}{}use a smaller "
         "model{}{}, "
         "or more machines",
         limits_device(job) ? ", offload of the optimizer" : "",
+        rounded.empty() ? "" : fmt::format("round more, {}, ", rounded),
         shared_samples(job, offered, inputs), context.empty() ? "" : " or ", context);
-  return fmt::format("to fit, add {}", fmt::join(ways, ", or "));
+  return fmt::format("to fit, add {}{}", fmt::join(ways, ", or "),
+                     rounded.empty() ? "" : ", or round more: " + rounded);
 }
 
 std::string lack_of_device_memory(const Job& job, const PlanInputs& inputs) {
@@ -350,12 +258,17 @@ std::string lack_of_device_memory(const Job& job, const PlannedMemory& planned,
 }
 
 std::string changes_text(const Job& job, const PlanInputs& inputs) {
+  std::string text;
+  const auto add = [&text](const Variant& v, std::string_view cost) {
+    text += fmt::format("  {:>10}  {:.2f} x the time  {}{}\n",
+                        bytes_text(static_cast<double>(v.bytes)), v.slowdown, v.settings, cost);
+  };
   const std::vector<Variant> variants = single_changes(job, inputs);
-  if (variants.empty()) return {};
-  std::string text = "with other settings, cheapest in estimated time first\n";
-  for (const Variant& v : variants)
-    text += fmt::format("  {:>10}  {:.2f} x the time  {}\n",
-                        bytes_text(static_cast<double>(v.bytes)), v.slowdown, v.settings);
+  if (!variants.empty()) text = "with other settings, cheapest in estimated time first\n";
+  for (const Variant& v : variants) add(v, "");
+  const std::vector<RoundingVariant> rounding = rounding_changes(job, inputs);
+  if (!rounding.empty()) text += "with more rounding, which changes the numbers\n";
+  for (const RoundingVariant& v : rounding) add(v, fmt::format("  ({})", v.cost));
   return text;
 }
 

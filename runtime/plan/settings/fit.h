@@ -1,6 +1,7 @@
 // Fit: the memory of a job as it is and with other settings, found by planning them: a higher ZeRO stage, recompute, rows
 // that a tensor group gathers again, a smaller micro-batch with more accumulation, the loss and MLPs in pieces of rows,
-// offload where the device's memory is what is short. None of them changes what the model learns. Pure.
+// offload where the device's memory is what is short. None of them changes what the model learns. Gradients, masters and
+// moments of a 16-bit run in 16 bits do, and are told apart. Pure.
 #pragma once
 
 #include <string>
@@ -47,13 +48,22 @@ struct Variant {
 // Returns the job with one setting changed, for each change that could reduce memory; fastest first.
 std::vector<Variant> single_changes(const Job& job, const PlanInputs& inputs);
 
+// A change that rounds more, and what that costs.
+struct RoundingVariant : Variant {
+  std::string_view cost;  // "steps of less than 1/512 of a weight are lost"
+};
+// Returns the job with more of its values in 16 bits, for each way that it has to do so, from little to much; none where it
+// computes in fp32.
+std::vector<RoundingVariant> rounding_changes(const Job& job, const PlanInputs& inputs);
+
 // Returns at most `most` variants whose rank needs at most `offered` bytes, fastest first: variants with one
 // change; if there are fewer than `most`, also with two, then with more. Of those that change the same things only the
 // fastest is among them.
 std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs,
                                  size_t most = 3);
 
-// Returns ways_to_fit() as text: "to fit, add --set ... (1.2 GB), or ..."; other advice if there are none.
+// Returns ways_to_fit() as text: "to fit, add --set ... (1.2 GB), or ..."; other advice if there are none; and behind it the
+// first of rounding_changes() that fits.
 std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs);
 
 // Returns what is wrong, with advice, if the plan of one rank needs more of its device than job.device_memory; else "".
@@ -62,7 +72,7 @@ std::string lack_of_device_memory(const Job& job, const PlanInputs& inputs);
 std::string lack_of_device_memory(const Job& job, const PlannedMemory& planned,
                                   const PlanInputs& inputs);
 
-// Returns single_changes() as a table.
+// Returns single_changes() and rounding_changes() as tables.
 std::string changes_text(const Job& job, const PlanInputs& inputs);
 
 }  // namespace dstrain

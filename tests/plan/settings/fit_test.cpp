@@ -44,6 +44,38 @@ TEST_CASE("every setting that could help is planned, cheapest first") {
     CHECK(v.settings.find("stage") == std::string::npos);
 }
 
+TEST_CASE("gradients, masters and moments in 16 bits are ways to fit that are told apart") {
+  Job job = some_job();
+  CHECK(rounding_changes(job, plan_inputs(job)).empty());
+  job.dtype = job.wire_dtype = DType::bf16;
+  job.batch = {.train_batch = 64, .micro_batch = 8, .accumulation = 2};
+  const PlanInputs inputs = plan_inputs(job);
+  const std::vector<RoundingVariant> all = rounding_changes(job, inputs);
+  REQUIRE(all.size() == 3);
+  CHECK(all[0].settings == "--set data_types.grad_accum_dtype=bf16");
+  CHECK(all[1].settings == "--set bf16.bf16_master_weights_and_grads=true");
+  CHECK(all[2].settings ==
+        "--set bf16.bf16_master_weights_and_grads=true --set bf16.bf16_optimizer_states=true");
+  CHECK_THAT(std::string(all[1].cost), Catch::Contains("1/512 of a weight"));
+  int64_t before = planned_bytes(job, inputs);
+  for (const RoundingVariant& v : all) {
+    CHECK(v.bytes < before);
+    before = v.bytes;
+  }
+  for (const RoundingVariant& v : all) CHECK_FALSE(offers(single_changes(job, inputs), v.settings));
+  CHECK_THAT(changes_text(job, inputs),
+             Catch::Contains("with more rounding, which changes the numbers\n") &&
+                 Catch::Contains("(sums of micro-batches round)"));
+  CHECK_THAT(advice_to_fit(job, all[1].bytes, inputs),
+             Catch::Contains("round more: --set bf16.bf16_master_weights_and_grads=true ("));
+  // What a job has already, or cannot have, is not offered.
+  job.grad_dtype = job.master_dtype = DType::bf16;
+  CHECK(rounding_changes(job, inputs).size() == 1);
+  job.master_dtype = DType::f32;
+  job.optimizer.kind = OptimizerKind::lion;
+  CHECK(rounding_changes(job, inputs).empty());
+}
+
 TEST_CASE("a sample that fits no rank is divided among more ranks") {
   Job job;
   job.model =

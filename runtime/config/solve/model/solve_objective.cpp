@@ -45,8 +45,8 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   if (simpo) o.simpo_gamma = values.real(kGamma);
   refuse(kLossType, dpo, type, values, diagnostics);
   refuse(kBeta, o.has_pairs(), type, values, diagnostics);
-  refuse(kSmoothing, smooths, dpo ? fmt::format("the loss {}", values.text(kLossType)) : type,
-         values, diagnostics);
+  refuse(kSmoothing, smooths, dpo ? fmt::format("the loss {}", name_of(o.loss_type)) : type, values,
+         diagnostics);
   refuse(kGamma, simpo, type, values, diagnostics);
   if (!o.has_pairs()) return;
   const ModelFamily& family = job.model.family();
