@@ -7,6 +7,7 @@ namespace {
 
 constexpr int kElements = 4;  // of a thread
 
+// SASS: stack 1056
 template <class T, class To>
 struct MapOf {
   DeviceWalk walk;

@@ -56,6 +56,7 @@ __device__ inline double reduce_terms(const ReduceRun& r, int64_t first, int t, 
   return total;
 }
 
+// SASS: stack 320
 template <class T>
 __global__ void __launch_bounds__(32 * kWarps) reduce_rows(const ReduceRun r) {
   const int64_t item = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
@@ -69,6 +70,7 @@ __global__ void __launch_bounds__(32 * kWarps) reduce_rows(const ReduceRun r) {
   if (threadIdx.x == 0) r.partial[item] = total;
 }
 
+// SASS: stack 320
 template <class T>
 __global__ void __launch_bounds__(128) reduce_columns(const ReduceRun r) {
   const int64_t item = static_cast<int64_t>(blockIdx.x) * 128 + threadIdx.x;

@@ -67,6 +67,7 @@ DeviceTake take_of(const TakeWalk& walk) {
   return take;
 }
 
+// SASS: stack 64
 template <class T, class To>
 struct TakeElements {
   DeviceTake take;
@@ -82,6 +83,7 @@ struct TakeElements {
   }
 };
 
+// SASS: stack 64
 struct TakeIntegers {
   DeviceTake take;
   const int32_t* table;
@@ -100,6 +102,7 @@ struct Division {
   int64_t threads, each;
 };
 
+// SASS: stack 64
 template <class T>
 struct PutElements {
   DeviceTake take;

@@ -12,8 +12,9 @@ In the comment above a kernel, or above the functor of a flat kernel, a line sta
 threads  threads of a block; blocks: that so many blocks fit on a multiprocessor (registers, threads, shared memory)
 shared   bytes of dynamic shared memory of a block (default 0)
 loads    16-byte loads from global memory that a thread issues before it uses the first of them
+stack    bytes of local memory that a thread may have, for arrays whose places it computes (default 0)
 
-Of every kernel it requires that registers do not spill, and of loops with tensor-core products that they contain no
+Of every kernel without the latter it requires that registers do not spill, and of loops with tensor-core products that they contain no
 WARPSYNC. Exit status: 0, 1 if something does not hold, 77 if nvdisasm or cuobjdump is missing (CUDA's toolkit has
 them; so has PyPI's package triton).
 """
@@ -62,7 +63,7 @@ class Kernel:
 # --- claims --------------------------------------------------------------------------------------------------------
 
 CLAIM = re.compile(r"^\s*// SASS(?: <(?P<pattern>.*?)>)?: (?P<values>.*)$")
-VALUES = ("threads", "blocks", "shared", "loads")
+VALUES = ("threads", "blocks", "shared", "loads", "stack")
 
 
 def claims_of(text, path):
@@ -221,8 +222,10 @@ def faults_of(kernel, claims):
     """Returns what does not hold for a kernel, as a list of texts."""
     faults = []
     spills = sum(i.opcode.startswith(("STL", "LDL")) for i in kernel.instructions)
-    if spills or kernel.stack:
-        faults.append(f"{spills} accesses to local memory, a stack of {kernel.stack} bytes: no spills are allowed")
+    stated = max((c.values["stack"] for c in claims if "stack" in c.values and is_for(c, kernel)), default=0)
+    if kernel.stack > stated or (spills and not stated):
+        allowed = f"{stated} bytes are stated" if stated else "no spills are allowed"
+        faults.append(f"{spills} accesses to local memory, a stack of {kernel.stack} bytes: {allowed}")
     for loop in loops_of(kernel):
         if not any(i.opcode.startswith("HMMA") for i in loop):
             continue

@@ -58,6 +58,16 @@ class Faults(unittest.TestCase):
         self.assertIn("no spills", faults_of(kernel_of("STL [R1], R4"), [])[0])
         self.assertEqual(faults_of(kernel_of("STS [R1], R4"), []), [])
 
+    def test_local_memory_that_is_stated_is_none_up_to_that_size(self):
+        claims = claims_of("// SASS: stack 64\n__global__ void product(int a) {", "a.cu")
+        kernel = kernel_of("STL [R1], R4")
+        kernel.name = "void product(int)"
+        for stack, faults in ((0, 0), (64, 0), (72, 1)):
+            kernel.stack = stack
+            self.assertEqual(len(faults_of(kernel, claims)), faults)
+        kernel.name = "void another(int)"
+        self.assertEqual(len(faults_of(kernel, claims)), 1)
+
     def test_claims_about_occupancy_and_loads(self):
         claims = claims_of("// SASS <?*16, 4, true>: threads 256, blocks 4, loads 1\ntemplate <class T>\n"
                            "__global__ void __launch_bounds__(32 * kWarps)\n    add_rows(int x) {\n", "a.cu")

@@ -96,10 +96,11 @@ TEST_CASE("the optimizer's state of a checkpoint is imported where it is asked f
              Contains("old is no checkpoint of DeepSpeed's"));
   // A run says what it lacks before it writes anything.
   const auto refused = [&folder](const std::string& options) {
-    return folder.said("--config c.json --device cpu --data t.bin --model n --output run "
-                       "--set dstrain.optimizer_state=n/optimizer " +
-                           options,
-                       1);
+    return folder.said(
+        "--config c.json --device cpu --data t.bin --model n --output run "
+        "--set dstrain.optimizer_state=n/optimizer " +
+            options,
+        1);
   };
   CHECK_THAT(refused("--set optimizer.type=Adagrad"),
              Contains("there is no sum.safetensors in n/optimizer"));
