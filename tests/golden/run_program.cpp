@@ -11,6 +11,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "tests/support/distance.h"
+
 namespace dstrain::golden {
 
 namespace fs = std::filesystem;
@@ -80,6 +82,12 @@ std::vector<double> Run::validations() const {
     if (const json object = json::parse(line); object.contains("val_loss"))
       losses.push_back(object.at("val_loss"));
   return losses;
+}
+
+double largest_difference(const Run& run, const json& steps, const std::string& key) {
+  std::vector<double> right;
+  for (const json& step : steps) right.push_back(step.at(key).get<double>());
+  return largest_relative_distance(right, run.column(key));
 }
 
 Run train(const Case& golden, const json& config, const ScratchFolder& scratch,

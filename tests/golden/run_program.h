@@ -50,6 +50,9 @@ struct Run {
   std::vector<double> validations() const;
 };
 
+// Returns the largest relative distance of a run's values from those of golden steps, under this key.
+double largest_difference(const Run& run, const nlohmann::json& steps, const std::string& key);
+
 // What a run starts from: the case's initial weights, or what its arguments say.
 enum class Start { weights, model };
 

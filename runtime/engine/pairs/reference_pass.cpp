@@ -93,13 +93,15 @@ int64_t ReferencePass::share(std::vector<float> read) {
   return count;
 }
 
-int64_t ReferencePass::measure_batch(Split split, int64_t first, bool stops) {
+ReferencePass::Wishes ReferencePass::measure_batch(Split split, int64_t first,
+                                                   const Wishes& wishes) {
   const int64_t micro = job_.batch.micro_batch, end = table_.samples(split);
   const auto width = static_cast<size_t>(micro * table_.rows());
   std::vector<float> mine = measure_(split, first, end);
   const bool has = !mine.empty();
   mine.resize(width);
-  mine.insert(mine.end(), {has ? 1.0f : 0.0f, stops ? 1.0f : 0.0f});
+  mine.insert(mine.end(),
+              {has ? 1.0f : 0.0f, wishes.stop ? 1.0f : 0.0f, wishes.write ? 1.0f : 0.0f});
   std::vector<float> all(mine.size() * static_cast<size_t>(comm_.size()));
   comm_
       .all_gather({mine.data(), {std::ssize(mine)}, DType::f32},
@@ -113,7 +115,7 @@ int64_t ReferencePass::measure_batch(Split split, int64_t first, bool stops) {
     const float* const of_rank = all.data() + static_cast<size_t>(r) * mine.size();
     if (of_rank[width + 1] != 0) {
       done_.resize(begin);
-      return 0;
+      return {.stop = true, .write = true};
     }
     if (of_rank[width] == 0) continue;
     const int64_t at = place_of(job_, r).rank_in(kSampleAxes) * micro;
@@ -123,7 +125,7 @@ int64_t ReferencePass::measure_batch(Split split, int64_t first, bool stops) {
   }
   const int64_t number = static_cast<int64_t>(begin) / table_.rows();
   for (int64_t s = number; s < number + count; ++s) put(s, done_.data() + s * table_.rows());
-  return count;
+  return {.stop = false, .write = all[width + 2] != 0};
 }
 
 void ReferencePass::write() {
@@ -160,16 +162,15 @@ bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped)
   auto written = begin;
   for (int64_t number = known; number < all; number = std::ssize(done_) / rows) {
     const bool training = number < trained;
-    const int64_t count = measure_batch(training ? Split::train : Split::validation,
-                                        training ? number : number - trained, stopped());
-    double late = seconds_since(written) > kSecondsBetweenWrites ? 1 : 0;
-    comm_.broadcast({&late, {1}, DType::f64}, 0).wait();
-    if (count == 0 || late != 0) {
+    const Wishes agreed = measure_batch(
+        training ? Split::train : Split::validation, training ? number : number - trained,
+        {.stop = stopped(), .write = seconds_since(written) > kSecondsBetweenWrites});
+    if (agreed.write) {
       write();
       written = Clock::now();
       if (root()) log::info("reference: {} of {}", std::ssize(done_) / rows, counted(all, "pair"));
     }
-    if (count == 0) return false;
+    if (agreed.stop) return false;
   }
   if (known < all || path_ != resumed_) write();
   if (root() && known < all)

@@ -41,8 +41,13 @@ class ReferencePass {
   void write();
   // Puts the values of the `number`-th sample of the pass where it belongs.
   void put(int64_t number, const float* values);
-  // Measures a batch of samples. Returns how many; 0: the pass is to stop.
-  int64_t measure_batch(Split split, int64_t first, bool stops);
+  // What this rank asks for behind a batch, and what all have agreed on: to stop, which any rank may ask for and which discards
+  // the batch, and to write the file, which rank 0 says.
+  struct Wishes {
+    bool stop = false, write = false;
+  };
+  // Measures a batch of samples. Collective.
+  Wishes measure_batch(Split split, int64_t first, const Wishes& mine);
 
   const Job& job_;
   const Dataset& dataset_;

@@ -38,7 +38,7 @@ int64_t Trainer::validation_samples() const {
 std::vector<float> Trainer::measure_log_probs(Split split, int64_t first, int64_t end) {
   const Plan& plan = plans_.validate;
   StepState state = state_;
-  state.first_sample = job_.rows_of(kValidationSamples + first);
+  state.first_sample = kValidationSamples + job_.rows_of(first);
   StepContext context{.state = &state, .batch = {&dataset_, split, first, end}};
   validate_->run(context);
   if (plan.program.log_probs == kNone) return {};

@@ -26,8 +26,8 @@ class PairLossWriter {
       : b_(b),
         objective_(b.options().objective),
         pairs_(b.options().batch),
-        sums_(row_sums(b.log_probs(logits, targets, classes), targets, Formula::input(0))) {
-    if (of_means()) lengths_ = row_sums(targets, targets, 1 - less(Formula::input(0), 0));
+        sums_(row_sums(b.log_probs(logits, targets, classes), Formula::input(0))) {
+    if (of_means()) lengths_ = row_sums(targets, 1 - less(Formula::input(0), 0));
     if (objective_.needs_reference())
       references_ = b_.input("reference", InputRole::reference, DType::f32, {2});
     b_.keep_log_probs(sums_);
@@ -55,8 +55,8 @@ class PairLossWriter {
   float beta() const { return static_cast<float>(objective_.beta); }
 
   // Returns f32 (B, 2): of each row the sum of the formula's values of its tokens.
-  BufferId row_sums(BufferId x, BufferId targets, const Formula& formula) {
-    const int64_t tokens = b_.program().at(targets).shape.elements() / (2 * pairs_);
+  BufferId row_sums(BufferId x, const Formula& formula) {
+    const int64_t tokens = b_.program().at(x).shape.elements() / (2 * pairs_);
     const Shape space{pairs_, 2, tokens};
     return b_.reduce(Reduction::sum, formula, space, 2, {{x, dense_view(space)}}, DType::f32);
   }

@@ -66,7 +66,9 @@ Choices micro_batches(const Job& job) {
 Choices pieces(const Job& job) {
   const ModelMeasures model = job.model.measures();
   const auto many = [&](double elements) {
-    return elements * static_cast<double>(job.batch.micro_batch * size_of(job.dtype)) >= kManyBytes;
+    return elements *
+               static_cast<double>(job.rows_of(job.batch.micro_batch) * size_of(job.dtype)) >=
+           kManyBytes;
   };
   const Change loss{fmt::format("--set dstrain.loss_chunks={}", kPieces),
                     [](Job& j) { j.loss_chunks = kPieces; }};

@@ -82,7 +82,7 @@ class StateReader {
     }
   }
 
-  // Of a universal checkpoint each parameter has a folder with a file for each slot.
+  // Reads a universal checkpoint, in which each parameter has a folder with a file for each slot.
   void read_universal() {
     std::set<std::string> slots;
     for (const auto& entry :

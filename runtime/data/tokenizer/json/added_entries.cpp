@@ -97,7 +97,7 @@ class IdReader : public nlohmann::json_sax<Json> {
   int depth_ = 0;
   // The keys on the way to the value that is read.
   std::string section_, member_, entry_;
-  // Of the entry of added_tokens that is read.
+  // What is known so far of the entry of added_tokens that is read.
   std::string content_;
   std::optional<int64_t> id_;
 };

@@ -1,4 +1,6 @@
 // Runs that learn of pairs of answers: where their references come from, what goes on, and what is refused.
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -81,10 +83,46 @@ TEST_CASE("a run of pairs that goes on has the bits of one that was not interrup
   folder.said(std::string(kProgram) + " --resume kept --num_gpus 2 --steps 4 --output other");
   CHECK(folder.read("other/model.safetensors") == expected);
   CHECK(folder.read("other/cache/references.bin") == folder.read(kReferences));
+  folder.said(
+      std::string(kProgram) + " --resume kept --num_gpus 2 --steps 4 --output layout " +
+      "--set zero_optimization.stage=3 --set zero_optimization.offload_optimizer.device=cpu");
+  CHECK(folder.read("layout/model.safetensors") == expected);
   fs::remove(folder.root / "kept/cache/references.bin");
   const std::string said =
       folder.said(std::string(kProgram) + " --resume kept --num_gpus 2 --steps 4 --output more", 1);
   CHECK(has(only_error(said), "kept/cache/references.bin has not the log-probabilities"));
+  CHECK(folder.nothing_left());
+}
+
+// Where the signal comes does not matter: before the pass, in it, or behind it.
+TEST_CASE("a run that is stopped while references are measured goes on to the same bits") {
+  const PairFolder folder;
+  std::string lines;
+  for (int i = 0; i < 4000; ++i)
+    lines += json{{"prompt", "the fox " + std::to_string(i)},
+                  {"chosen", " jumps over it"},
+                  {"rejected", " sleeps"}}
+                 .dump() +
+             "\n";
+  folder.write("many.jsonl", lines);
+  folder.learn("--num_gpus 2", 0, "many.jsonl");
+  const std::string expected = folder.read("out/model.safetensors"),
+                    references = folder.read(kReferences);
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    CAPTURE(signal);
+    fs::remove_all(folder.root / "out");
+    RunningProgram program = folder.start(
+        folder.command("--num_gpus 2 --data many.jsonl --set dstrain.data.seq_len=16 --set "
+                       "dstrain.data.val_fraction=0.25 --set dstrain.objective.type=dpo"),
+        kAsRoot);
+    REQUIRE(wait_until([&] { return program.wrote("the run sees"); }));
+    const std::vector<pid_t> ranks = ranks_of(program.pid());
+    ::kill(signal == SIGTERM || ranks.empty() ? program.pid() : ranks.back(), signal);
+    program.wait();
+    CHECK(folder.learn("--num_gpus 2", 0, "many.jsonl").find("results in") != std::string::npos);
+    CHECK(folder.read(kReferences) == references);
+    CHECK(folder.read("out/model.safetensors") == expected);
+  }
   CHECK(folder.nothing_left());
 }
 
