@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache
-  libopenmpi-dev openmpi-bin                    # processes, hosts, messages
+  libopenmpi-dev openmpi-bin libpmix-dev        # processes, hosts, messages
   libboost-context-dev                          # fibers of the emulated device
   libhwy-dev                                    # SIMD
   libaio-dev                                    # tensors on disk

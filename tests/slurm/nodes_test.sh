@@ -3,11 +3,12 @@
 # weights of one machine, a requeued job and --resume too, a rank that is killed or stopped is named with its node, wrong
 # input is one error, and one dstrain in a batch script starts its ranks on all nodes. The exit status is 77 if no Slurm
 # can be started here.
-#   nodes_test.sh DSTRAIN
+#   nodes_test.sh DSTRAIN [LATE_RANK]     LATE_RANK: the library of tools/late_rank.cpp
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../hosts/training.sh"
 source "$here/cluster.sh"
+late_rank=${2:+$(realpath "$2")}
 training_hosts "$1" 3 munged slurmctld slurmd sbatch srun ss
 finish() {
   local status=$?
@@ -41,6 +42,10 @@ trains two --nodes=2 --ntasks-per-node=2
 has_once two.log 'inside srun: 4 ranks, 2 of them on this machine$'
 trains three --nodes=3 --ntasks=4
 trains cyclic --nodes=2 --ntasks=4 --distribution=cyclic
+# Rank 1, on the other node, is through MPI_Init before rank 0 takes messages.
+if [[ -n $late_rank ]]; then
+  trains late --nodes=2 --ntasks=4 --distribution=cyclic "--export=ALL,LD_PRELOAD=$late_rank,LATE_TASK=0"
+fi
 
 # batch NAME NODES OPTION LINE: submits a job whose script is LINE; its output is NAME.log. Prints its id.
 batch() {

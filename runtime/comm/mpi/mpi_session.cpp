@@ -5,6 +5,7 @@
 #include "runtime/comm/mpi/message_sleep.h"
 #include "runtime/comm/mpi/mpi_settings.h"
 #include "runtime/comm/mpi/shared_files.h"
+#include "runtime/comm/mpi/slurm_fence.h"
 #include "runtime/core/error.h"
 
 namespace dstrain {
@@ -37,6 +38,7 @@ MpiSession::MpiSession() {
     prepare_mpi_settings();
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init");
+    meet_in_slurm();
     take_room_of_shared_files();
     initialised_here_ = true;
   }

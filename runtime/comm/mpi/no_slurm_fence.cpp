@@ -1,0 +1,7 @@
+#include "runtime/comm/mpi/slurm_fence.h"
+
+namespace dstrain {
+
+void meet_in_slurm() {}
+
+}  // namespace dstrain
