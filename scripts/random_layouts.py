@@ -88,7 +88,8 @@ def configuration(r, drive):
         config["bf16"] = {"enabled": True}
     # Last, so that a seed's layout is the one that it was before there were pairs.
     if sequence * tensor == 1 and "data" not in own and r.random() < 0.4:
-        own["objective"] = r.choice(({"type": "dpo"}, {"type": "dpo", "loss_type": "ipo"}, {"type": "simpo"}, {"type": "orpo"}))
+        own["objective"] = r.choice(({"type": "dpo"}, {"type": "dpo", "loss_type": "ipo"}, {"type": "simpo"}, {"type": "orpo"},
+                                     {"type": "kto"}))
     return config, stages * data * sequence * tensor
 
 

@@ -19,11 +19,13 @@ enum class InputRole : uint8_t {
   mask,       // where samples may have padding: 1 for each token, 0 for padding
   array,      // of a data file: the array that has the input's name
   reference,  // of each row of a sample: the log-probability that the initial weights give to its targets together
+  desirable,  // of each sample: 1 where people want such an answer, else 0
 };
 
 inline std::string_view name_of(InputRole role) {  // "token ids"
-  constexpr std::string_view names[] = {"token ids", "features", "labels", "documents",
-                                        "positions", "masks",    "arrays", "references"};
+  constexpr std::string_view names[] = {"token ids", "features",   "labels",
+                                        "documents", "positions",  "masks",
+                                        "arrays",    "references", "desirable answers"};
   return names[static_cast<int>(role)];
 }
 
@@ -32,15 +34,20 @@ constexpr bool may_repeat(InputRole role) {
   return role == InputRole::array;
 }
 
+// Returns whether an objective adds inputs of a role to those of the model.
+constexpr bool is_of_objective(InputRole role) {
+  return role == InputRole::reference || role == InputRole::desirable;
+}
+
 // Returns whether inputs of a role have an element for each token.
 constexpr bool is_of_tokens(InputRole role) {
-  return role != InputRole::features && role != InputRole::array && role != InputRole::reference;
+  return role != InputRole::features && role != InputRole::array && !is_of_objective(role);
 }
 
 // Returns whether inputs of a role may have a dtype.
 constexpr bool has_dtype(InputRole role, DType dtype) {
   if (role == InputRole::array) return dtype == DType::f32 || dtype == DType::i32;
-  const bool floats = role == InputRole::features || role == InputRole::reference;
+  const bool floats = role == InputRole::features || is_of_objective(role);
   return dtype == (floats ? DType::f32 : DType::i32);
 }
 

@@ -17,6 +17,9 @@ struct VocabularyKey {
   std::string key;
 };
 
+// What FILE.targets has for a token of an answer that is not desirable, which counts in the loss as others do.
+inline constexpr uint8_t kUndesirable = 2;
+
 class TokenSource {
  public:
   virtual ~TokenSource() = default;

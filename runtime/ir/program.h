@@ -88,6 +88,8 @@ struct ProgramLoss {
   bool replicated = false;
   bool is_metric = false;  // a mean that is reported, and not differentiated
   std::string metric{};  // the name under which the mean is reported as a metric; empty: it is none
+  // What a metric is a mean over: the sum of the loss of this number, instead of what all losses are; -1: that.
+  int over = -1;
 };
 
 // When an instruction is issued. A step issues step_begin; then, for every micro-batch, every_micro and

@@ -27,7 +27,7 @@ std::string text_of(std::string_view name, InputRole role, DType dtype, const Sh
   return fmt::format("{}: {} {} {}", name, name_of(role), name_of(dtype), to_string(sample));
 }
 
-// Returns the inputs that the family says there are, a text each, and that of references, which the objective adds.
+// Returns the inputs that the family says there are, a text each, and those that the objective adds.
 std::vector<std::string> expected_inputs(const ModelConfig& model, const ForwardOptions& options) {
   std::vector<std::string> list;
   for (const ModelInput& input : model.family().inputs)
@@ -37,6 +37,8 @@ std::vector<std::string> expected_inputs(const ModelConfig& model, const Forward
   if (options.objective.needs_reference())
     list.push_back(text_of("reference", InputRole::reference, DType::f32,
                            {options.objective.rows_per_sample()}));
+  if (options.objective.rates_answers())
+    list.push_back(text_of("desirable", InputRole::desirable, DType::f32, {1}));
   return list;
 }
 

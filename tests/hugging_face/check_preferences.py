@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares DPO and IPO with TRL's own DPOTrainer, and SimPO with its CPOTrainer.
+"""Compares DPO and IPO with TRL's own DPOTrainer, SimPO with its CPOTrainer, and KTO with its KTOTrainer.
 
   check_preferences.py --program DSTRAIN --folder EMPTY_FOLDER
 
@@ -24,13 +24,19 @@ GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 STEPS, BATCH, LENGTH = 6, 4, 12
 ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
 METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies")
+METRICS_OF_KTO = ("rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected", "kl")
 CASES = {
     "dpo": ({"type": "dpo", "beta": 0.3}, {"beta": 0.3}),
     "hinge": ({"type": "dpo", "loss_type": "hinge", "beta": 0.1}, {"beta": 0.1, "loss_type": "hinge"}),
     "ipo": ({"type": "dpo", "loss_type": "ipo", "beta": 0.2}, {"beta": 0.2, "loss_type": "ipo"}),
     "simpo": ({"type": "simpo", "beta": 2.0, "simpo_gamma": 1.0},
               {"beta": 2.0, "simpo_gamma": 1.0, "loss_type": "simpo", "cpo_alpha": 0.0}),
+    "kto": ({"type": "kto", "beta": 0.3, "desirable_weight": 1.2}, {"beta": 0.3, "desirable_weight": 1.2}),
 }
+
+
+def data_of(name):
+    return GOLDEN / "preferences" / ("rated.jsonl" if name == "kto" else "pairs.jsonl")
 
 
 def model_folder(folder):
@@ -48,6 +54,8 @@ def trl_steps(name, settings, model, folder):
     """Returns the logs of TRL's steps, on the pairs in their order."""
     if name == "simpo":
         from trl.experimental.cpo import CPOConfig as Config, CPOTrainer as Trainer
+    elif name == "kto":
+        from trl import KTOConfig as Config, KTOTrainer as Trainer
     else:
         from trl import DPOConfig as Config, DPOTrainer as Trainer
 
@@ -55,7 +63,7 @@ def trl_steps(name, settings, model, folder):
         def _get_train_sampler(self, *_):
             return torch.utils.data.SequentialSampler(self.train_dataset)
 
-    pairs = [json.loads(line) for line in (GOLDEN / "preferences/pairs.jsonl").read_text().splitlines()]
+    pairs = [json.loads(line) for line in data_of(name).read_text().splitlines()]
     # Behind the last pair the order begins again, within a batch too.
     dataset = Dataset.from_list([pairs[i % len(pairs)] for i in range(STEPS * BATCH)])
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), eos_token="<end>",
@@ -66,14 +74,19 @@ def trl_steps(name, settings, model, folder):
                     report_to=[], save_strategy="no", use_cpu=True, bf16=False, gradient_checkpointing=False, seed=1, **settings)
     decoder = transformers.AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32)
     trainer = InOrder(model=decoder, args=config, train_dataset=dataset, processing_class=tokenizer)
+    if name == "kto":
+        # TRL rotates the answers of each batch, dstrain takes the answer of the line before.
+        answers = trainer.train_dataset["completion_ids"]
+        others = [answers[i % len(pairs) - 1] if i % len(pairs) else answers[1] for i in range(len(answers))]
+        trainer.train_dataset = trainer.train_dataset.remove_columns("KL_completion_ids").add_column("KL_completion_ids", others)
     # Hugging Face's Trainer does not decay biases and norms; dstrain is told so by weight_decay_exclude.
     trainer.train()
     return [log for log in trainer.state.log_history if "loss" in log]
 
 
 def own_steps(program, name, objective, model, folder):
-    config = {"train_batch_size": BATCH, "gradient_clipping": 1.5, "optimizer": {"type": "AdamW", "params": ADAMW},
-              "dstrain": {"data": {"path": str(GOLDEN / "preferences/pairs.jsonl"), "order": "sequential", "seq_len": LENGTH,
+    config = {"train_batch_size": BATCH, "train_micro_batch_size_per_gpu": BATCH, "gradient_clipping": 1.5, "optimizer": {"type": "AdamW", "params": ADAMW},
+              "dstrain": {"data": {"path": str(data_of(name)), "order": "sequential", "seq_len": LENGTH,
                                    "val_fraction": 0},
                           "steps": STEPS, "save_last": False, "objective": objective,
                           "weight_decay_exclude": ["*.bias", "*norm*"]}}
@@ -95,9 +108,11 @@ def main():
     for name, (objective, settings) in CASES.items():
         theirs = trl_steps(name, settings, model, arguments.folder)
         ours = own_steps(arguments.program, name, objective, model, arguments.folder)
-        for key in ("loss", *METRICS):
+        for key in ("loss", *(METRICS_OF_KTO if name == "kto" else METRICS)):
             worst = 0.0
             for a, b in zip(ours, theirs, strict=True):
+                if key not in b and a[key] is None:  # no answer of this label is in the batch
+                    continue
                 worst = larger(worst, abs(a[key] - b[key]))
             report(f"{name}: {key} of {STEPS} steps, absolute", worst, 1e-4)
     sys.exit(1 if failures else 0)

@@ -179,7 +179,8 @@ void add_axes(Table& table, const Job& job) {
             "weights in packed blocks do", "remove it"},
            {lora && lora->dropout > 0, "dstrain.lora.dropout", false, true,
             "dropout of adapters does", "use 0"},
-           {job.objective.has_pairs(), "dstrain.objective.type", true, true, "pairs of answers do",
+           {job.objective.compares_answers(), "dstrain.objective.type", true, true,
+            job.objective.rates_answers() ? "rated answers do" : "pairs of answers do",
             "use ZeRO stages, pipeline.stages or offload"},
        })
     table.add_limit(limit);

@@ -106,9 +106,9 @@ int64_t solve_loss_chunks(const Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.loss_chunks";
   const ModelConfig& model = job.model;
   const int64_t chunks = solve_chunks(key, v);
-  if (job.objective.has_pairs()) {
+  if (job.objective.compares_answers()) {
     if (chunks > 1)
-      diagnostics.no_effect(key, "a loss of pairs of answers cannot be computed in pieces");
+      diagnostics.no_effect(key, "a loss of whole answers cannot be computed in pieces");
     return 1;
   }
   if (chunks <= 1 || model.measures().divides_loss) return chunks;

@@ -1,4 +1,4 @@
-// Objective: what a run learns (dstrain.objective): the next token, or which of two answers people prefer.
+// Objective: what a run learns (dstrain.objective): the next token, or which answers people prefer.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace dstrain {
 
 // The objectives of pairs of answers, of which one is preferred: DPO (Rafailov et al., 2023), SimPO (Meng et al., 2024) and
-// ORPO (Hong et al., 2024).
-enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo };
+// ORPO (Hong et al., 2024); and that of answers of which each is desirable or not: KTO (Ethayarajh et al., 2024).
+enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo, kto };
 
 // What DPO makes of the margin of a pair: -log sigmoid, the square of its distance from 1 / (2 beta) (Azar et al., 2023), or
 // max(0, 1 - beta margin).
@@ -20,13 +20,19 @@ struct Objective {
   double beta = 0.1;
   double label_smoothing = 0;  // the probability that a pair's label is wrong: sigmoid alone
   double simpo_gamma = 0.5;    // the margin that SimPO asks for
+  double desirable_weight = 1, undesirable_weight = 1;  // KTO: of the losses of such answers
   bool operator==(const Objective&) const = default;
 
   // Returns whether a sample is a pair of answers: two rows of tokens, of which the first one is preferred.
-  bool has_pairs() const { return kind != ObjectiveKind::next_token; }
-  int64_t rows_per_sample() const { return has_pairs() ? 2 : 1; }
+  bool has_pairs() const { return compares_answers() && !rates_answers(); }
+  // Returns whether a sample is an answer that is desirable or not, and behind it a row in which another answer follows the
+  // same prompt.
+  bool rates_answers() const { return kind == ObjectiveKind::kto; }
+  // Returns whether the loss is of the log-probabilities of whole answers. A sample has two rows then.
+  bool compares_answers() const { return kind != ObjectiveKind::next_token; }
+  int64_t rows_per_sample() const { return compares_answers() ? 2 : 1; }
   // Returns whether the loss compares with the log-probabilities that the initial weights give.
-  bool needs_reference() const { return kind == ObjectiveKind::dpo; }
+  bool needs_reference() const { return kind == ObjectiveKind::dpo || kind == ObjectiveKind::kto; }
 };
 
 }  // namespace dstrain

@@ -15,9 +15,9 @@ using jinja::Value;
 
 constexpr size_t kMostNames = 100;  // of ignored members that are kept
 // The members that hold data. "tools" is one beside messages.
-constexpr std::array<std::string_view, 11> kMembers = {
+constexpr std::array<std::string_view, 12> kMembers = {
     "text",  "messages",      "prompt",      "completion", "chosen", "rejected",
-    "tools", "conversations", "instruction", "input",      "output"};
+    "tools", "conversations", "instruction", "input",      "output", "label"};
 
 // The texts in which Alpaca's data were published and trained.
 constexpr std::string_view kAlpacaTask =
@@ -62,6 +62,7 @@ class LineReader {
     else
       instruction(read);
     if (read.kind == ChatLineKind::messages) tools(read);
+    if (read.kind == ChatLineKind::prompt || read.prompt_messages > 0) label(read);
     for (ChatLine& answer : read.answers)
       if (answer.kind == ChatLineKind::messages) tools(answer);
     return read;
@@ -208,6 +209,14 @@ class LineReader {
     read.text = fmt::format(fmt::runtime(kAlpacaTask), input.empty() ? "" : kAlpacaContext,
                             text_at("instruction"), part);
     read.completion = text_at("output");
+  }
+
+  // Data sets of other kinds have labels that are none of answers.
+  void label(ChatLine& read) {
+    const Value* const given = line_.find("label");
+    if (!given || !given->is_bool()) return;
+    take("label");
+    read.label = given->truth();
   }
 
   // Datasets have tools as a list of objects, or as its JSON in a string.

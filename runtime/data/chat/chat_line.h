@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,8 @@ enum class ChatLineKind { text, messages, prompt, preference };
 // An object with exactly one of these: "text"; "messages"; "conversations", which become messages; "prompt" and
 // "completion", two texts or two lists of messages; "instruction" and "output", which become a prompt and a completion by
 // Alpaca's prompts, with an "input" or without; "chosen" and "rejected", two texts or two lists of messages. Their prompt is
-// "prompt", of the same kind, or else what the two begin with alike: whole messages; of texts without a space at its end.
+// "prompt", of the same kind, or else what the two begin with alike: whole messages; of texts without a space at its end. A
+// prompt with a completion may have a "label", true or false.
 struct ChatLine {
   ChatLineKind kind = ChatLineKind::text;
   std::string text;  // or the prompt
@@ -30,6 +32,7 @@ struct ChatLine {
       tools;  // what the template gets as `tools`: a list or none; undefined: the line has none
   std::vector<ChatLine>
       answers;  // of a preference: the chosen and the rejected one, each behind the prompt
+  std::optional<bool> label{};  // of a prompt and a completion: whether such an answer is desirable
 };
 
 bool is_blank_line(std::string_view line);

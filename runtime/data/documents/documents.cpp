@@ -12,8 +12,10 @@
 #include "runtime/core/threads/parts.h"
 #include "runtime/data/chat/chat_line.h"
 #include "runtime/data/documents/json_records.h"
+#include "runtime/data/documents/mismatched_answers.h"
 #include "runtime/data/file/data_file.h"
 #include "runtime/data/file/file_kind.h"
+#include "runtime/data/token_source.h"
 
 namespace dstrain {
 namespace {
@@ -68,10 +70,13 @@ class FileEncoder {
           results[i].part.starts.push_back(0);
           ++counts.documents;
         }
+        if (options_.answers == AnswerLines::rated)
+          results[i].part = mismatched_.take(results[i].part);
         counts.tokens += std::ssize(results[i].part.ids);
         take(results[i].part, static_cast<int64_t>(ranges[i].end));
       }
     }
+    mismatched_.finish(file_.path());
     counts.bytes += file_.bytes();
     file_.check_unchanged();
   }
@@ -134,8 +139,12 @@ class FileEncoder {
     EncodedPart& part = result.part;
     const size_t before = part.ids.size();
     std::vector<size_t> starts;
+    const bool rated = options_.answers == AnswerLines::rated;
+    bool desirable = true;
     try {
       const ChatLine read = read_chat_line(record, place, result.counts.ignored);
+      desirable = read.label.value_or(true);
+      if (read.label && !rated) count_ignored("label", result.counts.ignored);
       const std::span<const ChatLine> documents =
           read.kind == ChatLineKind::preference ? std::span(read.answers) : std::span(&read, 1);
       try {
@@ -162,6 +171,10 @@ class FileEncoder {
       }
       return;
     }
+    if (rated && !desirable)
+      std::ranges::replace_if(
+          part.counts.begin() + static_cast<std::ptrdiff_t>(before), part.counts.end(),
+          [](uint8_t c) { return c != 0; }, kUndesirable);
     for (size_t i = 0; i < starts.size(); ++i) {
       const size_t end = i + 1 < starts.size() ? starts[i + 1] : part.ids.size();
       add_document(part, starts[i], end, result.counts);
@@ -170,9 +183,14 @@ class FileEncoder {
 
   void check_kind(const ChatLine& line) const {
     const bool pair = line.kind == ChatLineKind::preference;
-    if (options_.pairs && !pair)
+    const bool wants_pair = options_.answers == AnswerLines::pairs;
+    if (wants_pair && !pair)
       fail_user("the line has no \"chosen\" and \"rejected\", of which dstrain.objective learns");
-    if (pair && !options_.pairs)
+    if (options_.answers == AnswerLines::rated && !line.label)
+      fail_user(
+          "the line has no \"prompt\" and \"completion\" with a \"label\", true or false, of which "
+          "dstrain.objective kto learns");
+    if (pair && !wants_pair)
       fail_user(
           "the line has \"chosen\" and \"rejected\", of which only a run with dstrain.objective "
           "learns");
@@ -185,7 +203,7 @@ class FileEncoder {
     const auto at = [&part](size_t i) {
       return part.counts.begin() + static_cast<std::ptrdiff_t>(i);
     };
-    const auto targets = std::count(at(begin), at(end), 1);
+    const auto targets = std::count_if(at(begin), at(end), [](uint8_t c) { return c != 0; });
     counts.targets += targets;
     counts.without_targets += targets == 0 && end > begin;
   }
@@ -211,6 +229,7 @@ class FileEncoder {
   std::optional<JsonRecords> records_;  // nothing: the text is one document
   size_t threads_;
   std::vector<std::unique_ptr<ConversationEncoder>> encoders_;
+  MismatchedAnswers mismatched_;
 };
 
 }  // namespace

@@ -16,10 +16,15 @@
 namespace dstrain {
 
 // The ids of the next part of a file, and the places among them where documents begin. `counts` may be empty: all ids
-// count in the loss.
+// count in the loss. It has kUndesirable for those of an answer that is not desirable.
 struct EncodedPart : EncodedConversation {
   std::vector<size_t> starts;
 };
+
+// What a line of JSON files is besides its text: nothing; a pair of answers, which becomes two documents, the chosen and the
+// rejected one, each behind the prompt; or an answer with a label, whether it is desirable, which becomes two documents, too
+// (MismatchedAnswers).
+enum class AnswerLines : uint8_t { none, pairs, rated };
 
 // How the lines of JSON files are encoded.
 struct LineOptions {
@@ -27,8 +32,7 @@ struct LineOptions {
 
   ChatEncoding chat;
   bool skip_invalid = false;  // leave out lines that are invalid
-  // A line is a pair of answers, which become two documents: the chosen and the rejected one, each behind the prompt.
-  bool pairs = false;
+  AnswerLines answers = AnswerLines::none;
 };
 
 // What was met in files.

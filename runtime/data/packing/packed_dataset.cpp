@@ -30,6 +30,7 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
     : own_validation_(validation != nullptr),
       length_(static_cast<int32_t>(job.model.seq_len())),
       rows_(job.objective.rows_per_sample()),
+      rates_answers_(job.objective.rates_answers()),
       packing_(job.data.packing) {
   if (validation) files.push_back(std::move(validation));
   const std::string key = model_path(job.model.family().vocabulary_key());
@@ -83,7 +84,7 @@ PackedDataset::Part PackedDataset::make_part(const Job& job, int32_t first, int3
   int64_t before = 0;  // tokens of the sources that came before
   for (int32_t s = first; s < end; ++s) {
     const Source& source = sources_[static_cast<size_t>(s)];
-    check(source.documents.documents() % rows_ == 0, "{} has half a pair of answers",
+    check(source.documents.documents() % rows_ == 0, "{} has half a sample of two answers",
           source.tokens->file().path());
     for (int64_t d = 0; d < source.documents.documents(); d += rows_) {
       const int64_t begin = before + source.documents.begin(d);
@@ -165,6 +166,13 @@ void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to)
   std::fill(to.mask + row, to.mask + length_, 0);
 }
 
+bool PackedDataset::is_desirable(const DocumentPart& part) const {
+  const DataFile* const file = sources_[static_cast<size_t>(part.source)].tokens->targets_file();
+  if (!file) return true;
+  const unsigned char* const marks = file->checked(part.begin, part.tokens);
+  return std::find(marks, marks + part.tokens, kUndesirable) == marks + part.tokens;
+}
+
 void PackedDataset::read(Split split, int64_t first, int64_t count,
                          std::span<const InputTensor> inputs) const {
   const Part& from = part(split);
@@ -186,8 +194,12 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
   float* references =
       references_ ? static_cast<float*>(samples_in(inputs, InputRole::reference, count, rows_))
                   : nullptr;
+  float* desirable = rates_answers_
+                         ? static_cast<float*>(samples_in(inputs, InputRole::desirable, count, 1))
+                         : nullptr;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t sample = from.order->sample_at(first + i);
+    if (desirable) *desirable++ = is_desirable(from.samples.sample(sample * rows_)[0]) ? 1 : 0;
     for (int64_t row = 0; row < rows_; ++row) {
       write(from.samples.sample(sample * rows_ + row), to);
       to.move_by(length_);
@@ -243,7 +255,9 @@ std::string PackedDataset::summary() const {
       "{}: {}, {}; {} in {} of {}, {:.1f} % full",
       paths.size() == 1 ? paths.front() : names_of_files(paths), counted(samples.tokens(), "token"),
       vocabulary_.size_text(), counted(samples.documents(), "document"),
-      counted(samples.samples() / rows_, rows_ > 1 ? "training pair" : "training sample"), length_,
+      counted(samples.samples() / rows_,
+              rows_ > 1 && !rates_answers_ ? "training pair" : "training sample"),
+      length_,
       100 * static_cast<double>(samples.tokens()) /
           (static_cast<double>(samples.samples()) * static_cast<double>(length_)));
   const Counts& counts = training.counts;

@@ -1,5 +1,5 @@
-// PackedDataset: samples of whole documents of token files, several in a sample or one; or where the job learns of pairs of
-// answers, samples of two rows with a document each: documents 2i and 2i + 1 of a file. A token's target is the one that
+// PackedDataset: samples of whole documents of token files, several in a sample or one; or where the job compares answers,
+// samples of two rows with a document each: documents 2i and 2i + 1 of a file. A token's target is the one that
 // follows in its document; the last token of a document, the padding behind the documents of a sample, and tokens whose
 // next one does not count by FILE.targets have none.
 #pragma once
@@ -89,12 +89,15 @@ class PackedDataset : public Dataset {
     }
   };
   void write(std::span<const DocumentPart> parts, const Sample& to) const;
+  // Returns whether FILE.targets says that a part's answer is desirable.
+  bool is_desirable(const DocumentPart& part) const;
   uint64_t checksum(size_t first, size_t end) const;
 
   std::vector<Source> sources_;  // those for training, and behind them that for validation
   bool own_validation_;
   int32_t length_;
   int64_t rows_;  // of a sample
+  bool rates_answers_;
   Packing packing_;
   mutable std::optional<uint64_t> fingerprint_;
   Vocabulary vocabulary_;

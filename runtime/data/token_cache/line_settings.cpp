@@ -48,7 +48,7 @@ LineRules line_rules(const std::string& directory, const Tokenizer& tokenizer,
   rules.options.chat.chat_template = rules.chat_template.get();
   rules.options.chat.loss_on = settings.loss_on;
   rules.options.skip_invalid = settings.skip_invalid;
-  rules.options.pairs = settings.pairs;
+  rules.options.answers = settings.answers;
   return rules;
 }
 

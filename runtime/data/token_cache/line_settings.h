@@ -17,8 +17,8 @@ namespace dstrain {
 struct LineSettings {
   std::string chat_template;  // dstrain's own by name, or a file; empty: the directory's
   LossOn loss_on = LossOn::usual;
-  bool skip_invalid = false;                    // leave out invalid lines
-  bool pairs = false;                           // lines are pairs of answers
+  bool skip_invalid = false;  // leave out invalid lines
+  AnswerLines answers = AnswerLines::none;
   bool no_eos = false;                          // no token behind texts and completions
   std::string_view named_by = kTemplateOption;  // what names the template, for messages
 };

@@ -22,6 +22,7 @@
 #include "runtime/core/checksum.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/atomic_file.h"
+#include "runtime/core/fine_tuning/objective_names.h"
 #include "runtime/data/array_source.h"
 #include "runtime/data/chat/template_directory.h"
 #include "runtime/data/file/data_files.h"
@@ -78,6 +79,11 @@ std::string_view name_of(LossOn loss_on) {
       break;
   }
   return "usual";
+}
+
+AnswerLines answers_of(const Objective& objective) {
+  if (objective.rates_answers()) return AnswerLines::rated;
+  return objective.has_pairs() ? AnswerLines::pairs : AnswerLines::none;
 }
 
 int64_t time_now_ns() {
@@ -146,6 +152,7 @@ class TokenCache {
           {"loss_on", name_of(job_.data.loss_on)},
           {"skip_invalid", job_.data.skip_invalid}};
     if (job_.objective.has_pairs()) lines["pairs"] = true;
+    if (job_.objective.rates_answers()) lines["rated"] = true;
     return lines;
   }
 
@@ -245,7 +252,7 @@ class TokenCache {
                          {.chat_template = job_.data.chat_template,
                           .loss_on = job_.data.loss_on,
                           .skip_invalid = job_.data.skip_invalid,
-                          .pairs = job_.objective.has_pairs(),
+                          .answers = answers_of(job_.objective),
                           .named_by = kTemplateKey},
                          warnings_);
     return *rules;
@@ -287,17 +294,18 @@ void refuse_line_keys(const DataConfig& data) {
         key);
 }
 
-// Refuses data that cannot be pairs of answers. `texts`: the files that are tokenized.
-void check_pairs(const Job& job, const std::vector<std::string>& texts) {
+// Refuses data that cannot be answers to compare. `texts`: the files that are tokenized.
+void check_answers(const Job& job, const std::vector<std::string>& texts) {
   std::vector<std::string> paths = data_files(job.data.paths);
   if (!job.data.val_path.empty()) paths.push_back(job.data.val_path);
   for (const std::string& path : paths)
     if (std::ranges::find(texts, path) == texts.end() || !has_json_lines(path))
       fail_user(
-          "dstrain.objective learns of pairs of answers, and the data file {} has none: give files "
-          "of JSON lines with \"chosen\" and \"rejected\" (FILE.jsonl), beside a model's folder "
-          "with "
-          "its tokenizer (--model DIR)",
+          "dstrain.objective {} learns of {}, and the data file {} has none: give files of JSON "
+          "lines with them (FILE.jsonl), beside a model's folder with its tokenizer (--model DIR)",
+          name_of(job.objective.kind),
+          job.objective.has_pairs() ? "pairs of answers, \"chosen\" and \"rejected\""
+                                    : "answers with a \"label\"",
           path);
 }
 
@@ -324,7 +332,7 @@ std::vector<std::string> texts_to_tokenize(const Job& job) {
 TokenizedTexts use_token_cache(Job& job, CacheUse use,
                                const std::function<void()>& before_writing) {
   const std::vector<std::string> texts = texts_to_tokenize(job);
-  if (job.objective.has_pairs()) check_pairs(job, texts);
+  if (job.objective.compares_answers()) check_answers(job, texts);
   if (std::ranges::none_of(texts, has_json_lines)) refuse_line_keys(job.data);
   if (texts.empty()) return {};
   if (!has_tokenizer(job.model_directory))

@@ -53,7 +53,7 @@ void TokenFile::append(std::span<const uint32_t> ids, std::span<const size_t> st
 }
 
 void TokenFile::append_targets(std::span<const uint8_t> counts, int64_t count) {
-  const bool all = std::ranges::find(counts, 0) == counts.end();
+  const bool all = std::ranges::all_of(counts, [](uint8_t c) { return c == 1; });
   if (!targets_ && all) return;
   const auto write_ones = [this](int64_t begin, int64_t end) {
     const std::vector<uint8_t> ones(static_cast<size_t>(std::min(end - begin, kMostOnes)), 1);

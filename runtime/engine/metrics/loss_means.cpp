@@ -13,7 +13,8 @@ NamedLosses mean_metrics(const Program& program, std::span<const double> sums, d
   NamedLosses means;
   for (size_t l = 0; l < sums.size(); ++l)
     if (const ProgramLoss& loss = program.losses[l]; !loss.metric.empty())
-      means.emplace_back(loss.metric, sums[l] / targets);
+      means.emplace_back(
+          loss.metric, sums[l] / (loss.over < 0 ? targets : sums[static_cast<size_t>(loss.over)]));
   return means;
 }
 

@@ -29,6 +29,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Returns what a sample is, for messages.
+std::string_view unit_of(const Job& job) {
+  return job.objective.has_pairs() ? "pair" : "sample";
+}
+
 std::string file_in(const std::string& run) {
   return run + "/cache/references.bin";
 }
@@ -168,7 +173,8 @@ bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped)
     if (agreed.write) {
       write();
       written = Clock::now();
-      if (root()) log::info("reference: {} of {}", std::ssize(done_) / rows, counted(all, "pair"));
+      if (root())
+        log::info("reference: {} of {}", std::ssize(done_) / rows, counted(all, unit_of(job_)));
     }
     if (agreed.stop) return false;
   }
@@ -177,7 +183,7 @@ bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped)
     log::info(
         "reference: the log-probabilities that the initial weights give to {}, {} of them measured "
         "in {:.1f} s",
-        counted(all, "pair"), all - known, seconds_since(begin));
+        counted(all, unit_of(job_)), all - known, seconds_since(begin));
   return true;
 }
 

@@ -172,7 +172,10 @@ std::string slots_text(const OptimizerConfig& o) {
 
 // Returns the objective with all of its settings.
 std::string objective_text(const Objective& o) {
-  if (!o.has_pairs()) return std::string(name_of(o.kind));
+  if (!o.compares_answers()) return std::string(name_of(o.kind));
+  if (o.rates_answers())
+    return fmt::format("{}, beta {}, desirable_weight {}, undesirable_weight {}", name_of(o.kind),
+                       o.beta, o.desirable_weight, o.undesirable_weight);
   return fmt::format("{}, loss_type {}, beta {}, label_smoothing {}, simpo_gamma {}",
                      name_of(o.kind), name_of(o.loss_type), o.beta, o.label_smoothing,
                      o.simpo_gamma);

@@ -159,7 +159,7 @@ void RunOutput::open_sinks(const RunProgress& progress, double full_rate_s) {
       .steps_per_print = job_.steps_per_print,
       .resumed_step = step,
       .all_phases = job_.pipeline.stages == 1,
-      .tokens = job_.model.family().predicts_tokens() && !job_.objective.has_pairs(),
+      .tokens = job_.model.family().predicts_tokens() && !job_.objective.compares_answers(),
       .full_rate_s = full_rate_s,
       .output = job_.output}));
   if (job_.csv_monitor.enabled)

@@ -52,6 +52,10 @@ class RandomTokens final : public Dataset {
       std::fill_n(input.tensor.as<float>() + s * elements, elements, 0.0f);
       return;
     }
+    if (input.role == InputRole::desirable) {
+      input.tensor.as<float>()[s] = static_cast<float>(number_of(sample, 0) & 1);
+      return;
+    }
     int32_t* const values = input.tensor.as<int32_t>() + s * elements;
     const int64_t behind = input.role == InputRole::labels ? 1 : 0;
     int64_t document = 0;
@@ -119,7 +123,7 @@ class ShrunkSamples final : public Dataset {
     std::vector<InputTensor> whole;
     for (const InputTensor& input : inputs) {
       whole.push_back(input);
-      if (input.role == InputRole::reference) continue;
+      if (is_of_objective(input.role)) continue;
       if (input.role == InputRole::features) {
         whole.back().tensor = {features.data(), {count, data_features_}, DType::f32};
         continue;
@@ -133,7 +137,7 @@ class ShrunkSamples final : public Dataset {
         if (inputs[i].role == InputRole::features)
           features_->fill(split, first + s,
                           inputs[i].tensor.as<float>() + s * features_->elements());
-        else if (inputs[i].role != InputRole::reference)
+        else if (!is_of_objective(inputs[i].role))
           shrink(inputs[i].role, whole[i].tensor.as<int32_t>() + s * tokens_,
                  inputs[i].tensor.as<int32_t>() + s * small_tokens_);
   }

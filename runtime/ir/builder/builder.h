@@ -202,7 +202,7 @@ class Builder {
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
   // all losses take the same. Its name and weight: as those of cross_entropy().
   void loss(BufferId x, LossWeight by, const std::string& name = "loss", float weight = 1);
-  // Adds a loss, which where the options' objective has pairs is that of pairs (pair_loss.h) (and in training the logits'
+  // Adds a loss, which where the options' objective compares answers is that of answers (answer_loss.h) (and in training the logits'
   // gradient, in place). `classes`: columns of the logits that count; 0: all.
   // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one
   // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.
@@ -223,9 +223,12 @@ class Builder {
   BufferId log_probs(BufferId logits, BufferId targets, int64_t classes);
   // Lets the host read f32 (B, rows of a sample) at the end of a step that does not train (Program::log_probs).
   void keep_log_probs(BufferId sums);
-  // Adds a metric: a mean like that of a loss, of which no gradient goes back. x: f32. Metrics come before the last loss, and
-  // have names of their own. Throws InternalError at more than kMostMetrics of them.
-  void metric(BufferId x, LossWeight by, const std::string& name);
+  // Adds a metric: a mean like that of a loss, of which no gradient goes back. x: f32. `over`: it is a mean over the sum of
+  // this one, which is not reported itself. Returns its number. Metrics come before the last loss, and have names of their
+  // own. Throws InternalError at more than kMostMetrics of them.
+  int metric(BufferId x, LossWeight by, const std::string& name, std::optional<int> over = {});
+  // Adds a sum for metrics that are means over it.
+  int metric_count(BufferId x, LossWeight by, const std::string& name);
   // Lets the mean of a loss be reported as a metric of this name, too.
   void report_loss(const std::string& loss, const std::string& metric);
   static constexpr size_t kMostLosses = 6, kMostMetrics = 16;

@@ -23,8 +23,7 @@ bool ForwardOptions::has(InputRole role) const {
 BufferId Builder::input(const std::string& name, InputRole role, DType dtype, const Shape& sample) {
   const BufferId loaded = declare_input(name, role, dtype, sample).buffer;
   // Floats are loaded in f32; a 16-bit run rounds them before anything reads them, but for those that a loss compares with.
-  if (dtype != DType::f32 || options_.dtype == DType::f32 || role == InputRole::reference)
-    return loaded;
+  if (dtype != DType::f32 || options_.dtype == DType::f32 || is_of_objective(role)) return loaded;
   return emit(OpKind::cast, {}, {loaded},
               {.name = fresh(name), .shape = program_.at(loaded).shape, .dtype = options_.dtype});
 }

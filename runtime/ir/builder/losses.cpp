@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/builder/answer_loss.h"
 #include "runtime/ir/builder/builder.h"
-#include "runtime/ir/builder/pair_loss.h"
 
 namespace dstrain {
 
@@ -32,10 +32,10 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, int64_t classes,
 }
 
 void Builder::cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss) {
-  if (options_.objective.has_pairs()) {
+  if (options_.objective.compares_answers()) {
     check(loss.name == "loss" && loss.weight == 1 && loss.factor == kNone,
-          "a loss of pairs is the only one of a model");
-    return add_pair_loss(*this, logits, targets, loss.classes);
+          "a loss of answers is the only one of a model");
+    return add_answer_loss(*this, logits, targets, loss.classes);
   }
   program_.logits = logits;
   const BufferId sum = add_loss(loss.name, loss.weight, loss.by);
@@ -102,7 +102,14 @@ void Builder::loss(BufferId x, LossWeight by, const std::string& name, float wei
   append(std::move(op));
 }
 
-void Builder::metric(BufferId x, LossWeight by, const std::string& name) {
+int Builder::metric(BufferId x, LossWeight by, const std::string& name, std::optional<int> over) {
+  const int number = metric_count(x, by, name);
+  program_.losses.back().metric = name;
+  program_.losses.back().over = over.value_or(-1);
+  return number;
+}
+
+int Builder::metric_count(BufferId x, LossWeight by, const std::string& name) {
   check(std::ranges::count(program_.losses, true, &ProgramLoss::is_metric) <
             static_cast<std::ptrdiff_t>(kMostMetrics),
         "a model has at most {} metrics", kMostMetrics);
@@ -115,8 +122,7 @@ void Builder::metric(BufferId x, LossWeight by, const std::string& name) {
                                             .dtype = DType::f64,
                                             .lifetime = Lifetime::step,
                                             .role = BufferRole::losses});
-  program_.losses.push_back(
-      {.name = "metric:" + name, .weight = 0, .sum = sum, .is_metric = true, .metric = name});
+  program_.losses.push_back({.name = "metric:" + name, .weight = 0, .sum = sum, .is_metric = true});
   append({.op = OpKind::sum_loss,
           .accumulate = Accumulate::after_first_micro,
           .attrs = SumLossAttrs{0},
@@ -124,6 +130,7 @@ void Builder::metric(BufferId x, LossWeight by, const std::string& name) {
           .writes = {sum},
           .group = group_,
           .sublayer = sublayer_});
+  return static_cast<int>(program_.losses.size()) - 1;
 }
 
 void Builder::report_loss(const std::string& loss, const std::string& metric) {

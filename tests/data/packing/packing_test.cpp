@@ -4,13 +4,10 @@
 #include <random>
 
 #include "runtime/data/packing/pack.h"
-#include "runtime/data/packing/packed_dataset.h"
-#include "tests/data/dataset_fixture.h"
+#include "tests/data/packing/document_folder.h"
 
 namespace dstrain {
 namespace {
-
-using Ids = std::vector<int32_t>;
 
 std::vector<DocumentPart> parts_of(const std::vector<int32_t>& lengths) {
   std::vector<DocumentPart> parts;
@@ -66,44 +63,6 @@ TEST_CASE("packing keeps every document once, and fills samples of ordinary docu
   CHECK(static_cast<double>(packed.tokens()) > 0.98 * 256 * static_cast<double>(packed.samples()));
 }
 
-class DocumentFolder {
- public:
-  // Writes a token file of these documents, and where they begin.
-  std::string write(const std::string& name, const std::vector<std::vector<uint16_t>>& documents) {
-    std::string ids, begins;
-    uint64_t at = 0;
-    const auto add = [](std::string& to, const auto& value) {
-      to.append(reinterpret_cast<const char*>(&value), sizeof(value));
-    };
-    for (const std::vector<uint16_t>& document : documents) {
-      add(begins, at);
-      for (const uint16_t id : document) add(ids, id);
-      at += document.size();
-    }
-    add(begins, at);
-    dir_.write(name, ids);
-    dir_.write(name + ".documents", begins);
-    return path(name);
-  }
-  // Writes which of a file's tokens count in the loss: a 0 or 1 for each.
-  void write_targets(const std::string& name, std::string counts) {
-    for (char& c : counts) c = static_cast<char>(c - '0');
-    dir_.write(name + ".targets", counts);
-  }
-  std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
-  void write_text(const std::string& name, const std::string& text) { dir_.write(name, text); }
-
-  Job job(const std::string& path, int64_t length, Packing packing) const {
-    Job job = text_job(path, length, DataFormat::tokens);
-    job.model.set_vocabulary(100);
-    job.data.packing = packing;
-    return job;
-  }
-
- private:
-  TempDir dir_;
-};
-
 struct DocumentBatch {
   Ids ids, labels, documents;
 };
@@ -149,36 +108,6 @@ TEST_CASE("a padded sample is one document") {
   data->read(Split::train, 1, 2, inputs);
   CHECK(ids == Ids{11, 12, 13, 14, 15, 0, 21, 22, 0, 0, 0, 0});
   CHECK(labels == Ids{12, 13, 14, 15, -1, -1, 22, -1, -1, -1, -1, -1});
-}
-
-TEST_CASE("a sample of pairs has a row for each answer, and the references of its own") {
-  DocumentFolder folder;
-  // The second pair has a document of one token, the fourth one that is too long.
-  const std::vector<std::vector<uint16_t>> documents{
-      {1, 2, 3}, {1, 4}, {9}, {21, 22}, {31, 32}, {33, 34, 35}, {41, 42, 43, 44, 45}, {41, 42}};
-  Job job = folder.job(folder.write("a.bin", documents), 4, Packing::pad);
-  job.objective.kind = ObjectiveKind::dpo;
-  job.data.too_long = TooLong::drop;
-  const auto data = open_dataset(job);
-  REQUIRE(data->samples(Split::train) == 2);
-  CHECK_THAT(data->summary(), Catch::Contains("4 documents in 2 training pairs of 4"));
-  ReferenceTable* const table = data->references();
-  REQUIRE((table && table->rows() == 2 && table->samples(Split::train) == 2));
-  for (int64_t place = 0; place < 2; ++place) {
-    const int64_t sample = data->sample_at(Split::train, place);
-    const auto number = static_cast<float>(place);
-    std::ranges::copy(std::array{number, number + 0.5f}, table->at(Split::train, sample).begin());
-  }
-  Ids ids(16), labels(16);
-  std::vector<float> references(4);
-  const std::array inputs{
-      InputTensor{"ids", InputRole::token_ids, {ids.data(), {2, 8}, DType::i32}},
-      InputTensor{"targets", InputRole::labels, {labels.data(), {2, 8}, DType::i32}},
-      InputTensor{"reference", InputRole::reference, {references.data(), {2, 2}, DType::f32}}};
-  data->read(Split::train, 0, 2, inputs);
-  CHECK(ids == Ids{1, 2, 3, 0, 1, 4, 0, 0, 31, 32, 0, 0, 33, 34, 35, 0});
-  CHECK(labels == Ids{2, 3, -1, -1, 4, -1, -1, -1, 32, -1, -1, -1, 34, 35, -1, -1});
-  CHECK(references == std::vector<float>{0, 0.5f, 1, 1.5f});
 }
 
 TEST_CASE("a sample has positions of tokens and a mask, where a model reads them") {

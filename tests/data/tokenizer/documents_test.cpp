@@ -154,7 +154,7 @@ TEST_CASE(
                     path = dir.write("a.jsonl", pair + "\n" + pair + "\n"),
                     mixed = dir.write("b.jsonl", pair + "\n" + line("a"));
   LineOptions options(7);
-  options.pairs = true;
+  options.answers = AnswerLines::pairs;
   Encoded found;
   std::vector<uint8_t> counts;
   const auto take = [&](const EncodedPart& part, int64_t) {
@@ -182,13 +182,78 @@ TEST_CASE(
   CHECK(found.counts.targets == std::ranges::count(expected_counts, 1));
   CHECK_THROWS_WITH(encode_file(tokenizer, mixed, options, found.counts, take),
                     Catch::Contains(":2: the line has no \"chosen\" and \"rejected\""));
-  options.pairs = false;
+  options.answers = AnswerLines::none;
   CHECK_THROWS_WITH(encode_file(tokenizer, path, options, found.counts, take),
                     Catch::Contains(":1: the line has \"chosen\" and \"rejected\""));
   options.skip_invalid = true;
   DocumentCounts left;
   encode_file(tokenizer, mixed, options, left, [](const EncodedPart&, int64_t) {});
   CHECK((left.skipped == 1 && left.documents == 1));
+}
+
+TEST_CASE(
+    "documents: a rated answer becomes two documents, itself and its prompt with another answer") {
+  const TempDir dir;
+  const Tokenizer tokenizer = golden_tokenizer("gpt2");
+  const auto rated = [](const std::string& prompt, const std::string& answer,
+                        const std::string& label) {
+    return "{\"prompt\": \"" + prompt + "\", \"completion\": \"" + answer +
+           "\", \"label\": " + label + "}\n";
+  };
+  struct Document {
+    std::string prompt, answer;
+    uint8_t mark;
+  };
+  // Each answer follows the next prompt, and the second one the first prompt.
+  const std::vector<Document> documents{{"a b", " c d", 1}, {"a b", " e", 1}, {"f", " e", 2},
+                                        {"f", " c d", 1},   {"g", " h i", 1}, {"g", " e", 1}};
+  Encoded expected;
+  std::vector<uint8_t> expected_counts;
+  for (const Document& document : documents) {
+    const size_t prompt = tokenizer.encode(document.prompt).size();
+    expected.starts.push_back(expected.ids.size());
+    const std::vector<uint32_t> ids = tokenizer.encode(document.prompt + document.answer);
+    expected.ids.insert(expected.ids.end(), ids.begin(), ids.end());
+    expected.ids.push_back(7);
+    for (size_t t = 0; t < ids.size() + 1; ++t)
+      expected_counts.push_back(t >= prompt ? document.mark : 0);
+  }
+  LineOptions options(7);
+  options.answers = AnswerLines::rated;
+  const std::string text =
+      rated("a b", " c d", "true") + rated("f", " e", "false") + rated("g", " h i", "true");
+  for (const int threads : {1, 3}) {
+    set_thread_count(threads);
+    Encoded found;
+    std::vector<uint8_t> counts;
+    encode_file(tokenizer, dir.write("a.jsonl", text), options, found.counts,
+                [&](const EncodedPart& part, int64_t) {
+                  for (const size_t start : part.starts)
+                    found.starts.push_back(found.ids.size() + start);
+                  found.ids.insert(found.ids.end(), part.ids.begin(), part.ids.end());
+                  counts.insert(counts.end(), part.counts.begin(), part.counts.end());
+                });
+    CHECK(found.ids == expected.ids);
+    CHECK(found.starts == expected.starts);
+    CHECK(counts == expected_counts);
+    CHECK((found.counts.documents == 3 && found.counts.without_targets == 0));
+  }
+  const auto refused = [&](const std::string& lines, const std::string& message) {
+    DocumentCounts counts;
+    CHECK_THROWS_WITH(encode_file(tokenizer, dir.write("b.jsonl", lines), options, counts,
+                                  [](const EncodedPart&, int64_t) {}),
+                      Catch::Contains(message));
+  };
+  refused(rated("a", " b", "true"), "b.jsonl has one line with an answer: dstrain.objective kto");
+  refused(rated("a", " b", "1"),
+          ":1: the line has no \"prompt\" and \"completion\" with a \"label\"");
+  refused(line("a"), ":1: the line has no \"prompt\" and \"completion\" with a \"label\"");
+  // Elsewhere labels are members that are not used.
+  options.answers = AnswerLines::none;
+  DocumentCounts counts;
+  encode_file(tokenizer, dir.write("c.jsonl", text), options, counts,
+              [](const EncodedPart&, int64_t) {});
+  CHECK((counts.documents == 3 && counts.ignored.at("label") == 3));
 }
 
 TEST_CASE("documents: the first line left out is named where it is far behind, and in each file") {

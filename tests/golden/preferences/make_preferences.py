@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Generates the golden results of this folder: DPO, SimPO and ORPO of transformers' models in fp64, by the definitions of TRL's
-DPOTrainer, CPOTrainer and ORPOTrainer.
+"""Generates the golden results of this folder: DPO, SimPO, ORPO and KTO of transformers' models in fp64, by the definitions of
+TRL's DPOTrainer, CPOTrainer, ORPOTrainer and KTOTrainer.
 
     python3 tests/golden/preferences/make_preferences.py     # needs torch, transformers, safetensors, tokenizers
 
-Starts from the weights of ../families. Writes, beside this file: pairs.jsonl and validation.jsonl, tokenizer.json and
-tokenizer_config.json, config.json (what dstrain runs), and cases.json: of each case the model's config.json, the section
-dstrain.objective, the loss, the gradient's norm and the metrics of each step, and the loss of the validation at the end.
+Starts from the weights of ../families. Writes, beside this file: pairs.jsonl and validation.jsonl, those of rated answers,
+tokenizer.json and tokenizer_config.json, config.json (what dstrain runs), and cases.json: of each case the model's config.json,
+the section dstrain.objective, what its configuration has besides, the loss, the gradient's norm and the metrics of each step,
+and the loss of the validation at the end.
 
 ORPO's likelihood is that of the answers, each with its own mean, as the paper has it; TRL's trainer adds the prompts' tokens to
 it and takes the mean over the tokens of a micro-batch.
+
+KTO's divergence is the mean over a micro-batch of MICRO answers, each behind the prompt of the line after it, the second line's
+behind that of the first. TRL takes the last answer of a batch for the first prompt.
 """
 import copy
 import json
@@ -26,7 +30,7 @@ from safetensors.torch import load_file
 
 HERE = pathlib.Path(__file__).resolve().parent
 FAMILIES = HERE.parent / "families"
-STEPS, BATCH, LENGTH, IDS = 6, 4, 12, 61
+STEPS, BATCH, MICRO, LENGTH, IDS = 6, 4, 2, 12, 61
 PAIRS, HELD_OUT = 10, 4
 ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
 CLIP = 1.5
@@ -40,6 +44,7 @@ OBJECTIVES = {
     "dpo_ipo": {"type": "dpo", "loss_type": "ipo", "beta": 0.2},
     "simpo": {"type": "simpo", "beta": 2.0, "simpo_gamma": 1.0},
     "orpo": {"type": "orpo", "beta": 0.25},
+    "kto": {"type": "kto", "beta": 0.3, "desirable_weight": 1.2, "undesirable_weight": 0.8},
 }
 
 
@@ -68,18 +73,30 @@ def make_pairs(count, rng):
     return pairs
 
 
-def write_pairs(name, pairs):
-    (HERE / name).write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+def make_rated(count, rng):
+    text = lambda least, most: "".join(rng.choice(LETTERS) for _ in range(rng.randint(least, most)))
+    return [{"prompt": text(2, 6), "completion": text(1, 8), "label": i % 5 not in (1, 4)} for i in range(count)]
+
+
+def write_lines(name, lines):
+    (HERE / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def rows_of(pair, tokenizer):
     """The ids of the chosen and the rejected answer behind the prompt, and which of them count."""
-    rows = []
-    for answer in (pair["chosen"], pair["rejected"]):
-        prompt = tokenizer.encode(pair["prompt"]).ids
-        ids = (tokenizer.encode(pair["prompt"] + answer + END).ids)[:LENGTH]
-        rows.append((torch.tensor(ids), torch.arange(len(ids)) >= len(prompt)))
-    return rows
+    return [row_of(pair["prompt"], answer, tokenizer) for answer in (pair["chosen"], pair["rejected"])]
+
+
+def row_of(prompt, answer, tokenizer):
+    ids = (tokenizer.encode(prompt + answer + END).ids)[:LENGTH]
+    return torch.tensor(ids), torch.arange(len(ids)) >= len(tokenizer.encode(prompt).ids)
+
+
+def rated_rows(lines, tokenizer):
+    """Of each line the ids of the answer and of another line's answer, which of them count, and the label."""
+    other = [lines[i - 1 if i > 0 else 1]["completion"] for i in range(len(lines))]
+    return [(row_of(line["prompt"], line["completion"], tokenizer), row_of(line["prompt"], answer, tokenizer), line["label"])
+            for line, answer in zip(lines, other, strict=True)]
 
 
 # ---------------------------------------------------------------- losses
@@ -134,15 +151,39 @@ def mean_over(objective, model, reference, pairs):
     return loss, {name: float(sum(metrics[name].detach() for _, metrics in results)) / len(results) for name in results[0][1]}
 
 
+def kto_loss(objective, model, reference, samples):
+    """The sum of the losses of samples, their rewards and log-probabilities by label, and the sum of their divergence."""
+    beta, losses, metrics = objective["beta"], [], {"kl": 0.0}
+    for first in range(0, len(samples), MICRO):
+        micro = samples[first : first + MICRO]
+        with torch.no_grad():
+            kl = sum(log_prob(model, *other)[0] - log_prob(reference, *other)[0] for _, other, _ in micro) / len(micro)
+            kl = max(float(kl), 0.0)
+        metrics["kl"] += kl * len(micro)
+        for own, _, wanted in micro:
+            answer = log_prob(model, *own)[0]
+            with torch.no_grad():
+                before = log_prob(reference, *own)[0]
+            score = answer - before
+            weight = objective["desirable_weight" if wanted else "undesirable_weight"]
+            losses.append(weight * (1 - torch.sigmoid(beta * (score - kl if wanted else kl - score))))
+            kind = "chosen" if wanted else "rejected"
+            metrics.setdefault("rewards/" + kind, []).append(beta * score.item())
+            metrics.setdefault("logps/" + kind, []).append(answer.item())
+    means = {name: sum(values) / len(values) for name, values in metrics.items() if name != "kl"}
+    return sum(losses) / len(losses), means | {"kl": metrics["kl"] / len(samples)}
+
+
 def train(model, objective, pairs, held_out):
     reference = copy.deepcopy(model).double().eval()
     model = copy.deepcopy(model).double().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
                                   weight_decay=ADAMW["weight_decay"])
     steps = []
+    mean = kto_loss if objective["type"] == "kto" else mean_over
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss, metrics = mean_over(objective, model, reference, [pairs[(step * BATCH + i) % len(pairs)] for i in range(BATCH)])
+        loss, metrics = mean(objective, model, reference, [pairs[(step * BATCH + i) % len(pairs)] for i in range(BATCH)])
         loss.backward()
         norm = math.sqrt(sum(float((p.grad ** 2).sum()) for p in model.parameters()))
         for p in model.parameters():
@@ -150,7 +191,7 @@ def train(model, objective, pairs, held_out):
         optimizer.step()
         steps.append({"loss": loss.item(), "grad_norm": norm, "metrics": metrics})
     with torch.no_grad():
-        return steps, mean_over(objective, model, reference, held_out)[0].item()
+        return steps, mean(objective, model, reference, held_out)[0].item()
 
 
 # ---------------------------------------------------------------- cases
@@ -159,8 +200,11 @@ def main():
     rng = random.Random(5)
     tokenizer = make_tokenizer()
     pairs, held_out = make_pairs(PAIRS, rng), make_pairs(HELD_OUT, rng)
-    write_pairs("pairs.jsonl", pairs)
-    write_pairs("validation.jsonl", held_out)
+    write_lines("pairs.jsonl", pairs)
+    write_lines("validation.jsonl", held_out)
+    rated, rated_out = make_rated(PAIRS, rng), make_rated(HELD_OUT, rng)
+    write_lines("rated.jsonl", rated)
+    write_lines("rated_validation.jsonl", rated_out)
     configs = {case["name"]: case["config"] for case in json.loads((FAMILIES / "cases.json").read_text())["cases"]}
     cases = []
     for name, objective in OBJECTIVES.items():
@@ -168,9 +212,13 @@ def main():
         config = transformers.AutoConfig.for_model(**configs[weights])
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
         model.load_state_dict(load_file(FAMILIES / weights / "model.safetensors"))
-        steps, validation = train(model, objective, *([rows_of(p, tokenizer) for p in some] for some in (pairs, held_out)))
-        cases.append({"name": name, "weights": weights, "config": configs[weights], "objective": objective, "steps": steps,
-                      "validation": validation})
+        if name == "kto":
+            data = [rated_rows(some, tokenizer) for some in (rated, rated_out)]
+        else:
+            data = [[rows_of(p, tokenizer) for p in some] for some in (pairs, held_out)]
+        steps, validation = train(model, objective, *data)
+        cases.append({"name": name, "weights": weights, "config": configs[weights], "objective": objective,
+                      "micro_batch": MICRO if name == "kto" else 1, "steps": steps, "validation": validation})
     own = {"data": {"order": "sequential", "seq_len": LENGTH}, "steps": STEPS, "save_last": False}
     config = {"train_batch_size": BATCH, "train_micro_batch_size_per_gpu": 1, "gradient_clipping": CLIP,
               "optimizer": {"type": "AdamW", "params": ADAMW}, "dstrain": own}

@@ -1,4 +1,4 @@
-// Compares DPO, SimPO and ORPO with their definitions in fp64 (make_preferences.py): losses, norms and metrics of steps, with
+// Compares DPO, SimPO, ORPO and KTO with their definitions in fp64 (make_preferences.py): losses, norms and metrics of steps, with
 // references that the initial weights give; at every stage, on several ranks and in a pipeline.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -49,11 +49,14 @@ fs::path model_folder(const json& golden, const ScratchFolder& scratch) {
 Run train_case(const json& golden, const ScratchFolder& scratch, const std::string& label,
                std::vector<std::string> words, const json& changes = json::object()) {
   Case all = preferences();
-  all.data = {"--data", (all.folder / "pairs.jsonl").string()};
+  const bool rated = golden.at("objective").at("type") == "kto";
+  all.data = {"--data", (all.folder / (rated ? "rated.jsonl" : "pairs.jsonl")).string()};
   json config = all.config;
+  config["train_micro_batch_size_per_gpu"] = golden.at("micro_batch");
   config["dstrain"]["objective"] = golden.at("objective");
   config["dstrain"]["eval_samples"] = 4;
-  config["dstrain"]["data"]["val_path"] = (all.folder / "validation.jsonl").string();
+  config["dstrain"]["data"]["val_path"] =
+      (all.folder / (rated ? "rated_validation.jsonl" : "validation.jsonl")).string();
   config.merge_patch(changes);
   words.insert(words.end(), {"--model", model_folder(golden, scratch).string()});
   return train(all, config, scratch, label, words, Start::model);
@@ -61,7 +64,7 @@ Run train_case(const json& golden, const ScratchFolder& scratch, const std::stri
 
 }  // namespace
 
-TEST_CASE("objectives of pairs have the losses, norms and metrics of their definitions") {
+TEST_CASE("objectives of answers have the losses, norms and metrics of their definitions") {
   for (const json& golden : cases()) {
     const auto name = golden.at("name").get<std::string>();
     CAPTURE(name);
@@ -92,8 +95,8 @@ TEST_CASE("the first loss of DPO is the logarithm of 2") {
 }
 
 TEST_CASE(
-    "pairs train with the same bits at every stage, offloaded, recomputed and in a pipeline") {
-  const json& golden = case_named("dpo");
+    "answers train with the same bits at every stage, offloaded, recomputed and in a pipeline") {
+  const json& golden = case_named(GENERATE("dpo", "kto"));
   const ScratchFolder scratch;
   const std::vector<std::string> ranks{"--num_gpus", "2"};
   const auto weights_with = [&](const std::string& label, std::vector<std::string> words,
@@ -121,7 +124,8 @@ TEST_CASE(
   const Run one = train_case(golden, scratch, "one", {"--num_gpus", "1"});
   CHECK(read_bytes(pipeline.output / "model.safetensors") ==
         read_bytes(one.output / "model.safetensors"));
-  CHECK(pipeline.column("rewards/margins") == one.column("rewards/margins"));
+  for (const char* const metric : {"rewards/chosen", "rewards/rejected"})
+    CHECK(pipeline.column(metric) == one.column(metric));
 }
 
 }  // namespace dstrain::golden

@@ -24,9 +24,10 @@ std::vector<KeySpec> loss() {
       {.key = "dstrain.objective.type",
        .type = Type::choice,
        .fallback = "\"next_token\"",
-       .note = "what is learned: the next token, or of pairs of answers which one is preferred, by "
-               "the definition of DPO, SimPO or ORPO",
-       .choices = "next_token|dpo|simpo|orpo"},
+       .note = "what is learned: the next token; of pairs of answers which one is preferred, by "
+               "the definition of DPO, SimPO or ORPO; or which answers are desirable, by that of "
+               "KTO",
+       .choices = "next_token|dpo|simpo|orpo|kto"},
       {.key = "dstrain.objective.loss_type",
        .type = Type::choice,
        .fallback = "\"sigmoid\"",
@@ -35,7 +36,7 @@ std::vector<KeySpec> loss() {
       {.key = "dstrain.objective.beta",
        .type = Type::real,
        .fallback = "0.1",
-       .note = "of pairs: what margins are multiplied by; orpo: the weight of the odds' loss",
+       .note = "of answers: what margins are multiplied by; orpo: the weight of the odds' loss",
        .min = 0,
        .open = true},
       {.key = "dstrain.objective.label_smoothing",
@@ -48,6 +49,16 @@ std::vector<KeySpec> loss() {
        .type = Type::real,
        .fallback = "0.5",
        .note = "simpo: the margin that is asked for",
+       .min = 0},
+      {.key = "dstrain.objective.desirable_weight",
+       .type = Type::real,
+       .fallback = "1",
+       .note = "kto: the weight of the losses of desirable answers",
+       .min = 0},
+      {.key = "dstrain.objective.undesirable_weight",
+       .type = Type::real,
+       .fallback = "1",
+       .note = "kto: the weight of the losses of undesirable answers",
        .min = 0},
   };
 }

@@ -87,8 +87,9 @@ constexpr std::string_view kOfArrays[] = {"dstrain.data.whole"};
 void solve_packing(Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.data.packing";
   DataConfig& d = job.data;
-  const std::string packing = job.objective.has_pairs() ? v.text(key, "pad", "dstrain.objective")
-                                                        : v.text(key),
+  const std::string packing = job.objective.compares_answers()
+                                  ? v.text(key, "pad", "dstrain.objective")
+                                  : v.text(key),
                     too_long = v.text("dstrain.data.too_long");
   d.packing = packing == "pack" ? Packing::pack : packing == "pad" ? Packing::pad : Packing::none;
   d.too_long = too_long == "drop"    ? TooLong::drop

@@ -17,7 +17,9 @@ constexpr std::string_view kType = "dstrain.objective.type",
                            kLossType = "dstrain.objective.loss_type",
                            kBeta = "dstrain.objective.beta",
                            kSmoothing = "dstrain.objective.label_smoothing",
-                           kGamma = "dstrain.objective.simpo_gamma";
+                           kGamma = "dstrain.objective.simpo_gamma",
+                           kDesirable = "dstrain.objective.desirable_weight",
+                           kUndesirable = "dstrain.objective.undesirable_weight";
 
 template <class Kind, class Names>
 Kind named(const Names& names, std::string_view name) {
@@ -39,16 +41,25 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   o.kind = named<ObjectiveKind>(kObjectiveNames, type);
   const bool dpo = o.kind == ObjectiveKind::dpo, simpo = o.kind == ObjectiveKind::simpo;
   if (dpo) o.loss_type = named<PairLoss>(kPairLossNames, values.text(kLossType));
-  if (o.has_pairs()) o.beta = values.real(kBeta);
+  const bool compares = o.compares_answers(), rates = o.rates_answers();
+  if (compares) o.beta = values.real(kBeta);
   const bool smooths = simpo || (dpo && o.loss_type == PairLoss::sigmoid);
   if (smooths) o.label_smoothing = values.real(kSmoothing);
   if (simpo) o.simpo_gamma = values.real(kGamma);
+  if (rates) {
+    o.desirable_weight = values.real(kDesirable);
+    o.undesirable_weight = values.real(kUndesirable);
+    if (o.desirable_weight == 0 && o.undesirable_weight == 0)
+      diagnostics.error(kUndesirable, "both weights are 0: nothing would be learned");
+  }
   refuse(kLossType, dpo, type, values, diagnostics);
-  refuse(kBeta, o.has_pairs(), type, values, diagnostics);
+  refuse(kBeta, compares, type, values, diagnostics);
   refuse(kSmoothing, smooths, dpo ? fmt::format("the loss {}", name_of(o.loss_type)) : type, values,
          diagnostics);
   refuse(kGamma, simpo, type, values, diagnostics);
-  if (!o.has_pairs()) return;
+  refuse(kDesirable, rates, type, values, diagnostics);
+  refuse(kUndesirable, rates, type, values, diagnostics);
+  if (!compares) return;
   const ModelFamily& family = job.model.family();
   if (family.open)
     diagnostics.error(
@@ -59,7 +70,7 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
 }
 
 void check_objective(const Job& job, const Values& values, Diagnostics& diagnostics) {
-  if (!job.objective.has_pairs()) return;
+  if (!job.objective.compares_answers()) return;
   const std::string_view type = name_of(job.objective.kind);
   for (const std::string_view key : {"dstrain.label_smoothing", "dstrain.z_loss"})
     if (values.given(key) && values.given(key)->value.real != 0)
@@ -69,8 +80,8 @@ void check_objective(const Job& job, const Values& values, Diagnostics& diagnost
   if (values.given("dstrain.data.packing") && job.data.packing != Packing::pad)
     diagnostics.error(
         "dstrain.data.packing",
-        fmt::format("a sample of dstrain.objective {} is a pair of answers, a row each "
-                    "with padding behind it: use \"pad\", or remove the key",
+        fmt::format("a sample of dstrain.objective {} is two answers, a row each with padding "
+                    "behind it: use \"pad\", or remove the key",
                     type));
   if (job.objective.needs_reference() && !job.adapters.init.empty())
     diagnostics.error("dstrain.lora.init",

@@ -20,7 +20,7 @@ std::string said(const std::string& objective, const std::string& key,
 
 }  // namespace
 
-TEST_CASE("objective: a run learns next tokens, or pairs with TRL's defaults") {
+TEST_CASE("objective: a run learns next tokens, or answers with TRL's defaults") {
   CHECK(ask(trains_with("")).job().objective == Objective{});
   const Job dpo = ask(learns(R"("type": "dpo")")).job();
   CHECK(dpo.objective == Objective{.kind = ObjectiveKind::dpo});
@@ -36,6 +36,10 @@ TEST_CASE("objective: a run learns next tokens, or pairs with TRL's defaults") {
   CHECK(simpo.objective == Objective{.kind = ObjectiveKind::simpo, .simpo_gamma = 1.5});
   CHECK_FALSE(simpo.objective.needs_reference());
   CHECK(ask(learns(R"("type": "orpo")")).job().objective.kind == ObjectiveKind::orpo);
+  const Objective kto = ask(learns(R"("type": "kto", "undesirable_weight": 0.5)")).job().objective;
+  CHECK(kto == Objective{.kind = ObjectiveKind::kto, .undesirable_weight = 0.5});
+  CHECK((kto.rates_answers() && !kto.has_pairs() && kto.needs_reference()));
+  CHECK(kto.rows_per_sample() == 2);
 }
 
 TEST_CASE("objective: a setting that it does not have, or that is of next tokens, is an error") {
@@ -51,7 +55,12 @@ TEST_CASE("objective: a setting that it does not have, or that is of next tokens
   CHECK(said(R"("type": "simpo")", "z_loss", R"(, "z_loss": 0.1)") ==
         "error: is of the loss of next tokens, and dstrain.objective is simpo: remove it");
   CHECK(said(R"("type": "dpo")", "data.packing", R"(, "data": {"packing": "none"})")
-            .starts_with("error: a sample of dstrain.objective dpo is a pair of answers"));
+            .starts_with("error: a sample of dstrain.objective dpo is two answers"));
+  CHECK(said(R"("type": "dpo", "desirable_weight": 2)", "objective.desirable_weight") ==
+        "error: dpo has no such setting: remove it");
+  CHECK(said(R"("type": "kto", "desirable_weight": 0, "undesirable_weight": 0)",
+             "objective.undesirable_weight") ==
+        "error: both weights are 0: nothing would be learned");
   CHECK(said(R"("type": "dpo")", "lora.init", R"(, "lora": {"init": "a"})")
             .starts_with("error: dpo compares with the model that the adapters are of"));
   CHECK(said(R"("type": "dpo")", "objective.type", R"(, "model": {"type": "benchmark"})")

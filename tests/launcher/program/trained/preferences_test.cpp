@@ -126,6 +126,38 @@ TEST_CASE("a run that is stopped while references are measured goes on to the sa
   CHECK(folder.nothing_left());
 }
 
+TEST_CASE("rated answers are learned, and go on, with the same bits") {
+  const PairFolder folder;
+  std::string lines;
+  for (int i = 0; i < 12; ++i)
+    lines += json{{"prompt", "the fox " + std::to_string(i)},
+                  {"completion", i % 3 == 0 ? " sleeps" : " jumps over it"},
+                  {"label", i % 3 != 0}}
+                 .dump() +
+             "\n";
+  folder.write("rated.jsonl", lines);
+  const std::string kto = "--set dstrain.objective.type=kto --num_gpus 2 ";
+  const std::string first = folder.learn(kto + "--steps 4", 0, "rated.jsonl");
+  CHECK(has(first, std::string(kMeasured) + " to 12 samples, 12 of them measured"));
+  CHECK(folder.first_step()["loss"].get<double>() == Approx(0.5).epsilon(1e-6));
+  CHECK(folder.first_step()["kl"] == 0);
+  const std::string expected = folder.read("out/model.safetensors");
+  folder.learn(kto + "--steps 2 --save_interval 1", 0, "rated.jsonl");
+  const std::string resumed =
+      folder.said(std::string(kProgram) + " --resume out --num_gpus 2 --steps 4");
+  CHECK_FALSE(has(resumed, kMeasured));
+  CHECK(folder.read("out/model.safetensors") == expected);
+  // Lines that were tokenized as rated ones are not those of another objective.
+  CHECK(has(folder.learn("", 1, "rated.jsonl"), "rated.jsonl:1: the line has no \"chosen\""));
+  CHECK(json::parse(folder.said(std::string(kProgram) +
+                                    " verify --json --config t.json --model m --data rated.jsonl "
+                                    "--set dstrain.data.seq_len=16 --set "
+                                    "zero_optimization.stage=3 " +
+                                    kto,
+                                0, " 2>err"))["equal"] == true);
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("adapters learn of pairs, and begin where their model is") {
   const PairFolder folder;
   folder.learn("--set dstrain.lora.r=2 --num_gpus 2");
@@ -160,21 +192,24 @@ TEST_CASE("what pairs cannot be of is one error before anything is written") {
     CHECK(has(said, message));
     CHECK_FALSE(fs::exists(folder.root / "out"));
   };
-  refused("--set dstrain.data.packing=pack", "is a pair of answers, a row each");
+  refused("--set dstrain.data.packing=pack", "is two answers, a row each");
   refused("--set dstrain.objective.simpo_gamma=1", "dpo has no such setting");
   refused("--set dstrain.objective.loss_type=hinge --set dstrain.objective.label_smoothing=0.1",
           "the loss hinge has no such setting");
   refused("--set dstrain.label_smoothing=0.1", "is of the loss of next tokens");
   refused("--num_gpus 2 --set tensor_parallel.autotp_size=2",
           "pairs of answers do not run with tensor_parallel.autotp_size above 1 yet");
-  refused("--set dstrain.objective.type=kto",
-          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\"");
+  refused("--set dstrain.objective.type=grpo",
+          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\", \"kto\"");
   CHECK(has(folder.learn("", 1, "text.txt"),
-            "learns of pairs of answers, and the data file text.txt has none"));
+            "learns of pairs of answers, \"chosen\" and \"rejected\", and the data file text.txt "
+            "has none"));
   CHECK_FALSE(fs::exists(folder.root / "out"));
   folder.write("lines.jsonl", json_line("a text"));
   CHECK(has(folder.learn("", 1, "lines.jsonl"),
             "lines.jsonl:1: the line has no \"chosen\" and \"rejected\""));
+  CHECK(has(folder.learn("--set dstrain.objective.type=kto", 1),
+            "pairs.jsonl:1: the line has no \"prompt\" and \"completion\" with a \"label\""));
   CHECK(has(folder.run("--data pairs.jsonl", 1),
             "pairs.jsonl:1: the line has \"chosen\" and \"rejected\", of which only a run"));
 }

@@ -1,12 +1,12 @@
-// The losses of pairs of answers (Objective), built of general ops over the log-probabilities of their tokens.
+// The losses of answers (Objective), built of general ops over the log-probabilities of their tokens.
 #pragma once
 
 #include "runtime/ir/builder/builder.h"
 
 namespace dstrain {
 
-// Adds the loss of the objective in the builder's options, which has pairs, as a mean over samples, and metrics with TRL's
-// names. logits (R,V) and targets i32 (R) are those of two rows of a sample; the target of a token that does not count is
+// Adds the loss of the objective in the builder's options, which compares answers, as a mean over samples, and metrics with
+// TRL's names. logits (R,V) and targets i32 (R) are those of two rows of a sample; the target of a token that does not count is
 // below 0. `classes`: columns of the logits that count; 0: all. A model that is not trained keeps the sums of the
 // log-probabilities (Program::log_probs).
 //
@@ -16,7 +16,10 @@ namespace dstrain {
 //           hinge: max(0, 1 - beta m); ipo: (m - 1 / (2 beta))^2, with p / n and r / n in place of p and r
 //   simpo   the same as dpo's sigmoid, of m = p_c / n_c - p_j / n_j - gamma / beta
 //   orpo    -p_c / n_c - beta log s(o_c - o_j) with the log odds o = p / n - log(1 - exp(p / n))
+//   kto     w s(beta (k - m)) of a desirable answer, w s(beta (m - k)) of another one, with their weights w; of the first row
+//           m = p - r, and k is the mean of p - r of the second rows of a micro-batch, at least 0, through which no gradient
+//           goes back
 // where s is the logistic function.
-void add_pair_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes);
+void add_answer_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes);
 
 }  // namespace dstrain

@@ -1,4 +1,4 @@
-#include "runtime/ir/builder/pair_loss.h"
+#include "runtime/ir/builder/answer_loss.h"
 
 #include <string>
 #include <utility>
@@ -20,16 +20,18 @@ Formula log_odds(const Formula& log_p) {
   return log_p - logarithm(1 - exponential(log_p));
 }
 
-class PairLossWriter {
+class AnswerLossWriter {
  public:
-  PairLossWriter(Builder& b, BufferId logits, BufferId targets, int64_t classes)
+  AnswerLossWriter(Builder& b, BufferId logits, BufferId targets, int64_t classes)
       : b_(b),
         objective_(b.options().objective),
-        pairs_(b.options().batch),
+        samples_(b.options().batch),
         sums_(row_sums(b.log_probs(logits, targets, classes), Formula::input(0))) {
     if (of_means()) lengths_ = row_sums(targets, 1 - less(Formula::input(0), 0));
     if (objective_.needs_reference())
       references_ = b_.input("reference", InputRole::reference, DType::f32, {2});
+    if (objective_.rates_answers())
+      desirable_ = b_.input("desirable", InputRole::desirable, DType::f32, {1});
     b_.keep_log_probs(sums_);
   }
 
@@ -43,21 +45,24 @@ class PairLossWriter {
         return write_simpo();
       case ObjectiveKind::orpo:
         return write_orpo();
+      case ObjectiveKind::kto:
+        return write_kto();
     }
-    throw InternalError("next tokens have no loss of pairs");
+    throw InternalError("next tokens have no loss of answers");
   }
 
  private:
   // Returns whether the loss is of the mean log-probability of a row's targets, instead of their sum.
   bool of_means() const {
+    if (objective_.rates_answers()) return false;
     return objective_.kind != ObjectiveKind::dpo || objective_.loss_type == PairLoss::ipo;
   }
   float beta() const { return static_cast<float>(objective_.beta); }
 
   // Returns f32 (B, 2): of each row the sum of the formula's values of its tokens.
   BufferId row_sums(BufferId x, const Formula& formula) {
-    const int64_t tokens = b_.program().at(x).shape.elements() / (2 * pairs_);
-    const Shape space{pairs_, 2, tokens};
+    const int64_t tokens = b_.program().at(x).shape.elements() / (2 * samples_);
+    const Shape space{samples_, 2, tokens};
     return b_.reduce(Reduction::sum, formula, space, 2, {{x, dense_view(space)}}, DType::f32);
   }
 
@@ -89,19 +94,19 @@ class PairLossWriter {
     return pair;
   }
 
-  // Returns f32 (B): the formula's value of each pair.
-  BufferId of_pairs(const Formula& formula, const Pair& pair) {
-    std::vector<int> numbers(pair.operands.size());
+  // Returns f32 (B): the formula's value of each sample.
+  BufferId of_samples(const Formula& formula, const std::vector<Builder::Seen>& operands) {
+    std::vector<int> numbers(operands.size());
     std::vector<Builder::Seen> read;
     for (size_t i = 0; i < numbers.size(); ++i)
       if (formula.reads(static_cast<int>(i))) {
         numbers[i] = static_cast<int>(read.size());
-        read.push_back(pair.operands[i]);
+        read.push_back(operands[i]);
       }
-    return b_.map(formula.renumbered(numbers), {pairs_}, read, DType::f32);
+    return b_.map(formula.renumbered(numbers), {samples_}, read, DType::f32);
   }
   void add_metric(const std::string& name, const Formula& formula, const Pair& pair) {
-    b_.metric(of_pairs(formula, pair), LossWeight::samples, name);
+    b_.metric(of_samples(formula, pair.operands), LossWeight::samples, name);
   }
   void add_rewards(const Formula& chosen, const Formula& rejected, const Pair& pair) {
     add_metric("rewards/chosen", chosen, pair);
@@ -114,7 +119,7 @@ class PairLossWriter {
     add_metric("logps/rejected", rejected, pair);
   }
   void add_loss(const Formula& formula, const Pair& pair) {
-    b_.loss(of_pairs(formula, pair), LossWeight::samples);
+    b_.loss(of_samples(formula, pair.operands), LossWeight::samples);
   }
 
   void write_dpo() {
@@ -158,16 +163,53 @@ class PairLossWriter {
     add_loss(beta() * negative_log_sigmoid(odds) - chosen, pair);
   }
 
+  // The mean of a formula over the samples of a kind, of which `kind` is 1 and else 0.
+  void add_mean_of_kind(const std::string& name, const Formula& formula, const Formula& kind,
+                        int count, const Pair& pair) {
+    b_.metric(of_samples(kind * formula, pair.operands), LossWeight::samples, name, count);
+  }
+  // Returns f32 (1): the mean of how much more likely the model finds the second rows than its reference does.
+  BufferId divergence() {
+    Pair second;
+    const Formula score = add_operand(second, sums_, 1) - add_operand(second, references_, 1);
+    return b_.detached_reduce(Reduction::sum, score / static_cast<float>(samples_), {samples_}, 0,
+                              second.operands, DType::f32);
+  }
+  void write_kto() {
+    Pair pair = operands();
+    const Formula score = pair.chosen.score();
+    View one{};
+    one.strides[0] = 0;
+    pair.operands.push_back({divergence(), one});
+    const Formula kl = maximum(Formula::input(static_cast<int>(pair.operands.size()) - 1), 0);
+    pair.operands.push_back({desirable_, dense_view({samples_})});
+    const Formula desirable = Formula::input(static_cast<int>(pair.operands.size()) - 1);
+    for (const bool wanted : {true, false}) {
+      const Formula kind = wanted ? desirable : 1 - desirable;
+      const std::string name = wanted ? "chosen" : "rejected";
+      const int count =
+          b_.metric_count(of_samples(kind, pair.operands), LossWeight::samples, "count/" + name);
+      add_mean_of_kind("rewards/" + name, beta() * score, kind, count, pair);
+      add_mean_of_kind("logps/" + name, pair.chosen.log_prob, kind, count, pair);
+    }
+    add_metric("kl", kl, pair);
+    const auto weight = [](double w) { return static_cast<float>(w); };
+    add_loss(select(less(0.5f, desirable),
+                    weight(objective_.desirable_weight) * sigmoid(beta() * (kl - score)),
+                    weight(objective_.undesirable_weight) * sigmoid(beta() * (score - kl))),
+             pair);
+  }
+
   Builder& b_;
   const Objective& objective_;
-  int64_t pairs_;
-  BufferId sums_, lengths_ = kNone, references_ = kNone;
+  int64_t samples_;
+  BufferId sums_, lengths_ = kNone, references_ = kNone, desirable_ = kNone;
 };
 
 }  // namespace
 
-void add_pair_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes) {
-  PairLossWriter(b, logits, targets, classes).write();
+void add_answer_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes) {
+  AnswerLossWriter(b, logits, targets, classes).write();
 }
 
 }  // namespace dstrain
