@@ -30,7 +30,7 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
     : own_validation_(validation != nullptr),
       length_(static_cast<int32_t>(job.model.seq_len())),
       rows_(job.objective.rows_per_sample()),
-      rates_answers_(job.objective.rates_answers()),
+      objective_(job.objective),
       packing_(job.data.packing) {
   if (validation) files.push_back(std::move(validation));
   const std::string key = model_path(job.model.family().vocabulary_key());
@@ -166,7 +166,8 @@ void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to)
   std::fill(to.mask + row, to.mask + length_, 0);
 }
 
-bool PackedDataset::is_desirable(const DocumentPart& part) const {
+bool PackedDataset::is_desirable(const PackedSamples& samples, int64_t sample) const {
+  const DocumentPart& part = samples.sample(sample * rows_)[0];
   const DataFile* const file = sources_[static_cast<size_t>(part.source)].tokens->targets_file();
   if (!file) return true;
   const unsigned char* const marks = file->checked(part.begin, part.tokens);
@@ -194,12 +195,12 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
   float* references =
       references_ ? static_cast<float*>(samples_in(inputs, InputRole::reference, count, rows_))
                   : nullptr;
-  float* desirable = rates_answers_
+  float* desirable = objective_.rates_answers()
                          ? static_cast<float*>(samples_in(inputs, InputRole::desirable, count, 1))
                          : nullptr;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t sample = from.order->sample_at(first + i);
-    if (desirable) *desirable++ = is_desirable(from.samples.sample(sample * rows_)[0]) ? 1 : 0;
+    if (desirable) *desirable++ = is_desirable(from.samples, sample) ? 1 : 0;
     for (int64_t row = 0; row < rows_; ++row) {
       write(from.samples.sample(sample * rows_ + row), to);
       to.move_by(length_);
@@ -247,6 +248,19 @@ void PackedDataset::check_unchanged() const {
     source.each_file([](const DataFile& file) { file.check_unchanged(); });
 }
 
+std::string PackedDataset::balance() const {
+  const PackedSamples& samples = parts_[0].samples;
+  const int64_t all = samples.samples() / rows_;
+  int64_t desirable = 0;
+  for (int64_t s = 0; s < all; ++s) desirable += is_desirable(samples, s) ? 1 : 0;
+  const double others = static_cast<double>(all - desirable) * objective_.undesirable_weight;
+  std::string text = fmt::format(", {} of them desirable", desirable);
+  if (others > 0)
+    text += fmt::format(", which weigh {:.3g} times as much as the others",
+                        static_cast<double>(desirable) * objective_.desirable_weight / others);
+  return text;
+}
+
 std::string PackedDataset::summary() const {
   const Part& training = parts_[0];
   const PackedSamples& samples = training.samples;
@@ -256,10 +270,11 @@ std::string PackedDataset::summary() const {
       paths.size() == 1 ? paths.front() : names_of_files(paths), counted(samples.tokens(), "token"),
       vocabulary_.size_text(), counted(samples.documents(), "document"),
       counted(samples.samples() / rows_,
-              rows_ > 1 && !rates_answers_ ? "training pair" : "training sample"),
+              objective_.has_pairs() ? "training pair" : "training sample"),
       length_,
       100 * static_cast<double>(samples.tokens()) /
           (static_cast<double>(samples.samples()) * static_cast<double>(length_)));
+  if (objective_.rates_answers()) text += balance();
   const Counts& counts = training.counts;
   if (counts.cut > 0) text += fmt::format(", {} cut to it", counted(counts.cut, "longer one"));
   if (counts.dropped > 0)

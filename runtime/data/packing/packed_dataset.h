@@ -89,15 +89,17 @@ class PackedDataset : public Dataset {
     }
   };
   void write(std::span<const DocumentPart> parts, const Sample& to) const;
-  // Returns whether FILE.targets says that a part's answer is desirable.
-  bool is_desirable(const DocumentPart& part) const;
+  // Returns whether FILE.targets says that the answer of a sample is desirable.
+  bool is_desirable(const PackedSamples& samples, int64_t sample) const;
+  // Returns how many samples for training are desirable, and how much they weigh beside the others.
+  std::string balance() const;
   uint64_t checksum(size_t first, size_t end) const;
 
   std::vector<Source> sources_;  // those for training, and behind them that for validation
   bool own_validation_;
   int32_t length_;
   int64_t rows_;  // of a sample
-  bool rates_answers_;
+  Objective objective_;
   Packing packing_;
   mutable std::optional<uint64_t> fingerprint_;
   Vocabulary vocabulary_;

@@ -217,8 +217,7 @@ void RunOutput::begin_lineage(int64_t step) {
     if (job_.overwrite) remove_checkpoints(job_.output, from);
     remove_end_checkpoints(job_.output, from);
     remove_earlier_weights(job_);
-    if (std::error_code none; std::filesystem::exists(averages_.output, none))
-      remove_earlier_weights(averages_);
+    remove_earlier_averages();
   }
   const std::vector<std::string> aside = continue_lineage(job_.output, lineage_, step, from);
   if (!aside.empty())

@@ -85,6 +85,8 @@ class RunOutput {
   int64_t weight_bytes() const;  // of the file of weights
   bool has_averages() const { return job_.optimizer.ema_decay > 0; }
   void begin_averages() const;
+  // Removes the averages of an earlier run, and their folder, unless this one begins with them or has some itself.
+  void remove_earlier_averages() const;
   void open_sinks(const RunProgress& progress, double full_rate_s);
   void check_space(int64_t checkpoint) const;
   void warn_of_space(int64_t checkpoint) const;

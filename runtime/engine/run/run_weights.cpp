@@ -1,8 +1,13 @@
 // The part of RunOutput that writes weights, and their averages where a run has them.
+#include <fmt/core.h>
+
 #include <exception>
+#include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "runtime/config/family/family.h"
+#include "runtime/config/read/model_source.h"
 #include "runtime/core/files/atomic_file.h"
 #include "runtime/engine/files/end_weights.h"
 #include "runtime/engine/files/model_directory.h"
@@ -18,6 +23,18 @@ void RunOutput::begin_averages() const {
                           resumed_here() ? OtherFiles::stay : OtherFiles::removed);
   if (writes_vocabulary())
     write_file(averages_.output + "/vocab.json", vocabulary_json(dataset_.vocabulary()));
+}
+
+void RunOutput::remove_earlier_averages() const {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (!fs::exists(averages_.output, none)) return;
+  remove_earlier_weights(averages_);
+  if (has_averages() || fs::equivalent(job_.model_directory, averages_.output, none)) return;
+  copy_model_files("", averages_.output, OtherFiles::removed);
+  for (const std::string_view name : {kConfigJson, std::string_view("vocab.json")})
+    fs::remove(fmt::format("{}/{}", averages_.output, name), none);
+  fs::remove(averages_.output, none);  // what is not of a run stays, and its folder
 }
 
 int64_t RunOutput::weight_bytes() const {

@@ -43,10 +43,12 @@ TEST_CASE("a sample of a rated answer says whether it is desirable") {
   const std::string file = folder.write("a.bin", documents);
   std::ofstream(file + ".targets", std::ios::binary) << std::string("\0\1\1\0\1\0\2\2\0\1", 10);
   Job job = folder.job(file, 4, Packing::pad);
-  job.objective.kind = ObjectiveKind::kto;
+  job.objective = {.kind = ObjectiveKind::kto, .undesirable_weight = 0.5};
   const auto data = open_dataset(job);
   REQUIRE(data->samples(Split::train) == 2);
   CHECK_THAT(data->summary(), Catch::Contains("4 documents in 2 training samples of 4"));
+  CHECK_THAT(data->summary(),
+             Catch::Contains(", 1 of them desirable, which weigh 2 times as much as the others"));
   Ids ids(16), labels(16);
   std::vector<float> references(4), desirable(2);
   const std::array inputs{

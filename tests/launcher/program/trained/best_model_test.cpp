@@ -136,7 +136,16 @@ TEST_CASE(
   run(folder, bytes + "--steps 0 --model out/ema --output read");
   CHECK(validations(folder, "read").back() == validations(folder, "out", "val_ema_loss").back());
   run(folder, bytes + "--steps 4 --model gpt2.json --overwrite --output out");
-  CHECK_FALSE(fs::exists(folder.path("out/ema/model.safetensors")));
+  CHECK_FALSE(fs::exists(folder.path("out/ema")));
+  // What somebody else has put there stays, and so does a model that a run begins with.
+  run(folder,
+      bytes + "--steps 4 --model gpt2.json --set dstrain.ema.decay=0.5 --overwrite --output out");
+  folder.write("out/ema/notes.txt", "mine");
+  run(folder, bytes + "--steps 1 --model out/ema --overwrite --output out");
+  CHECK(fs::exists(folder.path("out/ema/config.json")));
+  run(folder, bytes + "--steps 4 --model gpt2.json --overwrite --output out");
+  CHECK_FALSE(fs::exists(folder.path("out/ema/config.json")));
+  CHECK(folder.read("out/ema/notes.txt") == "mine");
 }
 
 TEST_CASE("a run with averages goes on at another ZeRO stage, and not without them") {
