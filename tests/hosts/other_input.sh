@@ -2,7 +2,8 @@
 # Tests runs on two hosts of which one has another configuration or other data. If the user's own mpirun starts the
 # ranks, they find the difference themselves; with a hostfile the launching process finds it, with --no_ssh_check too.
 # Nothing is trained, and one error says what differs on which host. Where the hosts have the same text for the model's
-# tokenizer, one process makes its token file, in the output directory that they share.
+# tokenizer, one process makes its token file, in the output directory that they share; runs of answers have the references of
+# one host.
 #   tests/hosts/other_input.sh DSTRAIN
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -76,3 +77,30 @@ tokenized copies "$dstrain" --hostfile hosts --data "$HOSTS_OWN/text.txt"
 echo more >>node2/own/text.txt
 refused text '^  node2 +input +.*has not been made of the text .*text\.txt that is here' \
   "$dstrain" --hostfile hosts "${options[@]}" --data "$HOSTS_OWN/text.txt" --output other
+
+# What the first weights give to answers is measured by the ranks of all hosts, once, for the output directory that they share.
+echo '{"eos_token": "<|end_of_text|>"}' >model/tokenizer_config.json
+for i in {1..40}; do
+  echo "{\"prompt\": \"the fox $i\", \"chosen\": \" jumps over it\", \"rejected\": \" sleeps\"}" >>pairs.jsonl
+  echo "{\"prompt\": \"the fox $i\", \"completion\": \" jumps $i\", \"label\": $( ((i % 3)) && echo true || echo false)}" >>rated.jsonl
+done
+# answers OBJECTIVE DATA: fails unless runs on both hosts have the references and the weights of one host.
+answers() {
+  local words=("${options[@]}" --data "$2" --set "dstrain.objective.type=$1" --set zero_optimization.stage=1) run
+  hosts_on node1 "$dstrain" "${words[@]}" --num_gpus 4 --output "$1_one" >"$1_one.log" 2>&1 || fail "$1" "$1_one.log"
+  for run in hostfile mpirun; do
+    local command=("$dstrain" --hostfile hosts)
+    if [[ $run == mpirun ]]; then command=("${by_mpirun[@]}"); fi
+    hosts_on node1 "${command[@]}" "${words[@]}" --output "$1_$run" >"$1_$run.log" 2>&1 || fail "$1: $run" "$1_$run.log"
+    [[ $(grep -c 'of them measured' "$1_$run.log") == 1 ]] || fail "$1: $run: not one pass" "$1_$run.log"
+    cmp "$1_one/cache/references.bin" "$1_$run/cache/references.bin" || fail "$1: $run: other references" "$1_$run.log"
+    cmp "$1_one/model.safetensors" "$1_$run/model.safetensors" || fail "$1: $run: other weights" "$1_$run.log"
+  done
+  hosts_on node1 "$dstrain" --hostfile hosts "${words[@]}" --overwrite --output "$1_mpirun" >"$1_again.log" 2>&1 ||
+    fail "$1: again" "$1_again.log"
+  ! grep -q 'of them measured' "$1_again.log" || fail "$1: measured again" "$1_again.log"
+  cmp "$1_one/model.safetensors" "$1_mpirun/model.safetensors" || fail "$1: again: other weights" "$1_again.log"
+  echo "$1: two hosts have the references and the weights of one"
+}
+answers dpo pairs.jsonl
+answers kto rated.jsonl
