@@ -89,7 +89,7 @@ def configuration(r, drive):
     # Last, so that a seed's layout is the one that it was before there were pairs.
     if sequence * tensor == 1 and "data" not in own and r.random() < 0.4:
         own["objective"] = r.choice(({"type": "dpo"}, {"type": "dpo", "loss_type": "ipo"}, {"type": "simpo"}, {"type": "orpo"},
-                                     {"type": "kto"}))
+                                     {"type": "kto"}, {"type": "reward"}))
     return config, stages * data * sequence * tensor
 
 

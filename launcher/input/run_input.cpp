@@ -156,9 +156,10 @@ void check_initial_state(const Job& job) {
   std::erase_if(trained, [&job](const StateEntry& entry) {
     return job.model.fine_tuning().freezes(entry.name);
   });
+  ForeignNames names = foreign_names_of(job.model);
+  names.fresh.clear();
   for (const SlotRule& slot : state_slots(job.optimizer))
-    check_weights(file_of_slot(job.optimizer_state, slot.name), trained,
-                  foreign_names_of(job.model));
+    check_weights(file_of_slot(job.optimizer_state, slot.name), trained, names);
 }
 
 // Returns the file of the job's first weights, or their index. The model of a file takes those of a folder by their names alone,

@@ -96,6 +96,9 @@ void settle_model(TrainedModel& model, DeviceChoice device, const std::string& f
   const ModelFamily& family = model.job.model.family();
   if (const std::string why = family.why_no_text(); !why.empty())
     fail_user("{} holds a {}, which {}", from, family.title, why);
+  if (model.job.model.gives_score())
+    fail_user("{} holds a {} that gives answers a score, and has no text to generate or to measure",
+              from, family.title);
   model.job.device = device;
   settle_device(model.job);
 }

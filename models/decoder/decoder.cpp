@@ -7,6 +7,7 @@
 #include "models/decoder/keys.h"
 #include "models/decoder/rotary_keys.h"
 #include "models/measure.h"
+#include "models/token_head.h"
 #include "models/token_inputs.h"
 #include "runtime/ir/builder/builder.h"
 
@@ -38,15 +39,10 @@ class Decoder {
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "model.norm", width_);
-    const BufferId head = c_.flag("tie_word_embeddings") ? token : vocabulary("lm_head.weight");
-    BufferId logits = b_.linear(x, head, kNone, Activation::none);
-    if (const double cap = cap_of(parts_.scores.logits_softcap, "final_logit_softcapping"); cap > 0)
-      logits = b_.softcap(logits, static_cast<float>(cap));
-    if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
-                       c_.vocabulary());
-    else
-      b_.output(logits);
+    add_token_head(b_, c_, x,
+                   {.table = c_.flag("tie_word_embeddings") ? token : kNone,
+                    .std = std_,
+                    .softcap = cap_of(parts_.scores.logits_softcap, "final_logit_softcapping")});
   }
 
  private:

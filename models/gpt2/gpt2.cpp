@@ -8,6 +8,7 @@
 #include "models/hugging_face/fields.h"
 #include "models/measure.h"
 #include "models/sizes.h"
+#include "models/token_head.h"
 #include "models/token_inputs.h"
 #include "runtime/ir/builder/builder.h"
 
@@ -41,13 +42,8 @@ class Gpt2 {
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "transformer.ln_f");
-    const BufferId head = c_.flag("tie_word_embeddings") ? token : vocabulary("lm_head.weight");
-    const BufferId logits = b_.linear(x, head, kNone, Activation::none);
-    if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
-                       c_.vocabulary());
-    else
-      b_.output(logits);
+    models::add_token_head(b_, c_, x,
+                           {.table = c_.flag("tie_word_embeddings") ? token : kNone, .std = std_});
   }
 
  private:

@@ -13,6 +13,7 @@
 #include "models/hugging_face/fields.h"
 #include "models/measure.h"
 #include "models/sizes.h"
+#include "models/token_head.h"
 #include "models/token_inputs.h"
 #include "runtime/ir/builder/builder.h"
 
@@ -51,12 +52,7 @@ class GptNeox {
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "gpt_neox.final_layer_norm");
-    const BufferId logits = b_.linear(x, vocabulary(std::string(kHead)), kNone, Activation::none);
-    if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
-                       c_.vocabulary());
-    else
-      b_.output(logits);
+    models::add_token_head(b_, c_, x, {.name = std::string(kHead), .std = std_});
   }
 
  private:

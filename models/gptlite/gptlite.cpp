@@ -8,6 +8,7 @@
 #include "models/gpt2/gpt2.h"
 #include "models/measure.h"
 #include "models/sizes.h"
+#include "models/token_head.h"
 #include "models/token_inputs.h"
 #include "runtime/ir/builder/builder.h"
 
@@ -21,6 +22,7 @@ class GptLite {
  public:
   GptLite(Builder& b, const ModelConfig& c)
       : b_(b),
+        c_(c),
         context_(c.integer("block_size")),
         width_(c.integer("n_embd")),
         heads_(c.integer("n_head")),
@@ -39,20 +41,15 @@ class GptLite {
   void build() {
     b_.unit("embedding");
     const BufferId ids = b_.input("ids", InputRole::token_ids, DType::i32, {seq_len_});
-    const BufferId token = vocabulary("token_embedding_table.weight");
+    const BufferId token = b_.vocabulary("token_embedding_table.weight", {vocabulary_, width_},
+                                         Init::normal, kInitStd);
     const BufferId position =
         b_.parameter("position_embedding_table.weight", {context_, width_}, Init::normal, kInitStd);
     BufferId x = b_.embed(ids, token, position, seq_len_, b_.documents(seq_len_));
     for (int64_t i = 0; i < layers_; ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "ln");
-    const BufferId head = tied_head_ ? token : vocabulary("lm_head.weight");
-    const BufferId logits = b_.linear(x, head, kNone, Activation::none);
-    if (b_.options().with_loss)
-      b_.cross_entropy(logits, b_.input("targets", InputRole::labels, DType::i32, {seq_len_}),
-                       vocabulary_);
-    else
-      b_.output(logits);
+    models::add_token_head(b_, c_, x, {.table = tied_head_ ? token : kNone, .std = kInitStd});
   }
 
  private:
@@ -81,11 +78,8 @@ class GptLite {
     return b_.layer_norm(x, w, b_.parameter(name + ".bias", {width_}, Init::zeros), kNormEps);
   }
 
-  BufferId vocabulary(const std::string& name) {
-    return b_.vocabulary(name, {vocabulary_, width_}, Init::normal, kInitStd);
-  }
-
   Builder& b_;
+  const ModelConfig& c_;
   int64_t context_, width_, heads_, layers_, vocabulary_;
   double dropout_;
   Activation activation_;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares DPO and IPO with TRL's own DPOTrainer, SimPO with its CPOTrainer, and KTO with its KTOTrainer.
+"""Compares DPO and IPO with TRL's own DPOTrainer, SimPO with its CPOTrainer, KTO with its KTOTrainer, and
+rewards with its RewardTrainer; and opens a model with a score by transformers.
 
   check_preferences.py --program DSTRAIN --folder EMPTY_FOLDER
 
@@ -21,9 +22,10 @@ from datasets import Dataset
 from checks import failures, larger, report
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
-STEPS, BATCH, LENGTH = 6, 4, 12
+STEPS, BATCH, LENGTH, LONGEST = 6, 4, 12, 16
 ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
 METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies")
+METRICS_OF_REWARD = ("mean_reward", "accuracy", "margin")
 METRICS_OF_KTO = ("rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected", "kl")
 CASES = {
     "dpo": ({"type": "dpo", "beta": 0.3}, {"beta": 0.3}),
@@ -31,6 +33,7 @@ CASES = {
     "ipo": ({"type": "dpo", "loss_type": "ipo", "beta": 0.2}, {"beta": 0.2, "loss_type": "ipo"}),
     "simpo": ({"type": "simpo", "beta": 2.0, "simpo_gamma": 1.0},
               {"beta": 2.0, "simpo_gamma": 1.0, "loss_type": "simpo", "cpo_alpha": 0.0}),
+    "reward": ({"type": "reward", "center_rewards_coefficient": 0.01}, {"center_rewards_coefficient": 0.01}),
     "kto": ({"type": "kto", "beta": 0.3, "desirable_weight": 1.2}, {"beta": 0.3, "desirable_weight": 1.2}),
 }
 
@@ -50,12 +53,30 @@ def model_folder(folder):
     return to
 
 
+def scored_folder(model):
+    """Returns the model with the head of the golden rewards."""
+    to = model.parent / "scored"
+    shutil.copytree(model, to, dirs_exist_ok=True)
+    (to / "model.safetensors").rename(to / "base.safetensors")
+    config = json.loads((to / "config.json").read_text())
+    (to / "config.json").write_text(json.dumps({**config, "max_position_embeddings": LONGEST}))
+    shutil.copy(GOLDEN / "preferences/score.safetensors", to)
+    shutil.copy(GOLDEN / "preferences/reward_index.json", to / "model.safetensors.index.json")
+    return to
+
+
+def length_of(name):
+    return LONGEST if name == "reward" else LENGTH  # TRL leaves longer answers out
+
+
 def trl_steps(name, settings, model, folder):
     """Returns the logs of TRL's steps, on the pairs in their order."""
     if name == "simpo":
         from trl.experimental.cpo import CPOConfig as Config, CPOTrainer as Trainer
     elif name == "kto":
         from trl import KTOConfig as Config, KTOTrainer as Trainer
+    elif name == "reward":
+        from trl import RewardConfig as Config, RewardTrainer as Trainer
     else:
         from trl import DPOConfig as Config, DPOTrainer as Trainer
 
@@ -67,12 +88,16 @@ def trl_steps(name, settings, model, folder):
     # Behind the last pair the order begins again, within a batch too.
     dataset = Dataset.from_list([pairs[i % len(pairs)] for i in range(STEPS * BATCH)])
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"), eos_token="<end>",
-                                                     pad_token="<end>")
+                                                     pad_token=padding(pairs))
     config = Config(output_dir=str(folder / f"trl-{name}"), per_device_train_batch_size=BATCH, max_steps=STEPS, logging_steps=1,
                     learning_rate=ADAMW["lr"], adam_beta1=ADAMW["betas"][0], adam_beta2=ADAMW["betas"][1], adam_epsilon=ADAMW["eps"],
-                    weight_decay=ADAMW["weight_decay"], max_grad_norm=1.5, lr_scheduler_type="constant", max_length=LENGTH,
+                    weight_decay=ADAMW["weight_decay"], max_grad_norm=1.5, lr_scheduler_type="constant", max_length=length_of(name),
                     report_to=[], save_strategy="no", use_cpu=True, bf16=False, gradient_checkpointing=False, seed=1, **settings)
-    decoder = transformers.AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32)
+    if name == "reward":
+        decoder = transformers.AutoModelForSequenceClassification.from_pretrained(
+            model, num_labels=1, attn_implementation="eager", dtype=torch.float32, pad_token_id=tokenizer.pad_token_id)
+    else:
+        decoder = transformers.AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32)
     trainer = InOrder(model=decoder, args=config, train_dataset=dataset, processing_class=tokenizer)
     if name == "kto":
         # TRL rotates the answers of each batch, dstrain takes the answer of the line before.
@@ -84,9 +109,16 @@ def trl_steps(name, settings, model, folder):
     return [log for log in trainer.state.log_history if "loss" in log]
 
 
+def padding(pairs):
+    """Returns a letter that no text has: transformers read a score at the last token that is no padding."""
+    text = "".join(str(value) for pair in pairs for value in pair.values())
+    return next(letter for letter in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,?!" if letter not in text)
+
+
 def own_steps(program, name, objective, model, folder):
-    config = {"train_batch_size": BATCH, "train_micro_batch_size_per_gpu": BATCH, "gradient_clipping": 1.5, "optimizer": {"type": "AdamW", "params": ADAMW},
-              "dstrain": {"data": {"path": str(data_of(name)), "order": "sequential", "seq_len": LENGTH,
+    config = {"train_batch_size": BATCH, "train_micro_batch_size_per_gpu": BATCH, "gradient_clipping": 1.5,
+              "optimizer": {"type": "AdamW", "params": ADAMW},
+              "dstrain": {"data": {"path": str(data_of(name)), "order": "sequential", "seq_len": length_of(name),
                                    "val_fraction": 0},
                           "steps": STEPS, "save_last": False, "objective": objective,
                           "weight_decay_exclude": ["*.bias", "*norm*"]}}
@@ -105,16 +137,22 @@ def main():
     parser.add_argument("--folder", required=True, type=pathlib.Path)
     arguments = parser.parse_args()
     model = model_folder(arguments.folder)
+    scored = scored_folder(model)
     for name, (objective, settings) in CASES.items():
+        model = scored if name == "reward" else arguments.folder / "model"
         theirs = trl_steps(name, settings, model, arguments.folder)
         ours = own_steps(arguments.program, name, objective, model, arguments.folder)
-        for key in ("loss", *(METRICS_OF_KTO if name == "kto" else METRICS)):
+        for key in ("loss", *{"kto": METRICS_OF_KTO, "reward": METRICS_OF_REWARD}.get(name, METRICS)):
             worst = 0.0
             for a, b in zip(ours, theirs, strict=True):
                 if key not in b and a[key] is None:  # no answer of this label is in the batch
                     continue
                 worst = larger(worst, abs(a[key] - b[key]))
             report(f"{name}: {key} of {STEPS} steps, absolute", worst, 1e-4)
+    output = arguments.folder / "own-reward"
+    opened, info = transformers.AutoModelForSequenceClassification.from_pretrained(output, output_loading_info=True)
+    report("reward: tensors that transformers miss or do not know", len(info["missing_keys"]) + len(info["unexpected_keys"]), 0)
+    report("reward: labels beside one", abs(opened.config.num_labels - 1), 0)
     sys.exit(1 if failures else 0)
 
 

@@ -301,6 +301,14 @@ TEST_CASE("rows that a file lacks of a table are the mean of its rows, in any sl
       Contains("table has shape (3, 2), expected (5, 2)"));
 }
 
+TEST_CASE("a fresh tensor that a file lacks keeps its values") {
+  TempDir dir;
+  WeightsWriter(dir / "w.safetensors", {}).finish();
+  std::vector<float> fresh{3, 4};
+  load_weights(dir / "w.safetensors", {entry("b", {2}, fresh)}, {.fresh = {"b"}});
+  CHECK(fresh == std::vector<float>{3, 4});
+}
+
 TEST_CASE("a weight that is no number is named with its file, not left for the first step") {
   TempDir dir;
   for (const auto& [bits, what] :

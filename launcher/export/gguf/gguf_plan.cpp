@@ -45,6 +45,9 @@ GgufType type_of(DType dtype) {
 GgufModel described(const ModelConfig& model) {
   const ModelFamily& family = model.family();
   constexpr std::string_view advice = "--format hf and --format safetensors write other files";
+  if (model.gives_score())
+    fail_user("--format gguf: the {} gives a score, which llama.cpp's architectures do not: {}",
+              family.title, advice);
   auto description = gguf_of(model);
   if (!description)
     fail_user("--format gguf: llama.cpp has no architecture that computes what a {} does: {}",

@@ -122,6 +122,10 @@ ForeignNames foreign_names_of(const ModelConfig& model) {
   if (hub->ignored) names.ignored = hub->ignored(model);
   if (std::ranges::find(names.ignored, kHeadTensor) != names.ignored.end())
     names.stored_names.push_back({std::string(hub->table), std::string(kHeadTensor)});
+  if (model.gives_score()) {
+    names.ignored.emplace_back(hub->head);
+    names.fresh.emplace_back(kScoreTensor);
+  }
   if (model.stored_vocabulary() > 0)
     names.grown = {{std::string(hub->table), std::string(hub->head)}, model.stored_vocabulary()};
   return names;

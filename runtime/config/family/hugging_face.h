@@ -24,6 +24,9 @@ inline constexpr std::string_view kAddedTokens = "dstrain.model.added_tokens";
 // The tensor of the head. A model whose head is its token embedding ignores it where it has both.
 inline constexpr std::string_view kHeadTensor = "lm_head.weight";
 
+// The tensor of the head of a model that gives one score, as transformers' models for the classification of sequences have it.
+inline constexpr std::string_view kScoreTensor = "score.weight";
+
 struct HuggingFace {
   // Fields of config.json that are no keys of the family: each is without effect here, legal with some values alone, or
   // refused. `key` is the whole path, as if it were a key: "dstrain.model.architectures".

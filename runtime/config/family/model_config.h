@@ -62,6 +62,9 @@ class ModelConfig {
   // rows are new (ForeignNames::GrownTables).
   int64_t stored_vocabulary() const { return stored_vocabulary_; }
   void set_stored_vocabulary(int64_t rows) { stored_vocabulary_ = rows; }
+  // Whether the head gives a score (kScoreTensor), and not the probabilities of tokens.
+  bool gives_score() const { return gives_score_; }
+  void set_gives_score(bool gives) { gives_score_ = gives; }
   // Sets the inputs that every sample has all of (dstrain.data.whole). Each must be an array that can be whole.
   void set_whole(std::vector<std::string> inputs) { whole_ = std::move(inputs); }
   const std::vector<std::string>& whole() const { return whole_; }
@@ -86,6 +89,7 @@ class ModelConfig {
   std::vector<Value> values_;  // in the order of the family's keys
   int64_t seq_len_ = 0;        // 0: the usual ones
   int64_t stored_vocabulary_ = 0;
+  bool gives_score_ = false;
   std::vector<std::string> whole_;
   FineTuning fine_tuning_;
 };

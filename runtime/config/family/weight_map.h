@@ -60,6 +60,8 @@ struct ForeignNames {
     int64_t rows = 0;
   };
   GrownTables grown = {};
+  // Tensors that files may lack. They keep the values that they have before weights are read.
+  std::vector<std::string> fresh = {};
   // The file that has the weights in another format, and what is in it.
   std::string archive = {};
   std::vector<StoredWeight> tensors = {};

@@ -106,6 +106,18 @@ Json all_keys(const ModelConfig& model) {
   return json;
 }
 
+// Names transformers' model whose head is a score, if the model gives one. Their classes have one label then.
+void name_score(const ModelConfig& model, Json& json) {
+  if (!model.gives_score()) return;
+  std::string name(model.family().hugging_face->architecture);
+  for (const std::string_view end : {"ForCausalLM", "LMHeadModel"})
+    if (name.ends_with(end)) name.resize(name.size() - end.size());
+  if (model.family().type.ends_with("_text")) name += "Text";
+  json["architectures"] = Json::array({name + "ForSequenceClassification"});
+  json["id2label"] = {{"0", "LABEL_0"}};
+  json["label2id"] = {{"LABEL_0", 0}};
+}
+
 std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -115,6 +127,7 @@ std::string text_of(const Json& json) {
 std::string config_json_of(const ModelConfig& model, DType dtype,
                            const std::vector<std::string_view>& unset) {
   Json json = all_keys(model);
+  name_score(model, json);
   for (const std::string_view field : unset) json[std::string(field)] = nullptr;
   json["dtype"] = transformers_name(dtype);
   return text_of(json);
@@ -140,6 +153,7 @@ std::string config_json(const Merged& merged, const Job& job) {
   const bool described = model && model->value.member("model_type");
   if (!described) {
     Json json = all_keys(job.model);
+    name_score(job.model, json);
     json["dtype"] = transformers_name(job.save.dtype.value_or(job.save.usual));
     return text_of(json);
   }
@@ -150,8 +164,10 @@ std::string config_json(const Merged& merged, const Job& job) {
   const bool same_dtype = !job.save.dtype && is_plain_dtype(section);
   const bool changed =
       has_changes(given->value) || json_text(section) != json_text(given->value) || !same_dtype;
-  if (!changed && Json::accept(merged.model_text)) return merged.model_text;
+  if (!changed && !job.model.gives_score() && Json::accept(merged.model_text))
+    return merged.model_text;
   Json json = json_of(section);
+  name_score(job.model, json);
   if (!same_dtype)
     json[std::string(dtype_field(section))] =
         transformers_name(job.save.dtype.value_or(job.save.usual));

@@ -6,8 +6,9 @@
 namespace dstrain {
 
 // The objectives of pairs of answers, of which one is preferred: DPO (Rafailov et al., 2023), SimPO (Meng et al., 2024) and
-// ORPO (Hong et al., 2024); and that of answers of which each is desirable or not: KTO (Ethayarajh et al., 2024).
-enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo, kto };
+// ORPO (Hong et al., 2024); that of answers of which each is desirable or not: KTO (Ethayarajh et al., 2024); and that of a
+// model that gives answers a score, by pairs again: reward (Bradley and Terry, 1952).
+enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo, kto, reward };
 
 // What DPO makes of the margin of a pair: -log sigmoid, the square of its distance from 1 / (2 beta) (Azar et al., 2023), or
 // max(0, 1 - beta margin).
@@ -21,6 +22,7 @@ struct Objective {
   double label_smoothing = 0;  // the probability that a pair's label is wrong: sigmoid alone
   double simpo_gamma = 0.5;    // the margin that SimPO asks for
   double desirable_weight = 1, undesirable_weight = 1;  // KTO: of the losses of such answers
+  double center_rewards_coefficient = 0;  // reward: of the square of a pair's sum of scores
   bool operator==(const Objective&) const = default;
 
   // Returns whether a sample is a pair of answers: two rows of tokens, of which the first one is preferred.
@@ -28,7 +30,9 @@ struct Objective {
   // Returns whether a sample is an answer that is desirable or not, and behind it a row in which another answer follows the
   // same prompt.
   bool rates_answers() const { return kind == ObjectiveKind::kto; }
-  // Returns whether the loss is of the log-probabilities of whole answers. A sample has two rows then.
+  // Returns whether the model gives a score in place of probabilities of tokens: a row's target is its last token.
+  bool scores_answers() const { return kind == ObjectiveKind::reward; }
+  // Returns whether the loss is of whole answers. A sample has two rows then.
   bool compares_answers() const { return kind != ObjectiveKind::next_token; }
   int64_t rows_per_sample() const { return compares_answers() ? 2 : 1; }
   // Returns whether the loss compares with the log-probabilities that the initial weights give.

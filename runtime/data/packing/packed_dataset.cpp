@@ -158,6 +158,10 @@ void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to)
     source.ignore(part.begin + 1, part.tokens - 1, to.labels + begin);
     tell(begin, row);
   }
+  if (objective_.scores_answers()) {
+    std::fill(to.labels, to.labels + row, -1);
+    to.labels[row - 1] = to.ids[row - 1];
+  }
   std::fill(to.ids + row, to.ids + length_, 0);
   std::fill(to.labels + row, to.labels + length_, -1);
   tell(row, length_);

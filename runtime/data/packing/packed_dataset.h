@@ -1,7 +1,7 @@
 // PackedDataset: samples of whole documents of token files, several in a sample or one; or where the job compares answers,
 // samples of two rows with a document each: documents 2i and 2i + 1 of a file. A token's target is the one that
 // follows in its document; the last token of a document, the padding behind the documents of a sample, and tokens whose
-// next one does not count by FILE.targets have none.
+// next one does not count by FILE.targets have none. Where answers get a score, the last token of a row alone has a target.
 #pragma once
 
 #include <array>

@@ -35,6 +35,7 @@ bool have_same_values(const std::string& weights, const std::string& prefix,
 
 void check_unread_head(const std::string& weights, const ModelConfig& model) {
   const ForeignNames names = foreign_names_of(model);
+  if (model.gives_score()) return;  // it has another head
   if (std::ranges::find(names.ignored, kHeadTensor) == names.ignored.end()) return;
   const WeightFiles files(weights, names);
   const std::optional<TokenTable> table = model.measures().token_table;

@@ -173,6 +173,9 @@ std::string slots_text(const OptimizerConfig& o) {
 // Returns the objective with all of its settings.
 std::string objective_text(const Objective& o) {
   if (!o.compares_answers()) return std::string(name_of(o.kind));
+  if (o.scores_answers())
+    return fmt::format("{}, center_rewards_coefficient {}", name_of(o.kind),
+                       o.center_rewards_coefficient);
   if (o.rates_answers())
     return fmt::format("{}, beta {}, desirable_weight {}, undesirable_weight {}", name_of(o.kind),
                        o.beta, o.desirable_weight, o.undesirable_weight);

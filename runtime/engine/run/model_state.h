@@ -8,6 +8,7 @@
 #include <functional>
 #include <string_view>
 
+#include "runtime/config/family/hugging_face.h"
 #include "runtime/config/job.h"
 #include "runtime/core/fine_tuning/fine_tuning.h"
 #include "runtime/engine/step/arenas.h"
@@ -26,10 +27,12 @@ struct TrainerScalars {
   void add_to(StateRegister& registered);
 };
 
-// Weights that are made or collected: all, those of adapters (is_adapter()), or the others.
-enum class WeightSet : uint8_t { all, adapters, base };
+// Weights that are made or collected: all, those of adapters (is_adapter()), the others, or of these the head that gives a
+// score.
+enum class WeightSet : uint8_t { all, adapters, base, score };
 
 inline bool is_in(WeightSet set, std::string_view parameter) {
+  if (set == WeightSet::score) return parameter == kScoreTensor;
   return set == WeightSet::all || is_adapter(parameter) == (set == WeightSet::adapters);
 }
 

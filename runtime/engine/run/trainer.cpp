@@ -188,6 +188,9 @@ void Trainer::load_state() {
     model_.initialize(job_.seed, ctx_.implementations,
                       job_.init_weights.empty() ? WeightSet::all : WeightSet::adapters);
   if (job_.init_weights.empty() && job_.adapters.init.empty()) return;
+  // The weights may be those of a model without this head.
+  if (job_.model.gives_score())
+    model_.initialize(job_.seed, ctx_.implementations, WeightSet::score);
   const AdaptedWeights weights =
       split_adapters(mapped(model_.weights_to_read(), weight_map_of(job_.model)));
   if (!job_.init_weights.empty())
@@ -202,10 +205,11 @@ void Trainer::load_state() {
 
 void Trainer::load_optimizer_state() {
   const std::string& folder = job_.optimizer_state;
+  ForeignNames names = foreign_names_of(job_.model);
+  names.fresh.clear();
   for (const SlotRule& slot : state_slots(job_.optimizer))
     load_weights(file_of_slot(folder, slot.name),
-                 mapped(model_.state_to_read(slot.name), weight_map_of(job_.model)),
-                 foreign_names_of(job_.model));
+                 mapped(model_.state_to_read(slot.name), weight_map_of(job_.model)), names);
   const ImportedProgress progress = read_progress(folder);
   state_.step = progress.steps;
   state_.applied_steps = progress.steps - progress.skipped;

@@ -38,6 +38,7 @@ class AnswerLossWriter {
   void write() {
     switch (objective_.kind) {
       case ObjectiveKind::next_token:
+      case ObjectiveKind::reward:
         break;
       case ObjectiveKind::dpo:
         return write_dpo();
@@ -48,7 +49,7 @@ class AnswerLossWriter {
       case ObjectiveKind::kto:
         return write_kto();
     }
-    throw InternalError("next tokens have no loss of answers");
+    throw InternalError("the objective has no loss of log-probabilities");
   }
 
  private:
@@ -207,6 +208,36 @@ class AnswerLossWriter {
 };
 
 }  // namespace
+
+void add_reward_loss(Builder& b, BufferId scores, BufferId targets) {
+  const int64_t samples = b.options().batch;
+  const Shape space{samples, 2, b.program().at(targets).shape.elements() / (2 * samples)};
+  const View dense = dense_view(space);
+  const BufferId rows =
+      b.reduce(Reduction::sum, select(less(Formula::input(1), 0), 0, Formula::input(0)), space, 2,
+               {{scores, dense}, {targets, dense}}, DType::f32);
+  std::vector<Builder::Seen> operands;
+  for (int row = 0; row < 2; ++row) {
+    View view{.offset = row};
+    view.strides[0] = 2;
+    operands.push_back({rows, view});
+  }
+  const auto of_samples = [&](const Formula& formula) {
+    return b.map(formula, {samples}, operands, DType::f32);
+  };
+  const Formula chosen = Formula::input(0), rejected = Formula::input(1);
+  const auto metric = [&](const std::string& name, const Formula& formula) {
+    b.metric(of_samples(formula), LossWeight::samples, name);
+  };
+  metric("mean_reward", 0.5f * (chosen + rejected));
+  metric("accuracy", less(rejected, chosen));
+  metric("margin", chosen - rejected);
+  Formula loss = negative_log_sigmoid(chosen - rejected);
+  if (const auto centred = static_cast<float>(b.options().objective.center_rewards_coefficient);
+      centred > 0)
+    loss = loss + centred * (chosen + rejected) * (chosen + rejected);
+  b.loss(of_samples(loss), LossWeight::samples);
+}
 
 void add_answer_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes) {
   AnswerLossWriter(b, logits, targets, classes).write();

@@ -22,4 +22,9 @@ namespace dstrain {
 // where s is the logistic function.
 void add_answer_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes);
 
+// Adds the loss of an objective that scores answers: -log s(z_c - z_j) + coefficient (z_c + z_j)^2, z being the score of a row's
+// last token, a mean over samples; and metrics with TRL's names. scores: (R, 1); targets i32 (R): of tokens below 0, but of
+// the last one of a row, whatever it is there.
+void add_reward_loss(Builder& b, BufferId scores, BufferId targets);
+
 }  // namespace dstrain

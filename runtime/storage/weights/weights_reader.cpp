@@ -45,12 +45,14 @@ bool is_grown(const FileTensor& wanted, const std::vector<int64_t>& shape,
 
 // Throws UserError unless the files have the tensors that are wanted, and no other ones.
 void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want,
-                   const ForeignNames::GrownTables& grown) {
+                   const ForeignNames& names) {
+  const ForeignNames::GrownTables& grown = names.grown;
   std::vector<std::string> mismatches;
   std::unordered_set<std::string_view> known;
   for (const FileTensor& wanted : want) {
     known.insert(wanted.name);
     const std::optional<WeightFiles::Found> found = files.find(wanted.name);
+    if (!found && std::ranges::find(names.fresh, wanted.name) != names.fresh.end()) continue;
     if (!found)
       mismatches.push_back(fmt::format("{} {} is missing", wanted.name, to_string(wanted.shape)));
     else if (const SafetensorsTensor& t = *found->tensor;
@@ -108,8 +110,9 @@ void scatter(const float* together, std::span<const FileRun> columns, float* wei
 WeightsReader::WeightsReader(const std::string& path, const StateRegister& weights,
                              const ForeignNames& names)
     : files_(path, names), layout_(weights) {
-  check_tensors(files_, layout_.tensors(), names.grown);
-  for (const FileTensor& tensor : layout_.tensors()) tensors_.push_back(*files_.find(tensor.name));
+  check_tensors(files_, layout_.tensors(), names);
+  for (const FileTensor& tensor : layout_.tensors())
+    tensors_.push_back(files_.find(tensor.name).value_or(WeightFiles::Found{}));
   mean_rows_.resize(tensors_.size());
 }
 
@@ -122,6 +125,7 @@ std::vector<size_t> WeightsReader::in_file_order() const {
     Place place{};
     if (!runs.empty()) {
       const auto& [file, tensor] = tensors_[runs.front().tensor];
+      if (!tensor) continue;
       place = {file, tensor->begin};
     }
     places.emplace_back(place, weight);

@@ -19,13 +19,13 @@ class WeightsReader {
  public:
   // Opens a file, or the files of an index. `weights`: names, shapes and parts (mapped()); they need no local tensors.
   // `names`: what the files may have otherwise; rows that a grown table lacks there are read as the mean of those that it
-  // has. Throws one UserError that lists all missing and superfluous tensors and all wrong shapes.
+  // has, and a fresh tensor that is not there is not read. Throws one UserError that lists all missing and superfluous tensors and all wrong shapes.
   WeightsReader(const std::string& path, const StateRegister& weights,
                 const ForeignNames& names = {});
   WeightsReader(const WeightsReader&) = delete;
   WeightsReader& operator=(const WeightsReader&) = delete;
 
-  // Returns the weights in the order in which the files have their elements, so that a drive reads ahead.
+  // Returns the weights that the files have, in the order in which they have their elements, so that a drive reads ahead.
   std::vector<size_t> in_file_order() const;
   // What a thread reads through.
   struct Buffers {

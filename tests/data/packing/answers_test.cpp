@@ -37,6 +37,23 @@ TEST_CASE("a sample of pairs has a row for each answer, and the references of it
   CHECK(references == std::vector<float>{0, 0.5f, 1, 1.5f});
 }
 
+TEST_CASE("the last tokens of answers that get a score have a target, and no other ones") {
+  DocumentFolder folder;
+  const std::string file = folder.write("a.bin", {{1, 2, 3}, {4, 5, 6, 7}});
+  folder.write_targets("a.bin", "0110010");
+  Job job = folder.job(file, 4, Packing::pad);
+  job.objective.kind = ObjectiveKind::reward;
+  const auto data = open_dataset(job);
+  CHECK(data->references() == nullptr);
+  Ids ids(8), labels(8);
+  const std::array inputs{
+      InputTensor{"ids", InputRole::token_ids, {ids.data(), {1, 8}, DType::i32}},
+      InputTensor{"targets", InputRole::labels, {labels.data(), {1, 8}, DType::i32}}};
+  data->read(Split::train, 0, 1, inputs);
+  CHECK(ids == Ids{1, 2, 3, 0, 4, 5, 6, 7});
+  CHECK(labels == Ids{-1, -1, 3, -1, -1, -1, -1, 7});
+}
+
 TEST_CASE("a sample of a rated answer says whether it is desirable") {
   DocumentFolder folder;
   const std::vector<std::vector<uint16_t>> documents{{1, 2, 3}, {1, 4}, {5, 6, 7}, {5, 3}};

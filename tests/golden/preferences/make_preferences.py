@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Generates the golden results of this folder: DPO, SimPO, ORPO and KTO of transformers' models in fp64, by the definitions of
-TRL's DPOTrainer, CPOTrainer, ORPOTrainer and KTOTrainer.
+"""Generates the golden results of this folder: DPO, SimPO, ORPO, KTO and rewards of transformers' models in fp64, by the
+definitions of TRL's DPOTrainer, CPOTrainer, ORPOTrainer, KTOTrainer and RewardTrainer.
 
     python3 tests/golden/preferences/make_preferences.py     # needs torch, transformers, safetensors, tokenizers
 
 Starts from the weights of ../families. Writes, beside this file: pairs.jsonl and validation.jsonl, those of rated answers,
 tokenizer.json and tokenizer_config.json, config.json (what dstrain runs), and cases.json: of each case the model's config.json,
 the section dstrain.objective, what its configuration has besides, the loss, the gradient's norm and the metrics of each step,
-and the loss of the validation at the end.
+and the loss of the validation at the end. score.safetensors is the head of rewards, and reward_index.json the index of the
+model's weights with it.
 
 ORPO's likelihood is that of the answers, each with its own mean, as the paper has it; TRL's trainer adds the prompts' tokens to
 it and takes the mean over the tokens of a micro-batch.
@@ -26,7 +27,7 @@ import tokenizers
 import torch
 import torch.nn.functional as F
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 HERE = pathlib.Path(__file__).resolve().parent
 FAMILIES = HERE.parent / "families"
@@ -44,6 +45,7 @@ OBJECTIVES = {
     "dpo_ipo": {"type": "dpo", "loss_type": "ipo", "beta": 0.2},
     "simpo": {"type": "simpo", "beta": 2.0, "simpo_gamma": 1.0},
     "orpo": {"type": "orpo", "beta": 0.25},
+    "reward": {"type": "reward", "center_rewards_coefficient": 0.05},
     "kto": {"type": "kto", "beta": 0.3, "desirable_weight": 1.2, "undesirable_weight": 0.8},
 }
 
@@ -174,13 +176,36 @@ def kto_loss(objective, model, reference, samples):
     return sum(losses) / len(losses), means | {"kl": metrics["kl"] / len(samples)}
 
 
+class Scorer(torch.nn.Module):
+    """A decoder whose last token has a score."""
+
+    def __init__(self, decoder, score):
+        super().__init__()
+        self.decoder = decoder
+        self.score = torch.nn.Parameter(score)
+
+    def forward(self, ids):
+        return (self.decoder(input_ids=ids[None]).last_hidden_state[0, -1] * self.score[0]).sum()
+
+
+def reward_loss(objective, model, reference, pairs):
+    results = []
+    for rows in pairs:
+        chosen, rejected = (model(ids) for ids, _ in rows)
+        loss = -F.logsigmoid(chosen - rejected) + objective["center_rewards_coefficient"] * (chosen + rejected) ** 2
+        results.append((loss, {"mean_reward": (chosen + rejected) / 2, "accuracy": (chosen > rejected).double(),
+                               "margin": chosen - rejected}))
+    metrics = {name: sum(m[name].item() for _, m in results) / len(results) for name in results[0][1]}
+    return sum(loss for loss, _ in results) / len(results), metrics
+
+
 def train(model, objective, pairs, held_out):
     reference = copy.deepcopy(model).double().eval()
     model = copy.deepcopy(model).double().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
                                   weight_decay=ADAMW["weight_decay"])
     steps = []
-    mean = kto_loss if objective["type"] == "kto" else mean_over
+    mean = {"kto": kto_loss, "reward": reward_loss}.get(objective["type"], mean_over)
     for step in range(STEPS):
         optimizer.zero_grad()
         loss, metrics = mean(objective, model, reference, [pairs[(step * BATCH + i) % len(pairs)] for i in range(BATCH)])
@@ -216,6 +241,14 @@ def main():
             data = [rated_rows(some, tokenizer) for some in (rated, rated_out)]
         else:
             data = [[rows_of(p, tokenizer) for p in some] for some in (pairs, held_out)]
+        if name == "reward":
+            generator = torch.Generator().manual_seed(7)
+            score = torch.randn(1, config.hidden_size, generator=generator) * 0.3
+            save_file({"score.weight": score}, HERE / "score.safetensors")
+            names = {key: "base.safetensors" for key in load_file(FAMILIES / weights / "model.safetensors")}
+            index = {"metadata": {}, "weight_map": names | {"score.weight": "score.safetensors"}}
+            (HERE / "reward_index.json").write_text(json.dumps(index) + "\n")
+            model = Scorer(model.model, score)
         steps, validation = train(model, objective, *data)
         cases.append({"name": name, "weights": weights, "config": configs[weights], "objective": objective,
                       "micro_batch": MICRO if name == "kto" else 1, "steps": steps, "validation": validation})

@@ -1,4 +1,4 @@
-// Compares DPO, SimPO, ORPO and KTO with their definitions in fp64 (make_preferences.py): losses, norms and metrics of steps, with
+// Compares DPO, SimPO, ORPO, KTO and rewards with their definitions in fp64 (make_preferences.py): losses, norms and metrics of steps, with
 // references that the initial weights give; at every stage, on several ranks and in a pipeline.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -40,9 +40,17 @@ fs::path model_folder(const json& golden, const ScratchFolder& scratch) {
   std::ofstream(folder / "config.json") << golden.at("config").dump(2) << "\n";
   const fs::path weights = preferences().folder.parent_path() / "families" /
                            golden.at("weights").get<std::string>() / "model.safetensors";
-  fs::copy_file(weights, folder / "model.safetensors", fs::copy_options::overwrite_existing);
+  const bool scored = golden.at("objective").at("type") == "reward";
+  const auto replace = fs::copy_options::overwrite_existing;
+  fs::copy_file(weights, folder / (scored ? "base.safetensors" : "model.safetensors"), replace);
+  if (scored) {
+    fs::copy_file(preferences().folder / "score.safetensors", folder / "score.safetensors",
+                  replace);
+    fs::copy_file(preferences().folder / "reward_index.json",
+                  folder / "model.safetensors.index.json", replace);
+  }
   for (const char* const file : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(preferences().folder / file, folder / file, fs::copy_options::overwrite_existing);
+    fs::copy_file(preferences().folder / file, folder / file, replace);
   return folder;
 }
 
@@ -96,7 +104,7 @@ TEST_CASE("the first loss of DPO is the logarithm of 2") {
 
 TEST_CASE(
     "answers train with the same bits at every stage, offloaded, recomputed and in a pipeline") {
-  const json& golden = case_named(GENERATE("dpo", "kto"));
+  const json& golden = case_named(GENERATE("dpo", "kto", "reward"));
   const ScratchFolder scratch;
   const std::vector<std::string> ranks{"--num_gpus", "2"};
   const auto weights_with = [&](const std::string& label, std::vector<std::string> words,
@@ -124,7 +132,7 @@ TEST_CASE(
   const Run one = train_case(golden, scratch, "one", {"--num_gpus", "1"});
   CHECK(read_bytes(pipeline.output / "model.safetensors") ==
         read_bytes(one.output / "model.safetensors"));
-  for (const char* const metric : {"rewards/chosen", "rewards/rejected"})
+  for (const auto& [metric, value] : golden.at("steps")[0].at("metrics").items())
     CHECK(pipeline.column(metric) == one.column(metric));
 }
 

@@ -26,8 +26,8 @@ std::vector<KeySpec> loss() {
        .fallback = "\"next_token\"",
        .note = "what is learned: the next token; of pairs of answers which one is preferred, by "
                "the definition of DPO, SimPO or ORPO; or which answers are desirable, by that of "
-               "KTO",
-       .choices = "next_token|dpo|simpo|orpo|kto"},
+               "KTO; or a score of answers, by pairs",
+       .choices = "next_token|dpo|simpo|orpo|kto|reward"},
       {.key = "dstrain.objective.loss_type",
        .type = Type::choice,
        .fallback = "\"sigmoid\"",
@@ -49,6 +49,13 @@ std::vector<KeySpec> loss() {
        .type = Type::real,
        .fallback = "0.5",
        .note = "simpo: the margin that is asked for",
+       .min = 0},
+      {.key = "dstrain.objective.center_rewards_coefficient",
+       .type = Type::real,
+       .fallback = "0",
+       .note =
+           "reward: the loss has this times the square of the sum of a pair's scores, too, which "
+           "keeps their mean near 0: 0.01",
        .min = 0},
       {.key = "dstrain.objective.desirable_weight",
        .type = Type::real,

@@ -18,6 +18,8 @@ constexpr std::string_view kType = "dstrain.objective.type",
                            kBeta = "dstrain.objective.beta",
                            kSmoothing = "dstrain.objective.label_smoothing",
                            kGamma = "dstrain.objective.simpo_gamma",
+                           kCenter = "dstrain.objective.center_rewards_coefficient",
+                           kArchitectures = "dstrain.model.architectures",
                            kDesirable = "dstrain.objective.desirable_weight",
                            kUndesirable = "dstrain.objective.undesirable_weight";
 
@@ -33,6 +35,13 @@ void refuse(std::string_view key, bool has, const std::string& where, const Valu
     diagnostics.error(key, fmt::format("{} has no such setting: remove it", where));
 }
 
+// Returns whether a list of architectures names one with a score.
+bool has_score(const Node& list) {
+  return std::ranges::any_of(list.items, [](const Node& name) {
+    return name.text.ends_with("ForSequenceClassification");
+  });
+}
+
 }  // namespace
 
 void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
@@ -42,7 +51,10 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   const bool dpo = o.kind == ObjectiveKind::dpo, simpo = o.kind == ObjectiveKind::simpo;
   if (dpo) o.loss_type = named<PairLoss>(kPairLossNames, values.text(kLossType));
   const bool compares = o.compares_answers(), rates = o.rates_answers();
-  if (compares) o.beta = values.real(kBeta);
+  const bool scores = o.scores_answers();
+  if (compares && !scores) o.beta = values.real(kBeta);
+  if (scores) o.center_rewards_coefficient = values.real(kCenter);
+  job.model.set_gives_score(scores);
   const bool smooths = simpo || (dpo && o.loss_type == PairLoss::sigmoid);
   if (smooths) o.label_smoothing = values.real(kSmoothing);
   if (simpo) o.simpo_gamma = values.real(kGamma);
@@ -53,12 +65,18 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
       diagnostics.error(kUndesirable, "both weights are 0: nothing would be learned");
   }
   refuse(kLossType, dpo, type, values, diagnostics);
-  refuse(kBeta, compares, type, values, diagnostics);
+  refuse(kBeta, compares && !scores, type, values, diagnostics);
+  refuse(kCenter, scores, type, values, diagnostics);
   refuse(kSmoothing, smooths, dpo ? fmt::format("the loss {}", name_of(o.loss_type)) : type, values,
          diagnostics);
   refuse(kGamma, simpo, type, values, diagnostics);
   refuse(kDesirable, rates, type, values, diagnostics);
   refuse(kUndesirable, rates, type, values, diagnostics);
+  const Member* const named = scores ? nullptr : values.given(kArchitectures);
+  if (named && has_score(named->value))
+    diagnostics.error(kArchitectures,
+                      "such a model gives a score, and no probabilities of tokens: "
+                      "dstrain.objective.type \"reward\" trains it");
   if (!compares) return;
   const ModelFamily& family = job.model.family();
   if (family.open)
@@ -67,6 +85,10 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   else if (!family.predicts_tokens() || family.input(InputRole::features))
     diagnostics.error(
         kType, fmt::format("the {} predicts no tokens of texts: use next_token", family.title));
+  else if (scores && !family.hugging_face)
+    diagnostics.error(
+        kType, fmt::format("the {} has no head that gives a score: use a model of transformers",
+                           family.title));
 }
 
 void check_objective(const Job& job, const Values& values, Diagnostics& diagnostics) {

@@ -1,6 +1,7 @@
 #include "runtime/config/solve/model/solve_objective.h"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "tests/config/config_fixture.h"
 
@@ -40,6 +41,25 @@ TEST_CASE("objective: a run learns next tokens, or answers with TRL's defaults")
   CHECK(kto == Objective{.kind = ObjectiveKind::kto, .undesirable_weight = 0.5});
   CHECK((kto.rates_answers() && !kto.has_pairs() && kto.needs_reference()));
   CHECK(kto.rows_per_sample() == 2);
+  CHECK_FALSE(ask(learns(R"("type": "dpo")")).job().model.gives_score());
+}
+
+TEST_CASE("objective: a model with a score is one of transformers' for sequences") {
+  for (const auto& [type, architecture] :
+       {std::pair<std::string, std::string>{"llama", "LlamaForSequenceClassification"},
+        {"gpt2", "GPT2ForSequenceClassification"},
+        {"gpt_neox", "GPTNeoXForSequenceClassification"},
+        {"gemma3_text", "Gemma3TextForSequenceClassification"}}) {
+    const LoadedConfig loaded =
+        ask(learns(R"("type": "reward")", R"(, "model": {"type": ")" + type + "\"}")).load();
+    CHECK(loaded.job.model.gives_score());
+    const auto written = nlohmann::json::parse(loaded.config_json);
+    CHECK(written["architectures"][0] == architecture);
+    CHECK(written["id2label"].size() == 1);
+  }
+  CHECK(said(R"("type": "dpo")", "model.architectures",
+             R"(, "model": {"type": "llama", "architectures": ["LlamaForSequenceClassification"]})")
+            .starts_with("error: such a model gives a score"));
 }
 
 TEST_CASE("objective: a setting that it does not have, or that is of next tokens, is an error") {
@@ -54,6 +74,13 @@ TEST_CASE("objective: a setting that it does not have, or that is of next tokens
         "error: expected a number above 0, found 0");
   CHECK(said(R"("type": "simpo")", "z_loss", R"(, "z_loss": 0.1)") ==
         "error: is of the loss of next tokens, and dstrain.objective is simpo: remove it");
+  CHECK(said(R"("type": "reward", "beta": 0.5)", "objective.beta") ==
+        "error: reward has no such setting: remove it");
+  CHECK(said(R"("type": "dpo", "center_rewards_coefficient": 0.1)",
+             "objective.center_rewards_coefficient") ==
+        "error: dpo has no such setting: remove it");
+  CHECK(said(R"("type": "reward")", "objective.type")
+            .ends_with("has no head that gives a score: use a model of transformers"));
   CHECK(said(R"("type": "dpo")", "data.packing", R"(, "data": {"packing": "none"})")
             .starts_with("error: a sample of dstrain.objective dpo is two answers"));
   CHECK(said(R"("type": "dpo", "desirable_weight": 2)", "objective.desirable_weight") ==

@@ -158,6 +158,52 @@ TEST_CASE("rated answers are learned, and go on, with the same bits") {
   CHECK(folder.nothing_left());
 }
 
+TEST_CASE("a model with a score is trained, goes on, is a beginning, and has no text") {
+  const PairFolder folder;
+  const std::string reward = "--set dstrain.objective.type=reward --num_gpus 2 ";
+  folder.learn(reward + "--steps 4");
+  const std::string expected = folder.read("out/model.safetensors");
+  CHECK_FALSE(fs::exists(folder.root / kReferences));
+  const json config = json::parse(folder.read("out/config.json"));
+  CHECK(config["architectures"] == json::array({"LlamaForSequenceClassification"}));
+  CHECK(config["id2label"] == json{{"0", "LABEL_0"}});
+  CHECK(has(expected, "score.weight"));
+  CHECK_FALSE(has(expected, "lm_head"));
+  folder.learn(reward + "--steps 2 --save_interval 1");
+  folder.said(std::string(kProgram) + " --resume out --num_gpus 2 --steps 4");
+  CHECK(folder.read("out/model.safetensors") == expected);
+  folder.learn(reward + "--steps 4 --set zero_optimization.stage=3 --set dstrain.reduce=boundary");
+  const std::string third = folder.read("out/model.safetensors");
+  folder.learn(reward + "--steps 4 --set zero_optimization.stage=0 --set dstrain.reduce=boundary");
+  CHECK(folder.read("out/model.safetensors") == third);
+  // The head of a folder that has one is the beginning, and is not drawn.
+  fs::copy(folder.root / "out", folder.root / "scored", fs::copy_options::recursive);
+  const auto begins = [&](const std::string& options) {
+    return folder.said(
+        std::string(kProgram) + " --config t.json --data pairs.jsonl --model scored " +
+            "--set dstrain.data.seq_len=16 --overwrite --steps 0 --output again " + options,
+        options.find("reward") == options.npos ? 1 : 0);
+  };
+  begins(reward);
+  CHECK(folder.read("again/model.safetensors") == third);
+  CHECK(has(only_error(begins("")), "dstrain.objective.type \"reward\" trains it"));
+  for (const std::string words :
+       {"generate --run out --prompt a", "eval --run out --data pairs.jsonl"})
+    CHECK(has(only_error(folder.said(std::string(kProgram) + " " + words, 1)),
+              "gives answers a score, and has no text"));
+  CHECK(has(only_error(folder.said(std::string(kProgram) + " export out --format gguf", 1)),
+            "gives a score, which llama.cpp"));
+  CHECK(json::parse(folder.said(std::string(kProgram) +
+                                    " verify --json --config t.json --model m --data pairs.jsonl "
+                                    "--set dstrain.data.seq_len=16 --set "
+                                    "zero_optimization.stage=3 " +
+                                    reward,
+                                0, " 2>err"))["equal"] == true);
+  CHECK(
+      has(folder.learn(reward + "--set dstrain.lora.r=2", 1), "files of adapters do not have it"));
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("adapters learn of pairs, and begin where their model is") {
   const PairFolder folder;
   folder.learn("--set dstrain.lora.r=2 --num_gpus 2");
@@ -200,7 +246,7 @@ TEST_CASE("what pairs cannot be of is one error before anything is written") {
   refused("--num_gpus 2 --set tensor_parallel.autotp_size=2",
           "pairs of answers do not run with tensor_parallel.autotp_size above 1 yet");
   refused("--set dstrain.objective.type=grpo",
-          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\", \"kto\"");
+          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\", \"kto\", \"reward\"");
   CHECK(has(folder.learn("", 1, "text.txt"),
             "learns of pairs of answers, \"chosen\" and \"rejected\", and the data file text.txt "
             "has none"));
