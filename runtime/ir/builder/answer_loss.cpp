@@ -20,6 +20,13 @@ Formula log_odds(const Formula& log_p) {
   return log_p - logarithm(1 - exponential(log_p));
 }
 
+// Returns the operand of formulas of samples that has a value of one row of each.
+Builder::Seen row_of_samples(BufferId of_rows, int row) {
+  View view{.offset = row};
+  view.strides[0] = 2;
+  return {of_rows, view};
+}
+
 class AnswerLossWriter {
  public:
   AnswerLossWriter(Builder& b, BufferId logits, BufferId targets, int64_t classes)
@@ -79,9 +86,7 @@ class AnswerLossWriter {
   };
   // Returns the values of one row of each pair.
   static Formula add_operand(Pair& pair, BufferId of_rows, int row) {
-    View view{.offset = row};
-    view.strides[0] = 2;
-    pair.operands.push_back({of_rows, view});
+    pair.operands.push_back(row_of_samples(of_rows, row));
     return Formula::input(static_cast<int>(pair.operands.size()) - 1);
   }
   Pair operands() const {
@@ -216,12 +221,7 @@ void add_reward_loss(Builder& b, BufferId scores, BufferId targets) {
   const BufferId rows =
       b.reduce(Reduction::sum, select(less(Formula::input(1), 0), 0, Formula::input(0)), space, 2,
                {{scores, dense}, {targets, dense}}, DType::f32);
-  std::vector<Builder::Seen> operands;
-  for (int row = 0; row < 2; ++row) {
-    View view{.offset = row};
-    view.strides[0] = 2;
-    operands.push_back({rows, view});
-  }
+  const std::vector<Builder::Seen> operands{row_of_samples(rows, 0), row_of_samples(rows, 1)};
   const auto of_samples = [&](const Formula& formula) {
     return b.map(formula, {samples}, operands, DType::f32);
   };
