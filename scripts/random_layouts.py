@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verifies random layouts: sequence and tensor ranks, pipelines, ZeRO stages, adapters, packed samples, pairs, tensors on disk.
+"""Verifies random layouts: sequence and tensor ranks, pipelines, ZeRO stages, adapters, packed samples, pairs, teachers, tensors on disk.
 
   scripts/random_layouts.py PROGRAM [--cases 100] [--seed 1]
 
@@ -24,6 +24,7 @@ SILENCE_S, TRIES = 20, 8
 HANGING = "has not moved for"
 LIMITS = (0, 100, 3000, 50_000, 1_000_000_000)
 REPORTS = ("Sanitizer", "runtime error:", "internal error")
+TABLES = {"gptlite": "token_embedding_table", "gpt_neox": "embed_in"}  # of tokens, as modules
 
 
 def model(r):
@@ -90,6 +91,10 @@ def configuration(r, drive):
     if sequence * tensor == 1 and "data" not in own and r.random() < 0.4:
         own["objective"] = r.choice(({"type": "dpo"}, {"type": "dpo", "loss_type": "ipo"}, {"type": "simpo"}, {"type": "orpo"},
                                      {"type": "kto"}, {"type": "reward"}))
+    if sequence * tensor == 1 and "objective" not in own and r.random() < 0.25:
+        own["objective"] = {"type": "distill", "teacher_top_k": r.choice((1, 5)), "kd_ratio": r.choice((0.3, 1))}
+    if "lora" in own and r.random() < 0.5:
+        own["lora"]["modules_to_save"] = [TABLES.get(own["model"]["type"], "embed_tokens")]
     return config, stages * data * sequence * tensor
 
 

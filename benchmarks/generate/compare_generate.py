@@ -64,19 +64,59 @@ class Transformers:
 
 
 class LlamaCpp:
+    """All texts go forward together, a token of each in a batch, by the library's own calls."""
     name = "llama.cpp"
 
-    def __init__(self, path, threads):
-        from llama_cpp import Llama
+    def __init__(self, path, batch, threads):
+        import llama_cpp
+        import numpy
 
-        self.model = Llama(path, n_ctx=1024, n_threads=threads, n_threads_batch=threads, verbose=False)
+        self.lib, self.numpy, self.texts = llama_cpp, numpy, batch
+        llama_cpp.llama_log_set(self.quiet, None)
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_seq_max = 1024 * batch, PROMPT * batch, batch
+        params.n_threads = params.n_threads_batch = threads
+        self.context = llama_cpp.llama_init_from_model(self.model, params)
+        self.ids = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
+        self.batch = llama_cpp.llama_batch_init(PROMPT * batch, 0, 1)
+
+    @staticmethod
+    def log(level, text, data):
+        pass
+
+    @property
+    def quiet(self):
+        if not hasattr(LlamaCpp, "callback"):
+            LlamaCpp.callback = self.lib.llama_log_callback(LlamaCpp.log)
+        return LlamaCpp.callback
+
+    def decode(self, rows):
+        """Computes rows (token, place, text, whether its logits are wanted)."""
+        batch = self.batch
+        batch.n_tokens = len(rows)
+        for i, (token, place, text, wanted) in enumerate(rows):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, place, 1
+            batch.seq_id[i][0], batch.logits[i] = text, wanted
+        if self.lib.llama_decode(self.context, batch) != 0:
+            raise RuntimeError("llama_decode failed")
+
+    def best(self, row):
+        logits = self.lib.llama_get_logits_ith(self.context, row)
+        return int(self.numpy.ctypeslib.as_array(logits, shape=(self.ids,)).argmax())
 
     def seconds(self, tokens):
-        self.model.reset()
+        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
         begin = time.perf_counter()
-        self.model.eval(prompt_ids(0))
-        for _ in range(tokens - 1):
-            self.model.eval([self.model.sample(temp=0.0, repeat_penalty=1.0)])
+        self.decode([(token, place, text, place == PROMPT - 1)
+                     for text in range(self.texts) for place, token in enumerate(prompt_ids(text))])
+        rows = [PROMPT * (text + 1) - 1 for text in range(self.texts)]
+        for added in range(tokens):
+            best = [self.best(row) for row in rows]
+            if added == tokens - 1:
+                break
+            self.decode([(best[text], PROMPT + added, text, True) for text in range(self.texts)])
+            rows = list(range(self.texts))
         return time.perf_counter() - begin
 
 
@@ -101,9 +141,9 @@ def contenders(args, dtype, batch):
     model = str(args.models / dtype)
     yield Dstrain(args.program, model, batch)
     yield Transformers(model, batch, args.threads)
-    if batch == 1 and (args.models / f"{dtype}.gguf").exists():
+    if (args.models / f"{dtype}.gguf").exists():
         try:
-            yield LlamaCpp(str(args.models / f"{dtype}.gguf"), args.threads)
+            yield LlamaCpp(str(args.models / f"{dtype}.gguf"), batch, args.threads)
         except ModuleNotFoundError:
             print("llama.cpp: the package llama-cpp-python is not there")
 

@@ -102,6 +102,15 @@ struct EvalArguments : TrainedName {
   bool json = false;
 };
 
+// The arguments of `dstrain teach`, which writes what a trained model gives to the likeliest tokens of a token file.
+struct TeachArguments : TrainedName {
+  std::string data;
+  std::string output;              // empty: FILE.teacher
+  std::optional<int64_t> seq_len;  // tokens of a sample; absent: those of the model's
+  int64_t top_k = 64;
+  bool windows = false;  // samples are windows, and not documents
+};
+
 // The arguments of `dstrain export`, which writes a run's weights in other programs' files.
 struct ExportArguments {
   std::string run;             // its output directory, or one of its checkpoints
@@ -194,9 +203,10 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, ChatArguments, EvalArguments, ExportArguments, ImportArguments,
-                 ModelsArguments, HostsArguments, DoctorArguments, BenchIoArguments,
-                 TokenizeArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
-                 RelayEndArguments, RankStarterArguments, HelpArguments, PrintArguments>;
+                 GenerateArguments, ChatArguments, EvalArguments, TeachArguments, ExportArguments,
+                 ImportArguments, ModelsArguments, HostsArguments, DoctorArguments,
+                 BenchIoArguments, TokenizeArguments, HostAgentArguments, HostWatchArguments,
+                 RelayArguments, RelayEndArguments, RankStarterArguments, HelpArguments,
+                 PrintArguments>;
 
 }  // namespace dstrain

@@ -175,7 +175,7 @@ Arguments without_models(const std::vector<std::string>& words, const ModelRegis
 }
 
 // The first one needs no name.
-constexpr std::array<Command, 16> kCommands{{
+constexpr std::array<Command, 17> kCommands{{
     {"train", "--config FILE --num_gpus N", "train on N ranks of this machine", parse_train},
     {"plan", "--config FILE --num_gpus N", "print the plan of a step and its memory", parse_plan},
     {"verify", "--config FILE", "does it compute what plain training would?", parse_verify},
@@ -187,6 +187,8 @@ constexpr std::array<Command, 16> kCommands{{
     {"chat", "--run DIR", "a conversation with a trained model", without_models<parse_chat>},
     {"eval", "--run DIR --data FILE", "a trained model's loss on a file",
      without_models<parse_eval>},
+    {"teach", "--model DIR --data FILE", "what a teacher's model gives to the tokens of a file",
+     without_models<parse_teach>},
     {"export", "RUN --format hf|safetensors|gguf", "a run's weights in other programs' files",
      without_models<parse_export>},
     {"import", "PATH --output DIR", "weights of PyTorch or DeepSpeed for --model",

@@ -42,6 +42,38 @@ Arguments parse_eval(const std::vector<std::string>& words) {
   return a;
 }
 
+Arguments parse_teach(const std::vector<std::string>& words) {
+  TeachArguments a;
+  CommandLine line("teach",
+                   "Writes FILE.teacher: what a trained model, the teacher, gives to the likeliest "
+                   "tokens behind each token of a file. A run on the same file with "
+                   "dstrain.objective.type \"distill\" learns from it. Both models have the same "
+                   "tokens.");
+  line.example("dstrain teach --model ./qwen-7b --data chats.bin --seq_len 2048", "of a model");
+  line.example("dstrain teach --run runs/large --data chats.bin --top_k 32",
+               "of a run, for dstrain.objective.teacher_top_k 32");
+  line.example(
+      "dstrain teach --model ./qwen-7b --data texts.bin --windows --output texts.bin.teacher",
+      "of windows of the whole text");
+  line.group(heading::kMeasured);
+  add_trained(line, a);
+  line.option("--data", "FILE", "the token file that the run reads", text(a.data));
+  line.option("--seq_len", "N", "tokens of the run's samples (those of this model's)",
+              integer(a.seq_len, 2));
+  line.flag("--windows",
+            "read windows of N tokens, as runs without dstrain.data.packing do, although "
+            "FILE.documents says where documents begin",
+            a.windows);
+  add_device(line, a);
+  line.group(heading::kWritten);
+  line.option("--top_k", "K", "tokens at each place (64)", integer(a.top_k, 1, 1023));
+  line.option("--output", "FILE", "the file (FILE.teacher beside the data)", text(a.output));
+  if (const auto help = line.parse(words)) return HelpArguments{*help};
+  check_trained("teach", a);
+  require("teach", "--data FILE", !a.data.empty());
+  return a;
+}
+
 namespace {
 
 // Reads --dtype of export. llama.cpp has shorter names.

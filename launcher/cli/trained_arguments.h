@@ -8,8 +8,9 @@
 
 namespace dstrain {
 
-// Parse the words after `eval`, `export`, `import` and `tokenize`. Throw UserError.
+// Parse the words after `eval`, `teach`, `export`, `import` and `tokenize`. Throw UserError.
 Arguments parse_eval(const std::vector<std::string>& words);
+Arguments parse_teach(const std::vector<std::string>& words);
 Arguments parse_export(const std::vector<std::string>& words);
 Arguments parse_import(const std::vector<std::string>& words);
 Arguments parse_tokenize(const std::vector<std::string>& words);

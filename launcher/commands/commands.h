@@ -19,6 +19,7 @@ int run_estimate(const EstimateArguments& arguments);
 int run_generate(const GenerateArguments& arguments, const ModelRegistry& models);
 int run_chat(const ChatArguments& arguments, const ModelRegistry& models);
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models);
+int run_teach(const TeachArguments& arguments, const ModelRegistry& models);
 int run_export(const ExportArguments& arguments, const ModelRegistry& models);
 int run_import(const ImportArguments& arguments);
 int run_tokenize(const TokenizeArguments& arguments);

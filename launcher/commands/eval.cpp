@@ -11,8 +11,8 @@
 #include "launcher/commands/commands.h"
 #include "launcher/commands/eval_samples.h"
 #include "launcher/implementations.h"
-#include "launcher/input/trained_model.h"
 #include "launcher/process/failure.h"
+#include "launcher/text/named_model.h"
 #include "runtime/config/family/family.h"
 #include "runtime/config/text.h"
 #include "runtime/core/cpu.h"
@@ -131,24 +131,6 @@ std::string text_of(const Evaluation& e) {
   return text;
 }
 
-// Reads the model of --run or --model, and sets the tokens of a window.
-TrainedModel model_of(const EvalArguments& arguments, const ModelRegistry& models) {
-  TrainedModel trained =
-      arguments.model.empty()
-          ? read_trained_model(arguments.run_dir, device_named(arguments.device), models)
-          : read_model_directory(arguments.model, device_named(arguments.device), arguments.ignored,
-                                 models);
-  if (!arguments.seq_len) return trained;
-  ModelConfig& model = trained.job.model;
-  const ModelFamily& family = model.family();
-  if (*arguments.seq_len > model.context() &&
-      !(family.exceeds_context && family.exceeds_context(model)))
-    fail_user("--seq_len {} is more than {} {}, which the model is made for: use at most that",
-              *arguments.seq_len, model_path(family.context_key()), model.context());
-  model.set_seq_len(*arguments.seq_len);
-  return trained;
-}
-
 }  // namespace
 
 int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
@@ -156,7 +138,7 @@ int run_eval(const EvalArguments& arguments, const ModelRegistry& models) {
     if (WrittenRun run = read_run(arguments.run_dir, "--run", models);
         run.job.model.family().reads_arrays())
       return eval_samples(arguments, std::move(run));
-  const TrainedModel model = model_of(arguments, models);
+  const TrainedModel model = read_named_model(arguments, arguments.seq_len, models);
   const CheckDeviceBytes check_bytes =
       check_forward(model, "use shorter windows (--seq_len) or a smaller model");
   const Job& job = model.job;

@@ -60,7 +60,7 @@ std::string export_line(const std::string& output, const FileSizes& sizes) {
 void write_all(const ExportPlan& plan, OtherFiles others, const ReadWeight& read) {
   WeightsWriter writer(fmt::format("{}/{}", plan.output, plan.weights_name), plan.written,
                        plan.format);
-  copy_weights(plan.own, read, writer);
+  copy_weights(plan.written, read, writer);
   writer.complete();
   const bool of_adapters = !plan.adapter_config.empty();
   const std::string& text = of_adapters ? plan.adapter_config : plan.config_json;

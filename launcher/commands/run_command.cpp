@@ -33,6 +33,7 @@ struct Runner {
   int operator()(const GenerateArguments& a) const { return run_generate(a, models); }
   int operator()(const ChatArguments& a) const { return run_chat(a, models); }
   int operator()(const EvalArguments& a) const { return run_eval(a, models); }
+  int operator()(const TeachArguments& a) const { return run_teach(a, models); }
   int operator()(const ExportArguments& a) const { return run_export(a, models); }
   int operator()(const ImportArguments& a) const { return run_import(a); }
   int operator()(const TokenizeArguments& a) const { return run_tokenize(a); }

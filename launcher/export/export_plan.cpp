@@ -90,12 +90,13 @@ ModelConfig without_adapters(ModelConfig model) {
 // blocks, which are made again of what the run made them of.
 void plan_merge(ExportPlan& plan, const std::string& named) {
   Job& job = plan.run.job;
-  AdaptedWeights split = split_adapters(weights_of(job.model));
+  AdaptedWeights split = split_adapters(weights_of(job.model), job.model.fine_tuning());
   plan.own = plan.written = std::move(split.base);
   plan.merged = std::move(split.adapters);
   plan.lora = *job.model.fine_tuning().lora;
   plan.packed = packed_weights_of(job.model);
   plan.adapters_file = adapters_file_of(plan.run);
+  plan.adapters_foreign = adapter_names_of(job.model);
   if (plan.adapters_file.empty() && plan.packed.empty()) {
     plan.weights_file.clear();
   } else {
@@ -106,6 +107,7 @@ void plan_merge(ExportPlan& plan, const std::string& named) {
           "afresh, and that are in no file: a checkpoint of a run without dstrain.lora.base has "
           "them, and dstrain.lora.merge lets a run write the model with them",
           named);
+    plan.foreign = names_in_base(job, plan.weights_file);
   }
   job.model = without_adapters(job.model);
 }
@@ -115,10 +117,13 @@ void plan_peft(ExportPlan& plan) {
   Job& job = plan.run.job;
   FineTuning tuning = job.model.fine_tuning();
   tuning.lora = plan.run.lora;
-  job.model.set_fine_tuning(std::move(tuning));
+  job.model.set_fine_tuning(tuning);
   const StateRegister all = weights_of(job.model);
-  plan.own = plan.written = split_adapters(all).adapters;
-  plan.adapter_config = adapter_config_json(job, adapted_modules(all));
+  plan.own = plan.written = with_shared_head(split_adapters(all, tuning).adapters, job.model);
+  // A checkpoint has the table alone.
+  if (const std::string_view table = tied_table_of(job.model); !table.empty())
+    plan.own.back().name = table;
+  plan.adapter_config = adapter_config_json(job, all);
   plan.weights_file = adapters_file_of(plan.run);
   plan.weights_name = kAdapterWeights;
   plan.format = {.as_package = true, .shard_bytes = std::numeric_limits<int64_t>::max()};

@@ -32,6 +32,7 @@ struct ExportPlan {
   // The adapters that are added to the weights `own`, without values, and the file that has them; empty: the run's checkpoint.
   StateRegister merged = {};
   std::string adapters_file = {};
+  ForeignNames adapters_foreign = {};
   LoraConfig lora = {};
   std::set<std::string, std::less<>> packed = {};        // the weights that lora.base rounds
   std::string weights_name = std::string(kWeightsName);  // of the file that is written

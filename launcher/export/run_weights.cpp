@@ -18,9 +18,11 @@ RunWeights::RunWeights(const ExportPlan& plan) : plan_(plan) {
 }
 
 void RunWeights::read(size_t weight, int64_t begin, int64_t count, float* to) {
+  const std::string& name = plan_.own[weight].name;
+  if (const auto whole = whole_.find(name); whole != whole_.end())
+    return read_adapters(whole->second, begin, count, to);
   read_as_left(weight, begin, count, to);
   if (!sums_) return;
-  const std::string& name = plan_.own[weight].name;
   if (plan_.packed.contains(name)) round_to_blocks(count, to);
   sums_->add(name, begin, {to, static_cast<size_t>(count)});
 }
@@ -35,22 +37,28 @@ void RunWeights::read_as_left(size_t weight, int64_t begin, int64_t count, float
 void RunWeights::take_adapters() {
   const StateRegister& adapters = plan_.merged;
   sums_.emplace(adapters, plan_.lora.scale());
-  std::optional<WeightsReader> files;
-  std::optional<CheckpointWeights> checkpoint;
   if (plan_.adapters_file.empty())
-    checkpoint.emplace(plan_.run.place.checkpoint, adapters);
+    adapter_checkpoint_.emplace(plan_.run.place.checkpoint, adapters);
   else
-    files.emplace(plan_.adapters_file, adapters);
+    adapter_files_.emplace(plan_.adapters_file, adapters, plan_.adapters_foreign);
   std::vector<float> values;
   for (size_t i = 0; i < adapters.size(); ++i) {
+    if (!is_adapter(adapters[i].name)) {
+      whole_.emplace(adapters[i].name, i);
+      continue;
+    }
     const int64_t count = adapters[i].global_shape.elements();
     values.resize(static_cast<size_t>(count));
-    if (files)
-      files->read(i, 0, count, values.data(), buffers_);
-    else
-      checkpoint->read(i, 0, count, values.data());
+    read_adapters(i, 0, count, values.data());
     sums_->keep(adapters[i].name, 0, {values.data(), {count}, DType::f32});
   }
+}
+
+void RunWeights::read_adapters(size_t weight, int64_t begin, int64_t count, float* to) {
+  if (adapter_files_)
+    adapter_files_->read(weight, begin, count, to, buffers_);
+  else
+    adapter_checkpoint_->read(weight, begin, count, to);
 }
 
 void RunWeights::round_to_blocks(int64_t count, float* values) {

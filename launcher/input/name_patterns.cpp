@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kExclude = "dstrain.weight_decay_exclude";
 constexpr const char* kGroups = "dstrain.parameter_groups";
 constexpr const char* kTargets = "dstrain.lora.targets";
+constexpr const char* kSaved = "dstrain.lora.modules_to_save";
 constexpr const char* kPartition = "pipeline.partition";
 
 // Returns the model's forward pass, with any vocabulary where its size is unknown.
@@ -94,6 +95,30 @@ std::optional<WrongPattern> wrong_target(const Job& job) {
   return {};
 }
 
+// A head that is the table of tokens may be named beside the table, as PEFT's users do.
+std::optional<WrongPattern> wrong_saved(const Job& job) {
+  const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
+  if (!lora || lora->saved.empty()) return {};
+  const std::vector<Parameter> all = forward_of(job.model).parameters;
+  const bool tied = ties_head(job.model);
+  for (const std::string& module : lora->saved) {
+    LoraConfig one;
+    one.saved = {module};
+    if (std::ranges::any_of(all, [&one](const Parameter& p) { return one.saves(p.name); }))
+      continue;
+    const bool is_head = tied && one.saves(job.model.family().hugging_face->head);
+    if (is_head && lora->saves(job.model.family().hugging_face->table)) continue;
+    return WrongPattern{
+        kSaved, is_head ? fmt::format("the head of this model is its token embedding ({}): name "
+                                      "that module",
+                                      job.model.family().hugging_face->table)
+                        : fmt::format("no module has a name that ends in \"{}\" (there are "
+                                      "parameters {}, {}, ...)",
+                                      printable(module), all.front().name, all.back().name)};
+  }
+  return {};
+}
+
 std::optional<WrongPattern> wrong_partition(const Job& job) {
   const PipelineConfig& pipeline = job.pipeline;
   if (pipeline.stages == 1 || !pipeline.partition.starts_with(kByLayerName)) return {};
@@ -127,7 +152,7 @@ std::set<std::string, std::less<>> packed_weights_of(const ModelConfig& model) {
 }
 
 std::optional<WrongPattern> find_wrong_pattern(const Job& job) {
-  for (const auto find : {wrong_target, wrong_exclusion, wrong_group, wrong_partition})
+  for (const auto find : {wrong_target, wrong_saved, wrong_exclusion, wrong_group, wrong_partition})
     if (std::optional<WrongPattern> wrong = find(job)) return wrong;
   return {};
 }

@@ -22,9 +22,9 @@ struct WrongPattern {
   std::string key, message;
 };
 
-// Returns the first pattern of dstrain.lora.targets that matches no product, of dstrain.weight_decay_exclude or
-// dstrain.parameter_groups that matches no weight, or of pipeline.partition that matches no layer; or that the groups
-// freeze everything. The vocabulary's size may be unknown.
+// Returns the first pattern of dstrain.lora.targets that matches no product, of dstrain.lora.modules_to_save that matches no
+// module, of dstrain.weight_decay_exclude or dstrain.parameter_groups that matches no weight, or of pipeline.partition that
+// matches no layer; or that the groups freeze everything. The vocabulary's size may be unknown.
 std::optional<WrongPattern> find_wrong_pattern(const Job& job);
 
 // Throws UserError, which names the place of the pattern, if there is a wrong one.

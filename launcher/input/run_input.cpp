@@ -123,7 +123,8 @@ std::string foreign_folder(const Job& job) {
 
 // Checks the file of the initial weights. Its vocabulary may be that of another text, or its model another one.
 void check_initial_weights(const Job& job) try {
-  check_weights(job.init_weights, split_adapters(weights_of(job.model)).base,
+  check_weights(job.init_weights,
+                split_adapters(weights_of(job.model), job.model.fine_tuning()).base,
                 foreign_names_of(job.model));
 } catch (const UserError& e) {
   if (const std::string folder = foreign_folder(job); !folder.empty())
@@ -143,9 +144,10 @@ void check_initial_weights(const Job& job) try {
 // Checks the adapters that the run begins with.
 void check_initial_adapters(const Job& job) {
   if (job.adapters.init.empty()) return;
-  check_adapter(job.adapters.init, job.model.fine_tuning().lora.value());
-  check_weights(fmt::format("{}/{}", adapter_folder(job.adapters.init), kAdapterWeights),
-                split_adapters(weights_of(job.model)).adapters);
+  check_adapter(job.adapters.init, job.model);
+  check_adapter_weights(fmt::format("{}/{}", adapter_folder(job.adapters.init), kAdapterWeights),
+                        job,
+                        split_adapters(weights_of(job.model), job.model.fine_tuning()).adapters);
 }
 
 // Checks that the state that the optimizer begins with is there, of all parameters that are trained.

@@ -81,11 +81,13 @@ ModelConfig held_model(const Job& job, const WeightsSource& place) {
 }
 
 // Returns the directory of the tokenizer that a run's token ids are of; empty: there is none. A run that has left adapters
-// alone has no config.json, which may say where a text ends: the folder of its model has one.
+// alone has no config.json, which may say where a text ends: the folder of its model has one, but not the tokens that the run
+// adds.
 std::string tokenizer_of(const Job& job, const std::string& run_dir, const Vocabulary& vocabulary) {
   if (!job.model.family().hugging_face || vocabulary.format != DataFormat::tokens) return {};
   std::error_code none;
-  const bool whole = std::filesystem::exists(std::filesystem::path(run_dir) / kConfigJson, none);
+  const bool whole = !job.data.added_tokens.empty() ||
+                     std::filesystem::exists(std::filesystem::path(run_dir) / kConfigJson, none);
   for (const std::string& directory : {whole ? std::string() : job.model_directory, run_dir})
     if (!directory.empty() && has_tokenizer(directory)) return directory;
   return {};

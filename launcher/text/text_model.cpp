@@ -1,10 +1,10 @@
 #include "launcher/text/text_model.h"
 
+#include "launcher/text/named_model.h"
 #include "runtime/config/text.h"
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/data/tokenizer/tokenizer_directory.h"
-#include "runtime/engine/run/run.h"
 
 namespace dstrain {
 namespace {
@@ -47,10 +47,7 @@ std::vector<int32_t> TextModel::encode(const std::string& place, const std::stri
 
 TextModel open_text_model(const TrainedName& name, bool ids_suffice, const ModelRegistry& models) {
   TextModel model;
-  model.trained =
-      name.model.empty()
-          ? read_trained_model(name.run_dir, device_named(name.device), models)
-          : read_model_directory(name.model, device_named(name.device), name.ignored, models);
+  model.trained = read_named_model(name, {}, models);
   model.tokenizer = tokenizer_in(model.trained.tokenizer, ids_suffice);
   model.stops = stops_of(model.trained);
   return model;

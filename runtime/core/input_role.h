@@ -20,12 +20,23 @@ enum class InputRole : uint8_t {
   array,      // of a data file: the array that has the input's name
   reference,  // of each row of a sample: the log-probability that the initial weights give to its targets together
   desirable,  // of each sample: 1 where people want such an answer, else 0
+  // Of each token: its label, and the tokens that a teacher finds likeliest to follow it. All are below 0 where the label is.
+  teacher_ids,
+  teacher_log_probs,  // of each token: the log-probabilities that the teacher gives to them
 };
 
 inline std::string_view name_of(InputRole role) {  // "token ids"
-  constexpr std::string_view names[] = {"token ids", "features",   "labels",
-                                        "documents", "positions",  "masks",
-                                        "arrays",    "references", "desirable answers"};
+  constexpr std::string_view names[] = {"token ids",
+                                        "features",
+                                        "labels",
+                                        "documents",
+                                        "positions",
+                                        "masks",
+                                        "arrays",
+                                        "references",
+                                        "desirable answers",
+                                        "a teacher's tokens",
+                                        "a teacher's log-probabilities"};
   return names[static_cast<int>(role)];
 }
 
@@ -36,7 +47,8 @@ constexpr bool may_repeat(InputRole role) {
 
 // Returns whether an objective adds inputs of a role to those of the model.
 constexpr bool is_of_objective(InputRole role) {
-  return role == InputRole::reference || role == InputRole::desirable;
+  return role == InputRole::reference || role == InputRole::desirable ||
+         role == InputRole::teacher_ids || role == InputRole::teacher_log_probs;
 }
 
 // Returns whether inputs of a role have an element for each token.
@@ -47,7 +59,8 @@ constexpr bool is_of_tokens(InputRole role) {
 // Returns whether inputs of a role may have a dtype.
 constexpr bool has_dtype(InputRole role, DType dtype) {
   if (role == InputRole::array) return dtype == DType::f32 || dtype == DType::i32;
-  const bool floats = role == InputRole::features || is_of_objective(role);
+  const bool floats =
+      role == InputRole::features || (is_of_objective(role) && role != InputRole::teacher_ids);
   return dtype == (floats ? DType::f32 : DType::i32);
 }
 

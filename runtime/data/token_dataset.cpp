@@ -25,11 +25,12 @@ SampleKey sample_key(const ModelConfig& model) {
   return {"seq_len", "dstrain.data.seq_len"};
 }
 
-// Returns the checksum of a file, with that of the file that says which of its tokens count, if there is one. The same
-// bytes are other tokens where they are read as uint32.
-uint64_t checksum_of_source(const TokenSource& source) {
+// Returns the checksum of a file, with that of the file that says which of its tokens count and that of a teacher, if there are
+// such. The same bytes are other tokens where they are read as uint32.
+uint64_t checksum_of_source(const TokenSource& source, const TeacherFile* teacher = nullptr) {
   std::vector<uint64_t> parts = {source.file().checksum()};
   if (source.targets_file()) parts.push_back(source.targets_file()->checksum());
+  if (teacher) parts.push_back(teacher->file().checksum());
   if (source.bare_width() == 4) parts.push_back(4);
   return parts.size() == 1
              ? parts.front()
@@ -47,8 +48,14 @@ void each_file(const TokenSource& source, const Visit& visit) {
 
 TokenDataset::TokenDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
                            std::unique_ptr<TokenSource> validation)
-    : files_(std::move(files)), validation_(std::move(validation)), block_(job.model.seq_len()) {
-  for (const auto& file : files_) tokens_ += file->tokens();
+    : files_(std::move(files)),
+      validation_(std::move(validation)),
+      block_(job.model.seq_len()),
+      top_k_(job.objective.teacher_top_k) {
+  for (const auto& file : files_) {
+    tokens_ += file->tokens();
+    if (job.objective.has_teacher()) teachers_.emplace_back(file->file(), file->tokens(), top_k_);
+  }
   const auto held_out =
       validation_
           ? 0
@@ -69,10 +76,15 @@ TokenDataset::TokenDataset(const Job& job, std::vector<std::unique_ptr<TokenSour
 std::vector<TokenDataset::Piece> TokenDataset::pieces_of(int64_t begin, int64_t end) const {
   std::vector<Piece> pieces;
   int64_t before = 0;
-  for (const auto& file : files_) {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    TokenSource* const file = files_[i].get();
     const int64_t from = std::max(begin - before, int64_t{0}),
                   to = std::min(end - before, file->tokens());
-    if (from < to) pieces.push_back({.source = file.get(), .begin = from, .tokens = to - from});
+    if (from < to)
+      pieces.push_back({.source = file,
+                        .teacher = teachers_.empty() ? nullptr : &teachers_[i],
+                        .begin = from,
+                        .tokens = to - from});
     before += file->tokens();
   }
   return pieces;
@@ -175,16 +187,18 @@ void TokenDataset::check_vocabulary(const Job& job) {
   for (const auto& file : files_)
     vocabulary_.size = std::max(vocabulary_.size, file->vocabulary().size);
   if (validation_) vocabulary_.size = std::max(vocabulary_.size, validation_->vocabulary().size);
+  ids_ = std::max(vocab_size, vocabulary_.size);
 }
 
-void TokenDataset::read_tokens(const Part& from, int64_t place, int32_t* ids,
-                               int32_t* labels) const {
+void TokenDataset::read_tokens(const Part& from, int64_t place, int32_t* ids, int32_t* labels,
+                               const TeacherInputs& teacher) const {
   const int64_t sample = from.order->sample_at(place);
   const auto behind = std::ranges::upper_bound(from.pieces, sample, {}, &Piece::first_sample);
   const Piece& piece = *(behind - 1);
   const int64_t begin = piece.begin + (sample - piece.first_sample) * block_;
   piece.source->read(begin, block_, ids, labels);
   piece.source->ignore(begin + 1, block_, labels);
+  if (teacher.ids) piece.teacher->read(begin, block_, labels, ids_, teacher.ids, teacher.log_probs);
 }
 
 void TokenDataset::read(Split split, int64_t first, int64_t count,
@@ -193,10 +207,13 @@ void TokenDataset::read(Split split, int64_t first, int64_t count,
   check(from.order.has_value(), "a part without samples is read");
   auto* ids = static_cast<int32_t*>(samples_in(inputs, InputRole::token_ids, count, block_));
   auto* labels = static_cast<int32_t*>(samples_in(inputs, InputRole::labels, count, block_));
+  const TeacherInputs teacher(inputs, count, block_, top_k_);
   for (int64_t i = 0; i < count; ++i)
-    read_tokens(from, first + i, ids + i * block_, labels + i * block_);
-  for (const Piece& piece : from.pieces)
+    read_tokens(from, first + i, ids + i * block_, labels + i * block_, teacher.behind(i * block_));
+  for (const Piece& piece : from.pieces) {
     each_file(*piece.source, [](const DataFile& file) { file.check_whole(); });
+    if (piece.teacher) piece.teacher->file().check_whole();
+  }
   if (!features_) return;
   const int64_t elements = features_->elements();
   auto* features = static_cast<float*>(samples_in(inputs, InputRole::features, count, elements));
@@ -210,13 +227,15 @@ void TokenDataset::read(Split split, int64_t first, int64_t count,
 void TokenDataset::check_unchanged() const {
   const auto check = [](const DataFile& file) { file.check_unchanged(); };
   for (const auto& file : files_) each_file(*file, check);
+  for (const TeacherFile& teacher : teachers_) check(teacher.file());
   if (validation_) each_file(*validation_, check);
 }
 
 uint64_t TokenDataset::fingerprint() const {
   if (fingerprint_) return *fingerprint_;
   std::vector<uint64_t> of_files;
-  for (const auto& file : files_) of_files.push_back(checksum_of_source(*file));
+  for (size_t i = 0; i < files_.size(); ++i)
+    of_files.push_back(checksum_of_source(*files_[i], teachers_.empty() ? nullptr : &teachers_[i]));
   fingerprint_ =
       of_files.size() == 1
           ? of_files.front()

@@ -11,6 +11,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/generated_features.h"
 #include "runtime/data/sample_order.h"
+#include "runtime/data/teacher/teacher_inputs.h"
 #include "runtime/data/token_source.h"
 
 namespace dstrain {
@@ -37,6 +38,7 @@ class TokenDataset : public Dataset {
   // What a part has of a sequence.
   struct Piece {
     TokenSource* source = nullptr;
+    const TeacherFile* teacher = nullptr;  // null: there is none
     int64_t begin = 0, tokens = 0, samples = 0;
     int64_t first_sample = 0;  // the number of its first sample in the part
   };
@@ -54,14 +56,17 @@ class TokenDataset : public Dataset {
   void check_vocabulary(const Job& job);
   // Counts the training samples without a token that counts in the loss. Throws UserError if there is no other.
   void count_targets();
-  void read_tokens(const Part& from, int64_t place, int32_t* ids, int32_t* labels) const;
+  void read_tokens(const Part& from, int64_t place, int32_t* ids, int32_t* labels,
+                   const TeacherInputs& teacher) const;
   // Returns "a.txt: 70 characters", or of several "3 files (a.bin, b.bin, c.bin): 70 tokens".
   std::string files_text() const;
 
   std::vector<std::unique_ptr<TokenSource>> files_;
+  std::vector<TeacherFile> teachers_;        // of the files, or none
   std::unique_ptr<TokenSource> validation_;  // null: the end of the files
   int64_t block_, tokens_ = 0;               // tokens: of the files
-  int64_t without_target_ = 0;               // training samples
+  int64_t top_k_, ids_ = 0;     // of a teacher: tokens of a place, and what they are below
+  int64_t without_target_ = 0;  // training samples
   std::optional<GeneratedFeatures> features_;
   mutable std::optional<uint64_t> fingerprint_;
   Vocabulary vocabulary_;

@@ -85,6 +85,7 @@ struct CrossEntropyAttrs {
 };
 // The attributes of log_probs and log_probs_grad.
 struct LogProbsAttrs {
+  static constexpr int64_t kMostTargets = 1024;  // of a row
   int64_t classes =
       0;  // columns of the logits that count; 0: all. The gradient of the others is 0.
   bool in_place = false;  // the gradient takes the place of the logits, which nothing reads then

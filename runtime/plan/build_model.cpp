@@ -37,6 +37,13 @@ std::vector<std::string> expected_inputs(const ModelConfig& model, const Forward
   if (options.objective.needs_reference())
     list.push_back(text_of("reference", InputRole::reference, DType::f32,
                            {options.objective.rows_per_sample()}));
+  if (options.learns_from_teacher()) {
+    const int64_t tokens = sample_of(*model.family().input(InputRole::labels), model, options)[0],
+                  k = options.objective.teacher_top_k;
+    list.push_back(text_of("teacher_ids", InputRole::teacher_ids, DType::i32, {tokens, k + 1}));
+    list.push_back(
+        text_of("teacher_log_probs", InputRole::teacher_log_probs, DType::f32, {tokens, k}));
+  }
   if (options.objective.rates_answers())
     list.push_back(text_of("desirable", InputRole::desirable, DType::f32, {1}));
   return list;

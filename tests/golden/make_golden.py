@@ -140,8 +140,12 @@ class TokenBatches:
         self.train = ids[: len(ids) - math.floor(len(ids) * data["val_fraction"])]
         self.samples = (len(self.train) - 1) // self.t
 
+    def places(self, k, size):
+        """Returns the places in the text at which the samples of a batch begin."""
+        return np.array([(k * size + i) % self.samples * self.t for i in range(size)])
+
     def batch(self, k, size):
-        at = [(k * size + i) % self.samples * self.t for i in range(size)]
+        at = self.places(k, size)
         x = np.stack([self.train[a : a + self.t] for a in at])
         y = np.stack([self.train[a + 1 : a + 1 + self.t] for a in at])
         return torch.from_numpy(x), torch.from_numpy(y)

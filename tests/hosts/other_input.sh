@@ -3,7 +3,7 @@
 # ranks, they find the difference themselves; with a hostfile the launching process finds it, with --no_ssh_check too.
 # Nothing is trained, and one error says what differs on which host. Where the hosts have the same text for the model's
 # tokenizer, one process makes its token file, in the output directory that they share; runs of answers have the references of
-# one host.
+# one host, and those that learn of a teacher its values.
 #   tests/hosts/other_input.sh DSTRAIN
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -104,3 +104,23 @@ answers() {
 }
 answers dpo pairs.jsonl
 answers kto rated.jsonl
+
+# What a teacher gives to the tokens of a file is beside the file on each host.
+hosts_on node1 "$dstrain" teach --run one0 --data one0/cache/text.txt.bin --seq_len 8 --top_k 4 --output values >teach.log 2>&1 ||
+  fail teach teach.log
+for host in node1 node2; do
+  cp one0/cache/text.txt.bin "$host/own/taught.bin"
+  cp values "$host/own/taught.bin.teacher"
+done
+taught=("${options[@]}" --data "$HOSTS_OWN/taught.bin" --set dstrain.objective.type=distill --set dstrain.objective.teacher_top_k=4
+  --set dstrain.data.seq_len=8 --set zero_optimization.stage=1)
+hosts_on node1 "$dstrain" "${taught[@]}" --num_gpus 4 --output taught_one >taught_one.log 2>&1 || fail distill taught_one.log
+hosts_on node1 "$dstrain" --hostfile hosts "${taught[@]}" --output taught >taught.log 2>&1 || fail distill taught.log
+cmp taught_one/model.safetensors taught/model.safetensors || fail 'distill: other weights' taught.log
+hosts_on node1 "${by_mpirun[@]}" "${taught[@]}" --output taught_mpirun >taught_mpirun.log 2>&1 || fail distill taught_mpirun.log
+cmp taught_one/model.safetensors taught_mpirun/model.safetensors || fail 'distill: other weights' taught_mpirun.log
+echo 'distill: two hosts have the weights of one'
+printf '\001' | dd of=node2/own/taught.bin.teacher bs=1 seek=9 conv=notrunc status=none
+refused teacher '^dstrain: error: node[12]: ranks 2-3 on node2 would compute another run than rank 0 on node1: data ' \
+  "$dstrain" --hostfile hosts --no_ssh_check "${taught[@]}" --output other_teacher
+refused mpirun_teacher "${other}data " "${by_mpirun[@]}" "${taught[@]}" --output other_teacher

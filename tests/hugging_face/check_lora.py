@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compares dstrain's training of low-rank adapters and of parameter groups with PEFT's and PyTorch's in fp64.
 
-  check_lora.py --program DSTRAIN --family NAME --folder EMPTY_FOLDER
+  check_lora.py --program DSTRAIN --family NAME --folder EMPTY_FOLDER [--whole]
 
 Makes a tiny model with save_pretrained (check_family.py) and an adapter of it with PEFT, whose parts are both random, trains
 the adapter with PEFT and with dstrain for twenty steps, and compares losses, gradient norms and the adapter's tensors, which
 PEFT then opens from what dstrain wrote, and transformers with the base; also the merged model's logits, here and in
-transformers, and what dstrain reads again; and adapters of a base in blocks, against PEFT on the weights that the blocks stand for. Then a model with parameter groups (frozen ones, learning-rate scales, decays) against PyTorch's. A line for each comparison; the exit status is
+transformers, and what dstrain reads again; and adapters of a base in blocks, against PEFT on the weights that the blocks stand for. Then a model with parameter groups (frozen ones, learning-rate scales, decays) against PyTorch's. With --whole the tables of tokens are
+trained as a whole beside the adapter (modules_to_save), and this alone is compared. A line for each comparison; the exit status is
 1 if one fails. Needs torch, transformers, peft, safetensors and numpy.
 """
 import argparse
@@ -34,16 +35,26 @@ LORAS = {
 }
 
 
-def adapted(model, name):
+def whole_modules(model):
+    """Returns the modules of the tables of tokens, which may be one."""
+    table = "wte" if model.config.model_type == "gpt2" else "embed_tokens"
+    return [table, "lm_head"]
+
+
+def adapted(model, name, whole=False):
     """Returns the model with an adapter whose second part is not 0, or the first step's gradients of A would be."""
     targets, settings = LORAS[name]
     torch.manual_seed(11)
+    if whole:
+        settings = {**settings, "modules_to_save": whole_modules(model), "ensure_weight_tying": model.config.tie_word_embeddings}
     config = peft.LoraConfig(r=3, target_modules=targets, task_type="CAUSAL_LM", fan_in_fan_out=name.startswith("gpt2"), **settings)
     result = peft.get_peft_model(copy.deepcopy(model), config)
     with torch.no_grad():
         for key, p in result.named_parameters():
             if "lora_B" in key:
                 p.copy_(torch.randn_like(p) * 0.2)
+            elif "modules_to_save" in key:
+                p.add_(torch.randn_like(p) * 0.1)
     return result
 
 
@@ -127,12 +138,14 @@ def compare_opened(output, merged, source, expected, tokens):
 
 
 def compare_lora(args, folder, program, source, model, tokens):
-    lora = adapted(model, args.family)
+    lora = adapted(model, args.family, args.whole)
     first = folder / "adapter"
     lora.save_pretrained(first)
     trained = copy.deepcopy(lora).double()
     losses, norms = train(trained, tokens, [p for p in trained.parameters() if p.requires_grad])
     section = {**lora_section(args.family), "init": str(first)}
+    if args.whole:
+        section["modules_to_save"] = whole_modules(model)
     configure(program, "lora.json", {"lora": section})
     output = program.run("lora", source, config="lora.json")
     compare_steps("lora", output, losses, norms)
@@ -243,6 +256,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("program", "family", "folder"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--whole", action="store_true")
     args = parser.parse_args()
     folder = pathlib.Path(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -253,6 +267,8 @@ def main():
     model.save_pretrained(source)
     program = family.Dstrain(args.program, folder, folder / "tokens.bin")
     compare_lora(args, folder, program, source, model, tokens)
+    if args.whole:
+        return 1 if failures else 0
     compare_blocks(args, folder, program, source, model, tokens)
     compare_groups(args, folder, program, source, model, tokens)
     return 1 if failures else 0

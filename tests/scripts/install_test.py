@@ -119,7 +119,7 @@ class Install(unittest.TestCase):
                 line = line.replace(long, short)
             self.run_line(line)
             seen.add(line.split()[1])
-        self.assertGreaterEqual(seen, {"plan", "chat", "check", "estimate", "eval", "export", "generate", "hosts", "import", "tokenize"})
+        self.assertGreaterEqual(seen, {"plan", "chat", "check", "estimate", "eval", "export", "generate", "hosts", "import", "teach", "tokenize"})
 
 
 if __name__ == "__main__":

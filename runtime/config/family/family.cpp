@@ -114,13 +114,20 @@ void check_inputs(const ModelFamily& family) {
   }
 }
 
+bool ties_head(const ModelConfig& model) {
+  const std::optional<HuggingFace>& hub = model.family().hugging_face;
+  if (!hub || !hub->ignored) return false;
+  const std::vector<std::string> ignored = hub->ignored(model);
+  return std::ranges::find(ignored, kHeadTensor) != ignored.end();
+}
+
 ForeignNames foreign_names_of(const ModelConfig& model) {
   if (model.family().names_of_weights) return model.family().names_of_weights();
   const std::optional<HuggingFace>& hub = model.family().hugging_face;
   if (!hub) return {};
   ForeignNames names{.prefix = std::string(hub->prefix)};
   if (hub->ignored) names.ignored = hub->ignored(model);
-  if (std::ranges::find(names.ignored, kHeadTensor) != names.ignored.end())
+  if (ties_head(model))
     names.stored_names.push_back({std::string(hub->table), std::string(kHeadTensor)});
   if (model.gives_score()) {
     names.ignored.emplace_back(hub->head);

@@ -153,6 +153,9 @@ inline WeightMap weight_map_of(const ModelConfig& model) {
   return map ? map(model) : WeightMap{};
 }
 
+// Returns whether the head of a model of transformers' is its token embedding.
+bool ties_head(const ModelConfig& model);
+
 // Returns what files of others have otherwise than the map says.
 ForeignNames foreign_names_of(const ModelConfig& model);
 

@@ -172,7 +172,7 @@ std::vector<std::string> texts_of(const Member* list) {
 }
 
 // Gives the model of a folder the ids of its tokenizer where that has more, and no option says how many there are. Adapters
-// train no rows of new ids: with them there are new ones only where tokens are added, which is an error of its own.
+// alone train no rows of new ids: with them there are new ones only where tokens are added, or modules trained as a whole.
 void grow_vocabulary(Merged& merged, const ConfigRequest& request) {
   const ModelFamily* const family = hugging_face_family(merged.directory_model, *request.models);
   if (!family || !request.count_ids) return;
@@ -180,7 +180,9 @@ void grow_vocabulary(Merged& merged, const ConfigRequest& request) {
   const Member* const given = find(merged.root, key);
   const std::vector<std::string> added = texts_of(find(merged.root, kAddedTokens));
   if (given && given->place.source != Source::model_file) return;
-  if (added.empty() && find(merged.root, "dstrain.lora")) return;
+  if (added.empty() && find(merged.root, "dstrain.lora") &&
+      !find(merged.root, "dstrain.lora.modules_to_save"))
+    return;
   const int64_t ids = request.count_ids(merged.model_directory, added);
   const int64_t own =
       given ? to_integer(given->value).value_or(ids) : ModelConfig(*family).vocabulary();

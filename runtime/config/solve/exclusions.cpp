@@ -182,15 +182,10 @@ void add_axes(Table& table, const Job& job) {
            {job.objective.compares_answers(), "dstrain.objective.type", true, true,
             job.objective.rates_answers() ? "rated answers do" : "pairs of answers do",
             "use ZeRO stages, pipeline.stages or offload"},
+           {job.objective.has_teacher(), "dstrain.objective.type", true, true,
+            "a loss with a teacher does", "use ZeRO stages, pipeline.stages or offload"},
        })
     table.add_limit(limit);
-}
-
-void add_scores(Table& table, const Job& job) {
-  table.add(
-      job.objective.scores_answers() && job.model.fine_tuning().lora.has_value(), "dstrain.lora.r",
-      "the head that gives a score is new, and files of adapters do not have it "
-      "(modules_to_save): remove dstrain.lora, or train the head alone (dstrain.parameter_groups)");
 }
 
 void add_rows_of_tokens(Table& table, const Job& job) {
@@ -211,7 +206,6 @@ void judge_exclusions(const Job& job, Values& values, Diagnostics& diagnostics) 
   add_8bit_state(table, job);
   add_weight_average(table, job);
   add_rows_of_tokens(table, job);
-  add_scores(table, job);
   add_imported_state(table, job);
   for (const Exclusion& row : table.rows())
     if (row.had) diagnostics.error(row.key, row.message);

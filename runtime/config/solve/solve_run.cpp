@@ -106,9 +106,11 @@ int64_t solve_loss_chunks(const Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "dstrain.loss_chunks";
   const ModelConfig& model = job.model;
   const int64_t chunks = solve_chunks(key, v);
-  if (job.objective.compares_answers()) {
+  if (!job.objective.has_plain_loss()) {
     if (chunks > 1)
-      diagnostics.no_effect(key, "a loss of whole answers cannot be computed in pieces");
+      diagnostics.no_effect(key, job.objective.has_teacher()
+                                     ? "a loss with a teacher cannot be computed in pieces"
+                                     : "a loss of whole answers cannot be computed in pieces");
     return 1;
   }
   if (chunks <= 1 || model.measures().divides_loss) return chunks;

@@ -31,6 +31,8 @@ struct LoraConfig {
   bool all_linear = false;  // the products of all numbered layers
   std::vector<std::string>
       targets{};  // else the last parts of modules' names: "q_proj", "attn.c_attn"
+  // The last parts of the names of modules that are trained as a whole beside the adapters (PEFT's modules_to_save).
+  std::vector<std::string> saved{};
   // What the weights of the blocks' products are kept in, which are unpacked in front of each product (QLoRA, Dettmers et
   // al., 2023); none: the run's dtype.
   BlockFormat base = BlockFormat::none;
@@ -39,7 +41,12 @@ struct LoraConfig {
   double scale() const;
   // Returns whether the product of this module gets an adapter. `numbered`: its layer has a number.
   bool takes(std::string_view module, bool numbered) const;
+  // Returns whether the parameter belongs to a module that is trained as a whole.
+  bool saves(std::string_view parameter) const;
 };
+
+// Returns whether `last` is the name of the module, or the end of it behind a dot.
+bool is_last_part(std::string_view last, std::string_view module);
 
 // The ends of adapters' names behind the names of their modules, as PEFT has them.
 inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight";
@@ -54,7 +61,10 @@ struct FineTuning {
 
   // Returns the group of a parameter, or null.
   const ParameterGroup* group_of(std::string_view parameter) const;
-  // Returns whether a parameter keeps its initial value: its group says so, or there are adapters and it is none.
+  // Returns whether the files of adapters have the parameter: it is a matrix of one, or of a module that is trained as a whole.
+  bool with_adapters(std::string_view parameter) const;
+  // Returns whether a parameter keeps its initial value: its group says so, or there are adapters and it is not trained with
+  // them.
   bool freezes(std::string_view parameter) const;
   // Returns whether any parameter may be frozen.
   bool may_freeze() const;

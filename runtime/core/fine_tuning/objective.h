@@ -1,4 +1,5 @@
-// Objective: what a run learns (dstrain.objective): the next token, or which answers people prefer.
+// Objective: what a run learns (dstrain.objective): the next token, from texts alone or from another model too, or which answers
+// people prefer.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,15 @@ namespace dstrain {
 
 // The objectives of pairs of answers, of which one is preferred: DPO (Rafailov et al., 2023), SimPO (Meng et al., 2024) and
 // ORPO (Hong et al., 2024); that of answers of which each is desirable or not: KTO (Ethayarajh et al., 2024); and that of a
-// model that gives answers a score, by pairs again: reward (Bradley and Terry, 1952).
-enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo, kto, reward };
+// model that gives answers a score, by pairs again: reward (Bradley and Terry, 1952). distill: the next token, and what another
+// model, the teacher, gives to the likeliest ones (Hinton et al., 2015).
+enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo, kto, reward, distill };
 
 // What DPO makes of the margin of a pair: -log sigmoid, the square of its distance from 1 / (2 beta) (Azar et al., 2023), or
 // max(0, 1 - beta margin).
 enum class PairLoss : uint8_t { sigmoid, ipo, hinge };
 
-// Settings have the names and the defaults of TRL's configurations.
+// Settings have the names and the defaults of TRL's configurations, and kd_ratio those of torchtune's.
 struct Objective {
   ObjectiveKind kind = ObjectiveKind::next_token;
   PairLoss loss_type = PairLoss::sigmoid;
@@ -23,6 +25,10 @@ struct Objective {
   double simpo_gamma = 0.5;    // the margin that SimPO asks for
   double desirable_weight = 1, undesirable_weight = 1;  // KTO: of the losses of such answers
   double center_rewards_coefficient = 0;  // reward: of the square of a pair's sum of scores
+  // distill: the part that the divergence from the teacher has in the loss, and how many tokens FILE.teacher has the teacher's
+  // log-probabilities of for each place.
+  double kd_ratio = 0.5;
+  int64_t teacher_top_k = 64;
   bool operator==(const Objective&) const = default;
 
   // Returns whether a sample is a pair of answers: two rows of tokens, of which the first one is preferred.
@@ -33,7 +39,13 @@ struct Objective {
   // Returns whether the model gives a score in place of probabilities of tokens: a row's target is its last token.
   bool scores_answers() const { return kind == ObjectiveKind::reward; }
   // Returns whether the loss is of whole answers. A sample has two rows then.
-  bool compares_answers() const { return kind != ObjectiveKind::next_token; }
+  bool compares_answers() const {
+    return kind != ObjectiveKind::next_token && kind != ObjectiveKind::distill;
+  }
+  // Returns whether the loss of a row of tokens is a sum over them, each computed from its logits alone by the named operation.
+  bool has_plain_loss() const { return kind == ObjectiveKind::next_token; }
+  // Returns whether samples have the log-probabilities of a teacher.
+  bool has_teacher() const { return kind == ObjectiveKind::distill; }
   int64_t rows_per_sample() const { return compares_answers() ? 2 : 1; }
   // Returns whether the loss compares with the log-probabilities that the initial weights give.
   bool needs_reference() const { return kind == ObjectiveKind::dpo || kind == ObjectiveKind::kto; }

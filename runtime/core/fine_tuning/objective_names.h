@@ -9,8 +9,8 @@
 namespace dstrain {
 
 // In the order of the kinds.
-inline constexpr std::array<std::string_view, 6> kObjectiveNames = {"next_token", "dpo", "simpo",
-                                                                    "orpo",       "kto", "reward"};
+inline constexpr std::array<std::string_view, 7> kObjectiveNames = {
+    "next_token", "dpo", "simpo", "orpo", "kto", "reward", "distill"};
 inline constexpr std::array<std::string_view, 3> kPairLossNames = {"sigmoid", "ipo", "hinge"};
 
 constexpr std::string_view name_of(ObjectiveKind kind) {

@@ -30,6 +30,7 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
     : own_validation_(validation != nullptr),
       length_(static_cast<int32_t>(job.model.seq_len())),
       rows_(job.objective.rows_per_sample()),
+      ids_(job.model.vocabulary()),
       objective_(job.objective),
       packing_(job.data.packing) {
   if (validation) files.push_back(std::move(validation));
@@ -40,7 +41,12 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
     tokens->file().check_whole();
     if (sources_.empty()) vocabulary_ = tokens->vocabulary();
     vocabulary_.size = std::max(vocabulary_.size, tokens->vocabulary().size);
-    sources_.push_back({std::move(tokens), std::move(documents)});
+    Source source{std::move(tokens), std::move(documents)};
+    const bool trained = !own_validation_ || &tokens != &files.back();
+    if (job.objective.has_teacher() && trained)
+      source.teacher.emplace(source.tokens->file(), source.tokens->tokens(),
+                             job.objective.teacher_top_k);
+    sources_.push_back(std::move(source));
   }
   int64_t all = 0;
   const int32_t trained = training_sources();
@@ -165,9 +171,21 @@ void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to)
   std::fill(to.ids + row, to.ids + length_, 0);
   std::fill(to.labels + row, to.labels + length_, -1);
   tell(row, length_);
+  if (to.teacher.ids) write_teacher(parts, to);
   if (!to.mask) return;
   std::fill(to.mask, to.mask + row, 1);
   std::fill(to.mask + row, to.mask + length_, 0);
+}
+
+void PackedDataset::write_teacher(std::span<const DocumentPart> parts, const Sample& to) const {
+  int64_t row = 0;
+  for (const DocumentPart& part : parts) {
+    const TeacherInputs teacher = to.teacher.behind(row);
+    sources_[static_cast<size_t>(part.source)].teacher->read(
+        part.begin, part.tokens, to.labels + row, ids_, teacher.ids, teacher.log_probs);
+    row += part.tokens;
+  }
+  to.teacher.behind(row).clear(length_ - row);
 }
 
 bool PackedDataset::is_desirable(const PackedSamples& samples, int64_t sample) const {
@@ -193,7 +211,8 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
             .labels = needed(InputRole::labels),
             .documents = wanted(InputRole::documents),
             .positions = wanted(InputRole::positions),
-            .mask = wanted(InputRole::mask)};
+            .mask = wanted(InputRole::mask),
+            .teacher = TeacherInputs(inputs, count, length_, objective_.teacher_top_k)};
   check(packing_ != Packing::pack || to.documents || to.positions,
         "documents are packed into a batch that does not tell them apart");
   float* references =

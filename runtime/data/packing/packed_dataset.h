@@ -15,6 +15,7 @@
 #include "runtime/data/packing/pack.h"
 #include "runtime/data/packing/reference_table.h"
 #include "runtime/data/sample_order.h"
+#include "runtime/data/teacher/teacher_inputs.h"
 #include "runtime/data/token_source.h"
 
 namespace dstrain {
@@ -44,12 +45,14 @@ class PackedDataset : public Dataset {
   struct Source {
     std::unique_ptr<TokenSource> tokens;
     DocumentFile documents;
+    std::optional<TeacherFile> teacher{};
     // Calls `visit` with each of its files.
     template <class Visit>
     void each_file(const Visit& visit) const {
       visit(tokens->file());
       visit(documents.file());
       if (tokens->targets_file()) visit(*tokens->targets_file());
+      if (teacher) visit(teacher->file());
     }
   };
   // Documents that are no part as they are.
@@ -81,14 +84,18 @@ class PackedDataset : public Dataset {
   struct Sample {
     int32_t *ids = nullptr, *labels = nullptr;
     int32_t *documents = nullptr, *positions = nullptr, *mask = nullptr;
+    TeacherInputs teacher{};
 
     // Goes on to where another sample is, so many elements behind.
     void move_by(int64_t elements) {
       for (int32_t** to : {&ids, &labels, &documents, &positions, &mask})
         if (*to) *to += elements;
+      teacher = teacher.behind(elements);
     }
   };
   void write(std::span<const DocumentPart> parts, const Sample& to) const;
+  // Writes what a teacher gives to the tokens of a sample, whose labels are written.
+  void write_teacher(std::span<const DocumentPart> parts, const Sample& to) const;
   // Returns whether FILE.targets says that the answer of a sample is desirable.
   bool is_desirable(const PackedSamples& samples, int64_t sample) const;
   // Returns how many samples for training are desirable, and how much they weigh beside the others.
@@ -99,6 +106,7 @@ class PackedDataset : public Dataset {
   bool own_validation_;
   int32_t length_;
   int64_t rows_;  // of a sample
+  int64_t ids_;   // of the model
   Objective objective_;
   Packing packing_;
   mutable std::optional<uint64_t> fingerprint_;

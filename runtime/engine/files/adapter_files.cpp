@@ -12,6 +12,8 @@
 #include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
+#include "runtime/engine/files/unread_head.h"
+#include "runtime/storage/weights.h"
 
 namespace dstrain {
 namespace {
@@ -20,7 +22,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int64_t kLargestConfig = int64_t{16} << 20;
-constexpr std::string_view kPeftPrefix = "base_model.model.";
+constexpr std::string_view kPeftPrefix = "base_model.model.", kHeadModule = "lm_head";
 
 // Returns a member of the file, which must have the type of `usual`; `usual` where it is absent or null.
 template <class T>
@@ -31,9 +33,18 @@ T value_of(const json& config, const char* key, T usual, const std::string& path
   fail_user("{}: {} has a value of another type than PEFT's", path, key);
 }
 
+// Returns what a weight of a module that is trained as a whole is in PEFT's files: what it is in those of the model.
+std::vector<WeightPart> parts_of_whole(const StateEntry& weight) {
+  std::vector<WeightPart> parts = weight.parts;
+  if (parts.empty()) parts = {{.tensor = weight.name}};
+  for (WeightPart& part : parts) part.tensor = fmt::format("{}{}", kPeftPrefix, part.tensor);
+  return parts;
+}
+
 // Returns what an adapter's matrix is in PEFT's files. Where files have the rows of a weight in another order, they have those
 // of its adapter's second matrix in that order.
 std::vector<WeightPart> parts_in_files(const StateEntry& adapter, const StateRegister& weights) {
+  if (!is_adapter(adapter.name)) return parts_of_whole(adapter);
   const std::string tensor = fmt::format("{}{}", kPeftPrefix, adapter.name);
   std::vector<WeightPart> whole{{.tensor = tensor}};
   if (!adapter.name.ends_with(kLoraB)) return whole;
@@ -47,6 +58,40 @@ std::vector<WeightPart> parts_in_files(const StateEntry& adapter, const StateReg
     part.tensor = tensor;
   }
   return parts;
+}
+
+// Returns the modules that PEFT finds saved in the files. A head that is the table of tokens is one of its own there.
+std::vector<std::string> saved_modules(const ModelConfig& model, const StateRegister& weights) {
+  std::vector<std::string> modules = model.fine_tuning().lora->saved;
+  std::erase_if(modules, [&](const std::string& module) {
+    LoraConfig one;
+    one.saved = {module};
+    return std::ranges::none_of(weights, [&](const StateEntry& w) { return one.saves(w.name); });
+  });
+  if (!tied_table_of(model).empty()) modules.emplace_back(kHeadModule);
+  return modules;
+}
+
+// Throws UserError if an adapter has other modules that are trained as a whole than the run.
+void check_saved(const json& config, const ModelConfig& model, const std::string& path) {
+  const LoraConfig& lora = model.fine_tuning().lora.value();
+  using Names = std::vector<std::string>;
+  const auto theirs = value_of<Names>(config, "modules_to_save", {}, path);
+  // A head that is the table of tokens may be named beside the table.
+  const auto has = [tied = ties_head(model)](const Names& names, const std::string& name) {
+    return (tied && is_last_part(kHeadModule, name)) ||
+           std::ranges::any_of(names, [&](const std::string& n) {
+             return is_last_part(n, name) || is_last_part(name, n);
+           });
+  };
+  const auto all_in = [&has](const Names& some, const Names& all) {
+    return std::ranges::all_of(some, [&](const std::string& name) { return has(all, name); });
+  };
+  if (all_in(theirs, lora.saved) && all_in(lora.saved, theirs)) return;
+  fail_user(
+      "{}: the adapter has modules_to_save {}, and the configuration has {}: set "
+      "dstrain.lora.modules_to_save to the adapter's",
+      path, json(theirs).dump(), json(lora.saved).dump());
 }
 
 }  // namespace
@@ -76,13 +121,11 @@ void remove_adapters(const std::string& output, const std::string& kept) {
     std::filesystem::remove(merged, none);
 }
 
-AdaptedWeights split_adapters(const StateRegister& weights) {
+AdaptedWeights split_adapters(const StateRegister& weights, const FineTuning& tuning) {
   AdaptedWeights split;
   for (const StateEntry& entry : weights) {
-    if (!is_adapter(entry.name)) {
-      split.base.push_back(entry);
-      continue;
-    }
+    if (!is_adapter(entry.name)) split.base.push_back(entry);
+    if (!tuning.with_adapters(entry.name)) continue;
     split.adapters.push_back(entry);
     split.adapters.back().parts = parts_in_files(entry, weights);
   }
@@ -97,8 +140,10 @@ std::vector<std::string> adapted_modules(const StateRegister& weights) {
   return modules;
 }
 
-std::string adapter_config_json(const Job& job, const std::vector<std::string>& modules) {
+std::string adapter_config_json(const Job& job, const StateRegister& weights) {
   const LoraConfig& lora = job.model.fine_tuning().lora.value();
+  const std::vector<std::string> modules = adapted_modules(weights),
+                                 saved = saved_modules(job.model, weights);
   // PEFT looks for modules whose names end so.
   std::set<std::string> targets(lora.targets.begin(), lora.targets.end());
   if (lora.all_linear)
@@ -117,23 +162,57 @@ std::string adapter_config_json(const Job& job, const std::vector<std::string>& 
                       {"layers_to_transform", nullptr},
                       {"lora_alpha", lora.alpha},
                       {"lora_dropout", lora.dropout},
-                      {"modules_to_save", nullptr},
+                      {"modules_to_save", saved.empty() ? ordered_json() : ordered_json(saved)},
                       {"peft_type", "LORA"},
                       {"r", lora.r},
                       {"rank_pattern", ordered_json::object()},
                       {"revision", nullptr},
                       {"target_modules", targets},
-                      {"task_type", "CAUSAL_LM"},
+                      {"task_type", job.model.gives_score() ? "SEQ_CLS" : "CAUSAL_LM"},
                       {"use_dora", false},
                       {"use_rslora", lora.rslora}};
   if (std::round(lora.alpha) == lora.alpha) config["lora_alpha"] = static_cast<int64_t>(lora.alpha);
+  if (!tied_table_of(job.model).empty()) config["ensure_weight_tying"] = true;
   if (!job.model_directory.empty())
     config["base_model_name_or_path"] =
         std::filesystem::absolute(job.model_directory).lexically_normal().string();
   return config.dump(2) + "\n";
 }
 
-void check_adapter(const std::string& folder, const LoraConfig& lora) {
+std::string_view tied_table_of(const ModelConfig& model) {
+  const std::optional<LoraConfig>& lora = model.fine_tuning().lora;
+  if (!lora || !ties_head(model) || model.gives_score()) return {};
+  const std::string_view table = model.family().hugging_face->table;
+  return lora->saves(table) ? table : std::string_view();
+}
+
+StateRegister with_shared_head(StateRegister adapters, const ModelConfig& model) {
+  const auto table = std::ranges::find(adapters, tied_table_of(model), &StateEntry::name);
+  if (table == adapters.end()) return adapters;
+  StateEntry head = *table;
+  head.name = kHeadTensor;
+  head.parts = {{.tensor = fmt::format("{}{}", kPeftPrefix, kHeadTensor)}};
+  adapters.push_back(std::move(head));
+  return adapters;
+}
+
+ForeignNames adapter_names_of(const ModelConfig& model) {
+  if (tied_table_of(model).empty()) return {};
+  return {.ignored = {fmt::format("{}{}", kPeftPrefix, kHeadTensor)}};
+}
+
+void check_adapter_weights(const std::string& file, const Job& job, const StateRegister& adapters) {
+  check_weights(file, with_shared_head(adapters, job.model));
+  if (!tied_table_of(job.model).empty() &&
+      has_other_head(file, job.model, {}, std::string(kPeftPrefix)))
+    fail_user(
+        "{}: the adapter has a head that differs from its embedding, and the model's head is its "
+        "embedding: train the adapter with ensure_weight_tying, or untie the model",
+        file);
+}
+
+void check_adapter(const std::string& folder, const ModelConfig& model) {
+  const LoraConfig& lora = model.fine_tuning().lora.value();
   const std::string path = fmt::format("{}/{}", adapter_folder(folder), kAdapterConfig);
   const std::string text =
       read_input_file(path, "the configuration of the adapter", kLargestConfig);
@@ -159,10 +238,11 @@ void check_adapter(const std::string& folder, const LoraConfig& lora) {
   if (const auto tokens = config.find("alora_invocation_tokens");
       tokens != config.end() && !tokens->is_null())
     fail_user("{}: alora_invocation_tokens: activated adapters are not supported", path);
-  for (const char* const key : {"rank_pattern", "alpha_pattern", "modules_to_save"})
+  for (const char* const key : {"rank_pattern", "alpha_pattern"})
     if (const auto found = config.find(key);
         found != config.end() && !found->is_null() && !found->empty())
       fail_user("{}: {}: not supported in an adapter to begin with", path, key);
+  check_saved(config, model, path);
   LoraConfig theirs = lora;
   theirs.r = value_of<int64_t>(config, "r", 8, path);
   theirs.alpha = value_of<double>(config, "lora_alpha", 8, path);

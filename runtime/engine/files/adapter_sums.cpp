@@ -19,6 +19,7 @@ std::string weight_of_adapter(std::string_view adapter) {
 AdapterSums::AdapterSums(const StateRegister& adapters, double scale)
     : scale_(static_cast<float>(scale)) {
   for (const StateEntry& entry : adapters) {
+    if (!is_adapter(entry.name)) continue;
     Adapter& adapter = adapters_[weight_of_adapter(entry.name)];
     const bool is_a = entry.name.ends_with(kLoraA);
     (is_a ? adapter.a : adapter.b).resize(static_cast<size_t>(entry.global_shape.elements()));

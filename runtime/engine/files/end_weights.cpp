@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "runtime/config/family/family.h"
+#include "runtime/config/family/hugging_face.h"
 #include "runtime/core/files/atomic_file.h"
 #include "runtime/engine/files/adapter_files.h"
 #include "runtime/storage/weight_layout.h"
@@ -20,11 +21,12 @@ EndWeights::EndWeights(const Job& job, const StateRegister& weights, const Weigh
     model_.emplace(model, in_files, format);
     return;
   }
-  const AdaptedWeights split = split_adapters(in_files);
-  adapter_config_ = adapter_config_json(job, adapted_modules(weights));
+  const AdaptedWeights split = split_adapters(in_files, job.model.fine_tuning());
+  adapter_config_ = adapter_config_json(job, weights);
   const std::string folder = adapter_output(job);
   make_directory(folder);
-  adapters_.emplace(fmt::format("{}/{}", folder, kAdapterWeights), split.adapters,
+  adapters_.emplace(fmt::format("{}/{}", folder, kAdapterWeights),
+                    with_shared_head(split.adapters, job.model),
                     WeightsFormat{.as_package = true, .shard_bytes = INT64_MAX});
   if (!job.adapters.merge) return;
   model_.emplace(model, split.base, format);
@@ -32,12 +34,12 @@ EndWeights::EndWeights(const Job& job, const StateRegister& weights, const Weigh
 }
 
 void EndWeights::write(const std::string& name, int64_t begin, const Tensor& values) {
-  if (adapters_ && is_adapter(name)) {
+  if (adapters_ && job_.model.fine_tuning().with_adapters(name)) {
     adapters_->write(name, begin, values);
-    if (sums_) sums_->keep(name, begin, values);
-    return;
+    if (name == tied_table_of(job_.model)) adapters_->write(kHeadTensor, begin, values);
   }
   if (!model_) return;
+  if (sums_ && is_adapter(name)) return sums_->keep(name, begin, values);
   if (!sums_ || !sums_->adapts(name)) return model_->write(name, begin, values);
   std::vector<float> sum(values.as<const float>(), values.as<const float>() + values.elements());
   sums_->add(name, begin, sum);

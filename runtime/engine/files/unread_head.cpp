@@ -33,31 +33,35 @@ bool have_same_values(const std::string& weights, const std::string& prefix,
 
 }  // namespace
 
-void check_unread_head(const std::string& weights, const ModelConfig& model) {
-  const ForeignNames names = foreign_names_of(model);
-  if (model.gives_score()) return;  // it has another head
-  if (std::ranges::find(names.ignored, kHeadTensor) == names.ignored.end()) return;
+bool has_other_head(const std::string& weights, const ModelConfig& model, const ForeignNames& names,
+                    const std::string& before) {
+  if (!ties_head(model) || model.gives_score()) return false;  // a score has another head
   const WeightFiles files(weights, names);
   const std::optional<TokenTable> table = model.measures().token_table;
-  if (!table || !files.find(kHeadTensor) || !files.find(table->name)) return;
-  // The files have the table by the head's name alone.
-  if (files.find(kHeadTensor)->tensor == files.find(table->name)->tensor) return;
-  const int64_t rows = model.stored_vocabulary() > 0 ? model.stored_vocabulary() : table->rows;
+  if (!table) return false;
+  const std::string own = before + table->name, other = before + std::string(kHeadTensor);
+  const std::optional<WeightFiles::Found> embedding = files.find(own), head = files.find(other);
+  // The files may have the table by the head's name alone.
+  if (!head || !embedding || head->tensor == embedding->tensor) return false;
   StateRegister both(2);
-  both[0].name = table->name;
-  both[1].name = kHeadTensor;
+  both[0].name = own;
+  both[1].name = other;
   for (StateEntry& entry : both) {
     entry.slot = "master";
-    entry.global_shape = {rows, table->width};
+    entry.global_shape = {embedding->tensor->shape.empty() ? 0 : embedding->tensor->shape[0],
+                          table->width};
   }
-  if (files.find(kHeadTensor)->tensor->shape == std::vector<int64_t>{rows, table->width} &&
-      have_same_values(weights, names.prefix, both))
-    return;
+  return head->tensor->shape != embedding->tensor->shape ||
+         !have_same_values(weights, names.prefix, both);
+}
+
+void check_unread_head(const std::string& weights, const ModelConfig& model) {
+  if (!has_other_head(weights, model, foreign_names_of(model))) return;
   fail_user(
       "the weights in {} have a head, {}, that differs from the embedding, {}, and the model's "
       "head is its embedding (tie_word_embeddings): set tie_word_embeddings to false in its "
       "config.json, and the head is read",
-      weights, kHeadTensor, table->name);
+      weights, kHeadTensor, model.measures().token_table->name);
 }
 
 }  // namespace dstrain

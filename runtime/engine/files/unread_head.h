@@ -5,11 +5,17 @@
 #include <string>
 
 #include "runtime/config/family/model_config.h"
+#include "runtime/config/family/weight_map.h"
 
 namespace dstrain {
 
-// Throws UserError if weights, a file or an index, have a head of their own for a model whose head is its embedding. Reads
-// both tensors where there is a head, a piece at a time.
+// Returns whether weights, a file or an index, have a head with other values than the embedding for a model whose head is its
+// embedding. The names of both begin with `before`, and are those of `names` otherwise. Reads both tensors where there is a head,
+// a piece at a time.
+bool has_other_head(const std::string& weights, const ModelConfig& model, const ForeignNames& names,
+                    const std::string& before = "");
+
+// Throws UserError if weights, a file or an index, have a head of their own for a model whose head is its embedding.
 void check_unread_head(const std::string& weights, const ModelConfig& model);
 
 }  // namespace dstrain

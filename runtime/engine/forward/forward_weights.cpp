@@ -35,11 +35,16 @@ ForwardFiles files_at(const Job& job, const WeightsSource& place, bool has_adapt
 
 void load_files(const ModelState& state, const Job& job, const WeightsSource& place,
                 const Implementations& implementations) {
-  const AdaptedWeights weights = split_adapters(mapped(state.weights(), weight_map_of(job.model)));
+  const AdaptedWeights weights =
+      split_adapters(mapped(state.weights(), weight_map_of(job.model)), job.model.fine_tuning());
   const ForwardFiles files = files_at(job, place, !weights.adapters.empty());
-  if (!files.adapters.empty()) load_weights(files.adapters, weights.adapters);
-  if (files.base.empty()) return state.initialize(job.seed, implementations, WeightSet::base);
-  load_weights(files.base, weights.base, foreign_names_of(job.model));
+  if (files.base.empty())
+    state.initialize(job.seed, implementations);
+  else
+    load_weights(files.base, weights.base, names_in_base(job, files.base));
+  // Modules that were trained as a whole are in both.
+  if (!files.adapters.empty())
+    load_weights(files.adapters, weights.adapters, adapter_names_of(job.model));
 }
 
 }  // namespace
@@ -53,11 +58,11 @@ Job in_f32(const Job& trained) {
 void check_forward_weights(const Job& job, const WeightsSource& place,
                            const StateRegister& weights) {
   if (!place.checkpoint.empty()) return;
-  const AdaptedWeights split = split_adapters(weights);
+  const AdaptedWeights split = split_adapters(weights, job.model.fine_tuning());
   const ForwardFiles files = files_at(job, place, !split.adapters.empty());
-  if (!files.adapters.empty()) check_weights(files.adapters, split.adapters);
+  if (!files.adapters.empty()) check_adapter_weights(files.adapters, job, split.adapters);
   if (files.base.empty()) return;
-  check_weights(files.base, split.base, foreign_names_of(job.model));
+  check_weights(files.base, split.base, names_in_base(job, files.base));
   check_unread_head(files.base, job.model);
 }
 
@@ -66,7 +71,7 @@ DType dtype_of_files(const Job& job, const WeightsSource& place) {
   const ForwardFiles files = files_at(job, place, job.model.fine_tuning().lora.has_value());
   if (files.base.empty()) return DType::f32;
   std::set<std::string_view> types;
-  WeightFiles(files.base, foreign_names_of(job.model))
+  WeightFiles(files.base, names_in_base(job, files.base))
       .for_each([&types](const SafetensorsTensor& tensor, const std::string&) {
         if (tensor.shape.size() >= 2) types.insert(tensor.type.name);
       });

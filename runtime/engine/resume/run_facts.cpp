@@ -172,7 +172,10 @@ std::string slots_text(const OptimizerConfig& o) {
 
 // Returns the objective with all of its settings.
 std::string objective_text(const Objective& o) {
-  if (!o.compares_answers()) return std::string(name_of(o.kind));
+  if (o.has_plain_loss()) return std::string(name_of(o.kind));
+  if (o.has_teacher())
+    return fmt::format("{}, kd_ratio {}, teacher_top_k {}", name_of(o.kind), o.kd_ratio,
+                       o.teacher_top_k);
   if (o.scores_answers())
     return fmt::format("{}, center_rewards_coefficient {}", name_of(o.kind),
                        o.center_rewards_coefficient);
@@ -236,7 +239,8 @@ void add_fine_tuning(FactList& list, const FineTuning& tuning) {
   list.add_unusual(FactChange::impossible, "dstrain.lora",
                    lora ? fmt::format("rank {} of {}, base {}", lora->r,
                                       lora->all_linear ? "all-linear" : list_text(lora->targets),
-                                      name_of(lora->base))
+                                      name_of(lora->base)) +
+                              (lora->saved.empty() ? "" : ", whole " + list_text(lora->saved))
                         : "none",
                    "none");
   if (!lora) return;

@@ -40,9 +40,9 @@ void make_part(const TensorPart& part, const Shape& whole, int64_t begin, int64_
 }  // namespace
 
 void ModelState::initialize(uint64_t seed, const Implementations& implementations,
-                            WeightSet which) const {
+                            const WantedWeight& wanted) const {
   for (const Parameter& p : plan_.program.parameters) {
-    if (!is_in(which, p.name)) continue;
+    if (wanted && !wanted(p.name)) continue;
     const Piece held = master(p);
     const int64_t first = held.begin;
     const Tensor& t = held.values;

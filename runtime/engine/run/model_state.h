@@ -8,9 +8,7 @@
 #include <functional>
 #include <string_view>
 
-#include "runtime/config/family/hugging_face.h"
 #include "runtime/config/job.h"
-#include "runtime/core/fine_tuning/fine_tuning.h"
 #include "runtime/engine/step/arenas.h"
 #include "runtime/engine/step/mesh_comm.h"
 #include "runtime/plan/step_kinds.h"
@@ -27,19 +25,13 @@ struct TrainerScalars {
   void add_to(StateRegister& registered);
 };
 
-// Weights that are made or collected: all, those of adapters (is_adapter()), the others, or of these the head that gives a
-// score.
-enum class WeightSet : uint8_t { all, adapters, base, score };
-
-inline bool is_in(WeightSet set, std::string_view parameter) {
-  if (set == WeightSet::score) return parameter == kScoreTensor;
-  return set == WeightSet::all || is_adapter(parameter) == (set == WeightSet::adapters);
-}
+// Returns whether a weight is made or collected, by its name. Empty: each of them is.
+using WantedWeight = std::function<bool(std::string_view parameter)>;
 
 // Which masters are collected.
 struct Collected {
   bool average = false;  // shard groups have weights of their own, and their mean is taken
-  WeightSet set = WeightSet::all;
+  WantedWeight wanted{};
 };
 
 class ModelState {
@@ -51,7 +43,7 @@ class ModelState {
   // Makes fresh weights. Element i of a parameter is a pure function of the seed, the parameter's name and i,
   // so every rank makes its own slices, and ranks exchange only what they hold of each other's. Collective.
   void initialize(uint64_t seed, const Implementations& implementations,
-                  WeightSet which = WeightSet::all) const;
+                  const WantedWeight& wanted = {}) const;
   // Gives codec state its first values. load() of a checkpoint may replace them.
   void begin_codecs(const Implementations& implementations) const;
   // Makes the parameters that kernels read of the masters: rounds them to the run's dtype where they are not the same
@@ -89,7 +81,7 @@ class ModelState {
   // Calls `take` on rank 0 of the world for all masters of all stages and tensor ranks, a piece of a parameter at a time, in
   // no particular order. The pieces pass through small buffers, so no
   // rank ever holds the whole model. Collective over the world.
-  void collect_weights(MeshComm& mesh, const TakePiece& take, Collected which = {}) const;
+  void collect_weights(MeshComm& mesh, const TakePiece& take, const Collected& which = {}) const;
 
   // Receives the values of a registered buffer, f32 on the host.
   using TakeBuffer = std::function<void(const RegisteredBuffer& b, const Tensor& values)>;
@@ -132,14 +124,14 @@ class ModelState {
   // Calls `take` on the first of the ranks with the same parameters for all masters of this stage, those of this tensor rank
   // where ranks have parts; null: the rank only helps the others. Elements count in the part's memory there, and padding is
   // among them. Ranks of a tensor group have the same pieces of their parts in the same order. Collective over the stage.
-  void collect_stage(const TakePiece& take, Collected which) const;
+  void collect_stage(const TakePiece& take, const Collected& which) const;
   // Returns the link between rank 0 of the world and the first of the ranks of a stage and tensor rank that have the same
   // parameters; on other ranks it has no peer. Collective over the world.
   std::unique_ptr<Communicator> link_to(MeshComm& mesh, int stage, int part) const;
   // Calls `take` for the registered buffers of this stage.
   void take_buffers(const TakeBuffer& take) const;
   // Sends what collect_stage() takes to rank 0 of the world; null: the rank only helps the others.
-  void send_stage(Communicator* link, Collected which) const;
+  void send_stage(Communicator* link, const Collected& which) const;
   // Calls `take` with pieces of the mean of a unit's masters over the shard groups: the first element in the unit, and
   // f32 values on the host. Has the bits of an average in a step. Collective over the data-parallel group.
   void for_average(const Unit& unit,

@@ -95,7 +95,8 @@ void in_f32(const Tensor& values, Take&& take) {
 
 }  // namespace
 
-void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take, Collected which) const {
+void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take,
+                                 const Collected& which) const {
   const Place& place = plan_.place;
   const bool root = mesh.world().rank() == 0;
   const int parts = place.ranks_in(Axis::tensor);
@@ -189,7 +190,7 @@ void ModelState::take_buffers(const TakeBuffer& take) const {
   }
 }
 
-void ModelState::send_stage(Communicator* link, Collected which) const {
+void ModelState::send_stage(Communicator* link, const Collected& which) const {
   if (!link) return collect_stage({}, which);
   const bool first = plan_.place.rank_in(Axis::tensor) == 0;
   const auto send = [&](const Parameter& p, int64_t begin, const Tensor& values) {
@@ -203,11 +204,11 @@ void ModelState::send_stage(Communicator* link, Collected which) const {
   if (first) link->send(end.tensor()).wait();
 }
 
-void ModelState::collect_stage(const TakePiece& take, Collected which) const {
+void ModelState::collect_stage(const TakePiece& take, const Collected& which) const {
   constexpr int64_t kBufferElements = int64_t{1} << 22;
   const Program& program = plan_.program;
   const auto wanted = [&](int index) {
-    return is_in(which.set, program.parameters[static_cast<size_t>(index)].name);
+    return !which.wanted || which.wanted(program.parameters[static_cast<size_t>(index)].name);
   };
   // Calls `take` for the parameters that elements [begin, begin + values.elements()) of the unit belong to.
   const auto take_parameters = [&](const Unit& unit, int64_t begin, const Tensor& values) {

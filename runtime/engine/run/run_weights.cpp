@@ -40,7 +40,7 @@ void RunOutput::remove_earlier_averages() const {
 int64_t RunOutput::weight_bytes() const {
   int64_t bytes = 0;
   for (const StateEntry& w : model_.weights())
-    if (!EndWeights::adapters_alone(job_) || is_adapter(w.name))
+    if (!EndWeights::adapters_alone(job_) || job_.model.fine_tuning().with_adapters(w.name))
       bytes += w.global_shape.elements() * size_of(DType::f32);
   return has_averages() ? 2 * bytes : bytes;
 }
@@ -73,13 +73,16 @@ std::optional<AgreedFailure> RunOutput::write_weights(const Job& job, int64_t ap
   const auto write = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     attempt([&] { files->write(p.name, begin, values); });
   };
-  const auto collect = [&](WeightSet set) {
-    model_.collect_weights(mesh_, write,
-                           {.average = groups_differ(job_, applied_steps).weights, .set = set});
+  const auto collect = [&](const WantedWeight& wanted) {
+    model_.collect_weights(
+        mesh_, write, {.average = groups_differ(job_, applied_steps).weights, .wanted = wanted});
+  };
+  const auto with_adapters = [&job](std::string_view name) {
+    return job.model.fine_tuning().with_adapters(name);
   };
   // An adapter comes before the weight that it is added to, whichever of the two are trained.
-  if (job_.model.fine_tuning().lora) collect(WeightSet::adapters);
-  if (!EndWeights::adapters_alone(job_)) collect(WeightSet::base);
+  if (job_.model.fine_tuning().lora) collect(with_adapters);
+  if (!EndWeights::adapters_alone(job_)) collect(std::not_fn(with_adapters));
   model_.collect_buffers(mesh_, [&](const RegisteredBuffer& b, const Tensor& values) {
     attempt([&] { files->write(b.name, 0, values); });
   });

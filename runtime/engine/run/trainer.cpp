@@ -186,18 +186,19 @@ void Trainer::load_state() {
   const bool adapted = job_.model.fine_tuning().lora.has_value();
   if (job_.init_weights.empty() || adapted)
     model_.initialize(job_.seed, ctx_.implementations,
-                      job_.init_weights.empty() ? WeightSet::all : WeightSet::adapters);
+                      job_.init_weights.empty() ? WantedWeight() : is_adapter);
   if (job_.init_weights.empty() && job_.adapters.init.empty()) return;
   // The weights may be those of a model without this head.
   if (job_.model.gives_score())
-    model_.initialize(job_.seed, ctx_.implementations, WeightSet::score);
-  const AdaptedWeights weights =
-      split_adapters(mapped(model_.weights_to_read(), weight_map_of(job_.model)));
+    model_.initialize(job_.seed, ctx_.implementations,
+                      [](std::string_view name) { return name == kScoreTensor; });
+  const AdaptedWeights weights = split_adapters(
+      mapped(model_.weights_to_read(), weight_map_of(job_.model)), job_.model.fine_tuning());
   if (!job_.init_weights.empty())
     load_weights(job_.init_weights, weights.base, foreign_names_of(job_.model));
   if (!job_.adapters.init.empty())
     load_weights(fmt::format("{}/{}", adapter_folder(job_.adapters.init), kAdapterWeights),
-                 weights.adapters);
+                 weights.adapters, adapter_names_of(job_.model));
   model_.share_masters();
   model_.publish_masters();
   if (!job_.optimizer_state.empty()) load_optimizer_state();

@@ -1,6 +1,7 @@
 // The samples of a verification.
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -25,6 +26,32 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+bool is_of_teacher(InputRole role) {
+  return role == InputRole::teacher_ids || role == InputRole::teacher_log_probs;
+}
+
+// Makes up what a teacher gives to the tokens of samples, whose labels are among the inputs: ids below `ids`.
+void make_up_teacher(std::span<const InputTensor> inputs, int64_t ids) {
+  const auto input = [&inputs](InputRole role) {
+    const auto found = std::ranges::find(inputs, role, &InputTensor::role);
+    return found == inputs.end() ? Tensor{} : found->tensor;
+  };
+  const Tensor to = input(InputRole::teacher_ids), log_probs = input(InputRole::teacher_log_probs);
+  if (!to) return;
+  const Tensor labels = input(InputRole::labels);
+  const int64_t tokens = labels.elements(), k = log_probs.elements() / tokens;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const int32_t label = labels.as<const int32_t>()[t];
+    int32_t* const of_token = to.as<int32_t>() + t * (k + 1);
+    of_token[0] = label;
+    for (int64_t i = 0; i < k; ++i) {
+      const uint64_t number = mixed(static_cast<uint64_t>(label) << 20 | static_cast<uint64_t>(i));
+      of_token[i + 1] = label < 0 ? -1 : static_cast<int32_t>(number % static_cast<uint64_t>(ids));
+      log_probs.as<float>()[t * k + i] = -1.0f - static_cast<float>(i) / 4;
+    }
+  }
+}
+
 // Token ids of the seed; labels are the ids that follow. A model that wants features too gets generated ones. Where samples
 // hold several documents, a token in eight begins one.
 class RandomTokens final : public Dataset {
@@ -38,7 +65,9 @@ class RandomTokens final : public Dataset {
   void read(Split split, int64_t first, int64_t count,
             std::span<const InputTensor> inputs) const override {
     for (const InputTensor& input : inputs)
-      for (int64_t s = 0; s < count; ++s) read(split, first + s, s, count, input);
+      for (int64_t s = 0; s < count && !is_of_teacher(input.role); ++s)
+        read(split, first + s, s, count, input);
+    make_up_teacher(inputs, vocabulary_.size);
   }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
@@ -120,8 +149,10 @@ class ShrunkSamples final : public Dataset {
             std::span<const InputTensor> inputs) const override {
     std::deque<std::vector<int32_t>> tokens;
     std::vector<float> features(static_cast<size_t>(count * data_features_));
-    std::vector<InputTensor> whole;
-    for (const InputTensor& input : inputs) {
+    std::vector<InputTensor> whole, small;
+    std::ranges::copy_if(inputs, std::back_inserter(small),
+                         [](const InputTensor& input) { return !is_of_teacher(input.role); });
+    for (const InputTensor& input : small) {
       whole.push_back(input);
       if (is_of_objective(input.role)) continue;
       if (input.role == InputRole::features) {
@@ -132,14 +163,15 @@ class ShrunkSamples final : public Dataset {
       whole.back().tensor = {tokens.back().data(), {count, tokens_}, DType::i32};
     }
     data_->read(split, first, count, whole);
-    for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t i = 0; i < small.size(); ++i)
       for (int64_t s = 0; s < count; ++s)
-        if (inputs[i].role == InputRole::features)
+        if (small[i].role == InputRole::features)
           features_->fill(split, first + s,
-                          inputs[i].tensor.as<float>() + s * features_->elements());
-        else if (!is_of_objective(inputs[i].role))
-          shrink(inputs[i].role, whole[i].tensor.as<int32_t>() + s * tokens_,
-                 inputs[i].tensor.as<int32_t>() + s * small_tokens_);
+                          small[i].tensor.as<float>() + s * features_->elements());
+        else if (!is_of_objective(small[i].role))
+          shrink(small[i].role, whole[i].tensor.as<int32_t>() + s * tokens_,
+                 small[i].tensor.as<int32_t>() + s * small_tokens_);
+    make_up_teacher(inputs, vocabulary_.size);
   }
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   uint64_t fingerprint() const override { return data_->fingerprint(); }

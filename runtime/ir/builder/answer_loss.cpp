@@ -46,6 +46,7 @@ class AnswerLossWriter {
     switch (objective_.kind) {
       case ObjectiveKind::next_token:
       case ObjectiveKind::reward:
+      case ObjectiveKind::distill:
         break;
       case ObjectiveKind::dpo:
         return write_dpo();

@@ -32,6 +32,8 @@ struct ForwardOptions {
 
   // Returns whether a program has the model's inputs of a role.
   bool has(InputRole role) const;
+  // Returns whether the loss compares with a teacher: a validation does not.
+  bool learns_from_teacher() const { return training && with_loss && objective.has_teacher(); }
 };
 
 // Whether training changes a parameter. What is frozen has its initial values, or those of --init_weights, all the time.
@@ -202,8 +204,8 @@ class Builder {
   // Adds a loss: the sum of the elements of x over a global batch, divided by the number of its targets or samples, of which
   // all losses take the same. Its name and weight: as those of cross_entropy().
   void loss(BufferId x, LossWeight by, const std::string& name = "loss", float weight = 1);
-  // Adds a loss, which where the options' objective compares answers is that of answers (answer_loss.h) (and in training the logits'
-  // gradient, in place). `classes`: columns of the logits that count; 0: all.
+  // Adds a loss, which where the options' objective compares answers is that of answers (answer_loss.h), and in training with a
+  // teacher that of both (distilled_loss.h) (and in training the logits' gradient, in place). `classes`: columns of the logits that count; 0: all.
   // A model with several losses names each: what is differentiated is their sum, each times its `weight`. The last one
   // ends the model. Throws InternalError at a name that another loss has, and at more than kMostLosses of them.
   void cross_entropy(BufferId logits, BufferId targets, int64_t classes = 0,
@@ -218,7 +220,8 @@ class Builder {
     std::optional<float> smoothing{};  // instead of the options'
   };
   void cross_entropy(BufferId logits, BufferId targets, const CrossEntropy& loss);
-  // Returns f32 (R): of each row the logarithm of the target's probability among the first `classes` logits, 0 without a target.
+  // Returns f32 (R), or of k targets of each row (R,k): the logarithms of their probabilities among the first `classes` logits, 0
+  // of targets below 0.
   // The logits are their gradient afterwards. `classes` as for cross_entropy().
   BufferId log_probs(BufferId logits, BufferId targets, int64_t classes);
   // Lets the host read f32 (B, rows of a sample) at the end of a step that does not train (Program::log_probs).

@@ -5,6 +5,7 @@
 #include "runtime/core/error.h"
 #include "runtime/ir/builder/answer_loss.h"
 #include "runtime/ir/builder/builder.h"
+#include "runtime/ir/builder/distilled_loss.h"
 
 namespace dstrain {
 
@@ -36,6 +37,11 @@ void Builder::cross_entropy(BufferId logits, BufferId targets, const CrossEntrop
     check(loss.name == "loss" && loss.weight == 1 && loss.factor == kNone,
           "a loss of answers is the only one of a model");
     return add_answer_loss(*this, logits, targets, loss.classes);
+  }
+  if (options_.learns_from_teacher()) {
+    check(loss.name == "loss" && loss.weight == 1 && loss.factor == kNone,
+          "the loss of a model with a teacher is the only one");
+    return add_distilled_loss(*this, logits, targets, loss.classes);
   }
   program_.logits = logits;
   const BufferId sum = add_loss(loss.name, loss.weight, loss.by);
@@ -73,11 +79,14 @@ BufferId Builder::gradient_place(BufferId logits) {
 BufferId Builder::log_probs(BufferId logits, BufferId targets, int64_t classes) {
   program_.logits = logits;
   const Shape& shape = program_.at(logits).shape;
+  const int64_t rows = shape.elements() / shape[-1],
+                several = program_.at(targets).shape.elements() / rows;
   const LogProbsAttrs attrs{.classes = classes == shape[-1] ? 0 : classes,
                             .in_place = options_.training && !is_kept(logits)};
-  const BufferId y = emit(
-      OpKind::log_probs, attrs, {logits, targets},
-      {.name = fresh("log_probs"), .shape = {shape.elements() / shape[-1]}, .dtype = DType::f32});
+  const BufferId y = emit(OpKind::log_probs, attrs, {logits, targets},
+                          {.name = fresh("log_probs"),
+                           .shape = several == 1 ? Shape{rows} : Shape{rows, several},
+                           .dtype = DType::f32});
   if (attrs.in_place) overwritten_.push_back(logits);
   return y;
 }

@@ -117,14 +117,34 @@ inline constexpr OpRule cross_entropy_part{
     .axes = loss_axes,
 };
 
-// The logarithm of the probability that a softmax gives to the target of each row, and its gradient, which reads the
-// logits once more. A row without a target has 0, and no gradient.
-inline void expect_logits(const Operands& o, const Buffer& logits, const Buffer& targets,
-                          const LogProbsAttrs& attrs) {
-  const int64_t r = rows(logits), v = columns(logits);
+// The logarithm of the probability that a softmax gives to the targets of each row, one or several, and its gradient, which
+// reads the logits once more. A target below 0 has 0, and no gradient.
+// Returns how many targets a row has.
+inline int64_t targets_of_row(const Buffer& logits, const Buffer& targets) {
+  const int64_t r = rows(logits);
+  return r == 0 ? 1 : std::max<int64_t>(1, targets.shape.elements() / r);
+}
+
+// Returns the elements of the targets.
+inline int64_t expect_logits(const Operands& o, const Buffer& logits, const Buffer& targets,
+                             const LogProbsAttrs& attrs) {
+  const int64_t r = rows(logits), v = columns(logits), k = targets_of_row(logits, targets);
   o.expect(0 <= attrs.classes && attrs.classes <= v, "more classes than logits");
+  o.expect(k <= LogProbsAttrs::kMostTargets, "more targets of a row than 1024");
   o.expect(logits, r * v, o.values(logits));
-  o.expect(targets, r, DType::i32);
+  o.expect(targets, r * k, DType::i32);
+  return r * k;
+}
+
+inline OpAxes log_probs_axes(const Program& p, const Instruction& op) {
+  if (targets_of_row(p.at(op.reads[0]), p.at(op.reads[1])) == 1) return "row class, row -> row";
+  return "row class, row channel -> row channel";
+}
+
+inline OpAxes log_probs_grad_axes(const Program& p, const Instruction& op) {
+  if (targets_of_row(p.at(op.reads[1]), p.at(op.reads[2])) == 1)
+    return "row, row class, row -> row class";
+  return "row channel, row class, row channel -> row class";
 }
 
 inline constexpr OpRule log_probs{
@@ -134,8 +154,8 @@ inline constexpr OpRule log_probs{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(2, 2, 1, 1);
-          expect_logits(o, o.in(0), o.in(1), attrs_as<LogProbsAttrs>(op.attrs));
-          o.expect(o.out(0), rows(o.in(0)), DType::f32);
+          o.expect(o.out(0), expect_logits(o, o.in(0), o.in(1), attrs_as<LogProbsAttrs>(op.attrs)),
+                   DType::f32);
           o.no_alias();
         },
     .backward =
@@ -147,7 +167,7 @@ inline constexpr OpRule log_probs{
           g.emit(OpKind::log_probs_grad, op.attrs, {d_y, logits, op.reads[1]}, {d_logits});
           g.contribute(logits, d_logits);
         },
-    .axes = axes_are<"row class, row -> row">,
+    .axes = log_probs_axes,
 };
 
 inline constexpr OpRule log_probs_grad{
@@ -156,12 +176,12 @@ inline constexpr OpRule log_probs_grad{
         [](const Program& p, const Instruction& op) {
           const Operands o(p, op);
           o.count(3, 3, 1, 1);
-          expect_logits(o, o.in(1), o.in(2), attrs_as<LogProbsAttrs>(op.attrs));
-          o.expect(o.in(0), rows(o.in(1)), DType::f32);
+          o.expect(o.in(0), expect_logits(o, o.in(1), o.in(2), attrs_as<LogProbsAttrs>(op.attrs)),
+                   DType::f32);
           o.expect(o.out(0), o.in(1).shape.elements(), o.values(o.in(1)));
           o.no_alias(1, 0);
         },
-    .axes = axes_are<"row, row class, row -> row class">,
+    .axes = log_probs_grad_axes,
 };
 
 }  // namespace dstrain::ops

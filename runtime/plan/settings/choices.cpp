@@ -75,7 +75,7 @@ Choices pieces(const Job& job) {
   const Change mlp{fmt::format("--set dstrain.mlp_chunks={}", kPieces),
                    [](Job& j) { j.mlp_chunks = kPieces; }};
   Choices choices;
-  const bool divides_loss = model.divides_loss && !job.objective.compares_answers();
+  const bool divides_loss = model.divides_loss && job.objective.has_plain_loss();
   if (job.loss_chunks < kPieces && divides_loss && many(model.logits)) choices.push_back(loss);
   if (job.mlp_chunks < kPieces && many(model.activations)) choices.push_back(mlp);
   if (choices.size() == 2)

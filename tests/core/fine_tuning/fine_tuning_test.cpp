@@ -29,6 +29,23 @@ TEST_CASE("with adapters all else is frozen, whatever its group says") {
   CHECK_FALSE(tuning.freezes("h.0.attn.c_attn.lora_B.weight"));
 }
 
+TEST_CASE("modules that are trained as a whole beside adapters have none, and are not frozen") {
+  const FineTuning tuning{.groups = {},
+                          .lora = LoraConfig{.all_linear = true, .saved = {"wte", "h.1.mlp"}}};
+  for (const char* const trained : {"wte.weight", "transformer.wte.weight", "h.1.mlp.bias"}) {
+    CAPTURE(trained);
+    CHECK(tuning.with_adapters(trained));
+    CHECK_FALSE(tuning.freezes(trained));
+  }
+  for (const char* const frozen : {"bwte.weight", "h.1.mlp.c_fc.weight", "h.11.mlp2.bias"}) {
+    CAPTURE(frozen);
+    CHECK(tuning.freezes(frozen));
+  }
+  CHECK_FALSE(tuning.lora->saves("wte.lora_A.weight"));
+  CHECK_FALSE(tuning.lora->takes("h.1.mlp", true));
+  CHECK(tuning.lora->takes("h.1.mlp.c_fc", true));
+}
+
 TEST_CASE("an adapter's target is the end of a module's name") {
   LoraConfig lora{.targets = {"q_proj", "mlp.down_proj", "lm_head"}};
   CHECK(lora.takes("model.layers.3.self_attn.q_proj", true));

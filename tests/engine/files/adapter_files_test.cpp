@@ -55,7 +55,7 @@ std::string problem(const std::string& config, const LoraConfig& lora = {.r = 4,
   const TempDir folder;
   folder.write("adapter_config.json", config);
   try {
-    check_adapter(folder.path(), lora);
+    check_adapter(folder.path(), adapted_job(lora, false, "").model);
   } catch (const UserError& e) {
     return e.what();
   }
@@ -65,7 +65,7 @@ std::string problem(const std::string& config, const LoraConfig& lora = {.r = 4,
 }  // namespace
 
 TEST_CASE("adapters have the names of PEFT's files, and the base has its own") {
-  const AdaptedWeights split = split_adapters(some_weights());
+  const AdaptedWeights split = split_adapters(some_weights(), {.groups = {}, .lora = LoraConfig{}});
   REQUIRE(split.base.size() == 2);
   REQUIRE(split.adapters.size() == 2);
   CHECK(split.base[1].name == "a.qkv.bias");
@@ -73,11 +73,30 @@ TEST_CASE("adapters have the names of PEFT's files, and the base has its own") {
   CHECK(adapted_modules(some_weights()) == std::vector<std::string>{"a.qkv"});
 }
 
+TEST_CASE("modules that are trained as a whole are of the base, and of PEFT's files") {
+  StateRegister weights = some_weights();
+  weights.push_back({.name = "head.weight",
+                     .slot = "master",
+                     .global_shape = {2, 3},
+                     .parts = {{.tensor = "out.weight", .transposed = true}}});
+  const FineTuning tuning{.groups = {}, .lora = LoraConfig{.saved = {"head"}}};
+  const AdaptedWeights split = split_adapters(weights, tuning);
+  REQUIRE(split.base.size() == 3);
+  REQUIRE(split.adapters.size() == 3);
+  CHECK(split.base[2].parts.front().tensor == "out.weight");
+  CHECK(split.adapters[2].parts.front().tensor == "base_model.model.out.weight");
+  CHECK(split.adapters[2].parts.front().transposed);
+}
+
 TEST_CASE("adapter_config.json says what PEFT needs to open the adapter") {
   const Job job = adapted_job(
       {.r = 4, .alpha = 6.5, .dropout = 0.1, .rslora = true, .all_linear = true}, false, "");
-  const auto config = nlohmann::json::parse(
-      adapter_config_json(job, {"h.0.attn.c_attn", "h.0.mlp.c_fc", "h.1.attn.c_attn"}));
+  StateRegister weights;
+  for (const char* const name : {"h.0.attn.c_attn.lora_A.weight", "h.0.mlp.c_fc.lora_A.weight",
+                                 "h.1.attn.c_attn.lora_A.weight", "wte.weight"})
+    weights.push_back({.name = name, .slot = "master", .global_shape = {1, 2}});
+  const auto config = nlohmann::json::parse(adapter_config_json(job, weights));
+  CHECK(config["modules_to_save"].is_null());
   CHECK(config["peft_type"] == "LORA");
   CHECK(config["task_type"] == "CAUSAL_LM");
   CHECK(config["r"] == 4);
@@ -87,6 +106,22 @@ TEST_CASE("adapter_config.json says what PEFT needs to open the adapter") {
   CHECK(config["fan_in_fan_out"] == false);
   CHECK(config["target_modules"] == nlohmann::json{"c_attn", "c_fc"});
   CHECK(config["base_model_name_or_path"].is_null());
+}
+
+TEST_CASE(
+    "adapter_config.json names the modules that are trained as a whole, and that a table is the "
+    "head") {
+  Job job = adapted_job({.targets = {"q_proj"}, .saved = {"embed_tokens", "lm_head"}}, false, "");
+  job.model = ModelConfig(*model_registry().find("llama"));
+  job.model.set("tie_word_embeddings", true);
+  job.model.set_fine_tuning(
+      {.groups = {},
+       .lora = LoraConfig{.targets = {"q_proj"}, .saved = {"embed_tokens", "lm_head"}}});
+  const StateRegister weights{
+      {.name = "model.embed_tokens.weight", .slot = "master", .global_shape = {1, 2}}};
+  const auto config = nlohmann::json::parse(adapter_config_json(job, weights));
+  CHECK(config["modules_to_save"] == nlohmann::json::array({"embed_tokens", "lm_head"}));
+  CHECK(config["ensure_weight_tying"] == true);
 }
 
 TEST_CASE("an adapter to begin with has the configuration's rank and scale, and no parts beside") {
@@ -100,6 +135,12 @@ TEST_CASE("an adapter to begin with has the configuration's rank and scale, and 
   CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "bias": "all"})"), Contains("bias all"));
   CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "rank_pattern": {"q": 2}})"),
              Contains("rank_pattern"));
+  CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "modules_to_save": ["lm_head"]})"),
+             Contains("has modules_to_save [\"lm_head\"], and the configuration has []"));
+  const LoraConfig whole{.r = 4, .alpha = 8, .saved = {"embed_tokens"}};
+  CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8})", whole),
+             Contains("set dstrain.lora.modules_to_save to the adapter's"));
+  CHECK(problem(R"({"r": 4, "modules_to_save": ["model.embed_tokens"]})", whole).empty());
   CHECK(problem(R"({"r": 4, "lora_alpha": 8, "init_lora_weights": "gaussian"})").empty());
   CHECK(problem(R"({"r": 4, "lora_alpha": 8, "init_lora_weights": true})").empty());
   CHECK_THAT(problem(R"({"r": 4, "lora_alpha": 8, "init_lora_weights": "pissa"})"),

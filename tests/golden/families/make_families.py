@@ -92,6 +92,12 @@ ADAPTERS = {
                       {"alpha": 7, "targets": ["query_key_value", "dense_4h_to_h"]}),
     "lora_qwen3": ("qwen3", {"target_modules": ["k_proj", "down_proj"], "lora_alpha": 3},
                    {"alpha": 3, "targets": ["k_proj", "down_proj"]}),
+    # Modules that are trained as a whole: two tables, and one that is the head, too.
+    "whole_llama": ("llama", {"target_modules": ["q_proj"], "lora_alpha": 4, "modules_to_save": ["embed_tokens", "lm_head"]},
+                    {"alpha": 4, "targets": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}),
+    "whole_qwen2": ("qwen2", {"target_modules": ["up_proj"], "lora_alpha": 4, "modules_to_save": ["embed_tokens"],
+                              "ensure_weight_tying": True},
+                    {"alpha": 4, "targets": ["up_proj"], "modules_to_save": "embed_tokens"}),
 }
 # The codes of 4-bit normal floats (Dettmers et al., QLoRA, appendix E).
 NF4 = torch.tensor([
@@ -239,6 +245,8 @@ def adapter(model, name):
         for key, p in result.named_parameters():
             if "lora_B" in key:  # zeros would leave the first gradients of A zero
                 p.copy_(torch.randn_like(p) * 0.2)
+            elif "modules_to_save" in key:  # other values than the base has
+                p.add_(torch.randn_like(p) * 0.1)
     return result
 
 

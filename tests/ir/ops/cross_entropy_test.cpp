@@ -60,6 +60,23 @@ TEST_CASE("log_probs has a value of each row, and its gradient may overwrite the
   CHECK_THAT(t.refusal(with_write(beside, 0, t.buffer({10, 7}))), Contains("70 elements of bf16"));
 }
 
+TEST_CASE("log_probs has a value of each of several targets of a row") {
+  OneOp t(DType::bf16);
+  const BufferId logits = t.parameter({10, 7});
+  const Instruction op{.op = OpKind::log_probs,
+                       .attrs = LogProbsAttrs{.classes = 6},
+                       .reads = {logits, t.buffer({2, 5, 3}, DType::i32)},
+                       .writes = {t.buffer({10, 3})}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_write(op, 0, t.buffer({10}))), Contains("30 elements of f32"));
+  CHECK_THAT(t.refusal(with_read(op, 1, t.buffer({10, 1025}, DType::i32))),
+             Contains("more targets of a row than 1024"));
+  const OpAxes axes = axes_of(t.program, op);
+  CHECK(axes.along(OperandAxis::channel) == Along::mapped);
+  CHECK(axes.along(OperandAxis::classes) == Along::contracted);
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"log_probs_grad"});
+}
+
 TEST_CASE("class_sums has three sums of each row of some classes") {
   OneOp t(DType::bf16);
   const Instruction op{.op = OpKind::class_sums,

@@ -309,10 +309,11 @@ TEST_CASE("every wrong command line is one line that says what to do") {
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
        "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
-       "generate, chat, eval, export, import, tokenize, models, hosts, doctor, bench-io or help)"},
+       "generate, chat, eval, teach, export, import, tokenize, models, hosts, doctor, bench-io or "
+       "help)"},
       {"fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, export, "
-       "import, tokenize, models, hosts, doctor, bench-io or help)"},
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, teach, "
+       "export, import, tokenize, models, hosts, doctor, bench-io or help)"},
       {"import --output b", "dstrain import needs PATH (see dstrain import --help)"},
       {"import a", "dstrain import needs --output DIR (see dstrain import --help)"},
       {"import a b --output c", "dstrain import takes one PATH, got 'a' and 'b'"},
@@ -368,8 +369,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
       {"help fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, export, "
-       "import, tokenize, models, hosts, doctor, bench-io or help)"},
+       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, teach, "
+       "export, import, tokenize, models, hosts, doctor, bench-io or help)"},
       {"help --man plan", "dstrain help takes one of COMMAND, --man and --completion"},
       {"help plan check", "dstrain help takes one of COMMAND, --man and --completion"},
       {"help --completion tcsh", "--completion: expected bash, zsh or fish, got 'tcsh'"},

@@ -63,6 +63,26 @@ TEST_CASE("an adapter's target that is the name of no product is an error") {
   CHECK(with({.targets = {"token_embedding_table"}}).starts_with("dstrain.lora.targets: "));
 }
 
+TEST_CASE("a module to train as a whole that the model does not have is an error") {
+  Job job;
+  job.model = ModelConfig(*model_registry().find("llama"));
+  job.model.set("num_hidden_layers", int64_t{1});
+  const auto with = [&job](std::vector<std::string> saved) {
+    job.model.set_fine_tuning(
+        {.groups = {}, .lora = LoraConfig{.all_linear = true, .saved = std::move(saved)}});
+    return wrong(job);
+  };
+  CHECK(with({"embed_tokens", "lm_head", "layers.0.self_attn.q_proj"}).empty());
+  CHECK(with({"embed"}).starts_with(
+      "dstrain.lora.modules_to_save: no module has a name that ends in \"embed\" (there are "
+      "parameters model.embed_tokens.weight, "));
+  job.model.set("tie_word_embeddings", true);
+  CHECK(with({"embed_tokens", "lm_head"}).empty());
+  CHECK(with({"lm_head"}) ==
+        "dstrain.lora.modules_to_save: the head of this model is its token embedding "
+        "(model.embed_tokens.weight): name that module");
+}
+
 TEST_CASE("an expression that is found in the name of no layer is an error of a pipeline") {
   Job job;
   job.model = GptLite{.n_layer = 2, .n_embd = 8, .n_head = 1, .block_size = 4, .vocab_size = 0};

@@ -74,6 +74,11 @@ std::vector<KeySpec> fine_tuning() {
        .fallback = "\"all-linear\"",
        .note = "ends of the names of the modules that get adapters, as a list: [\"q_proj\", "
                "\"v_proj\"]; \"all-linear\": the products of all blocks"},
+      {.key = "dstrain.lora.modules_to_save",
+       .type = Type::string_or_strings,
+       .note =
+           "ends of the names of the modules that are trained as a whole beside the adapters, and "
+           "written with them, as a list: [\"embed_tokens\", \"lm_head\"]; unset: none"},
       {.key = "dstrain.lora.rslora", .fallback = "false", .note = "alpha / sqrt(r)"},
       {.key = "dstrain.lora.base",
        .type = Type::choice,

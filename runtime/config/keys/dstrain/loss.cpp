@@ -24,10 +24,12 @@ std::vector<KeySpec> loss() {
       {.key = "dstrain.objective.type",
        .type = Type::choice,
        .fallback = "\"next_token\"",
-       .note = "what is learned: the next token; of pairs of answers which one is preferred, by "
-               "the definition of DPO, SimPO or ORPO; or which answers are desirable, by that of "
-               "KTO; or a score of answers, by pairs",
-       .choices = "next_token|dpo|simpo|orpo|kto|reward"},
+       .note =
+           "what is learned: the next token; of pairs of answers which one is preferred, by "
+           "the definition of DPO, SimPO or ORPO; or which answers are desirable, by that of "
+           "KTO; or a score of answers, by pairs; or the next token and what a teacher gives to "
+           "the likeliest ones (FILE.teacher, which dstrain teach writes)",
+       .choices = "next_token|dpo|simpo|orpo|kto|reward|distill"},
       {.key = "dstrain.objective.loss_type",
        .type = Type::choice,
        .fallback = "\"sigmoid\"",
@@ -57,6 +59,20 @@ std::vector<KeySpec> loss() {
            "reward: the loss has this times the square of the sum of a pair's scores, too, which "
            "keeps their mean near 0: 0.01",
        .min = 0},
+      {.key = "dstrain.objective.kd_ratio",
+       .type = Type::real,
+       .fallback = "0.5",
+       .note = "distill: the part of the loss that is the divergence from the teacher; the rest is "
+               "the cross-entropy of the targets",
+       .min = 0,
+       .max = 1},
+      {.key = "dstrain.objective.teacher_top_k",
+       .type = Type::integer,
+       .fallback = "64",
+       .note = "distill: for how many tokens at each place FILE.teacher has the teacher's "
+               "log-probabilities",
+       .min = 1,
+       .max = 1023},
       {.key = "dstrain.objective.desirable_weight",
        .type = Type::real,
        .fallback = "1",

@@ -29,11 +29,11 @@ constexpr Rule kInit{[](const Facts&, const KeySpec& spec, const Node& value) ->
                      "true: no_effect; else refused"};
 
 constexpr Rule kTask{[](const Facts&, const KeySpec& spec, const Node& value) -> Judgement {
-                       if (one_of("causal_lm|lora", lower_case(value.text)))
+                       if (one_of("causal_lm|lora|seq_cls", lower_case(value.text)))
                          return {State::no_effect, "it is what a run with adapters here is"};
                        return {State::refused, std::string(spec.note)};
                      },
-                     "CAUSAL_LM, LORA: no_effect; else refused"};
+                     "CAUSAL_LM, SEQ_CLS, LORA: no_effect; else refused"};
 
 }  // namespace
 
@@ -53,8 +53,6 @@ std::vector<KeySpec> peft() {
        .alias = "dstrain.lora.targets"},
       {.key = "dstrain.lora.use_rslora", .alias = "dstrain.lora.rslora"},
       off("dstrain.lora.use_dora", "DoRA is not part of dstrain: use false"),
-      off("dstrain.lora.modules_to_save",
-          "adapters alone are trained, and no module is trained as a whole: remove it"),
       off("dstrain.lora.bias", "biases are not trained beside adapters: use \"none\""),
       off("dstrain.lora.lora_bias", "adapters have no biases: use false"),
       off("dstrain.lora.rank_pattern", "all adapters have the rank dstrain.lora.r: remove it"),

@@ -1,6 +1,10 @@
 #include "runtime/config/solve/model/solve_fine_tuning.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/config/keys/dstrain/parameter_groups.h"
@@ -9,7 +13,7 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kGroups = "dstrain.parameter_groups", kLora = "dstrain.lora",
-                           kAllLinear = "all-linear";
+                           kAllLinear = "all-linear", kSaved = "dstrain.lora.modules_to_save";
 
 std::vector<ParameterGroup> solve_groups(Values& v, const Diagnostics& diagnostics) {
   const Member* const list = v.given(kGroups);
@@ -27,6 +31,7 @@ LoraConfig solve_lora(Values& v) {
   if (lora.targets.empty()) lora.targets = {v.text("dstrain.lora.targets")};
   lora.all_linear = lora.targets == std::vector<std::string>{std::string(kAllLinear)};
   if (lora.all_linear) lora.targets.clear();
+  lora.saved = v.texts(kSaved);
   if (v.given("dstrain.lora.base")) {
     const std::string base = v.text("dstrain.lora.base", "", "");
     for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4})
@@ -56,6 +61,17 @@ void check_fine_tuning(const Job& job, Diagnostics& diagnostics) {
                       "a 1-bit optimizer has one learning rate for all parameters: remove "
                       "lr_scale, or use an optimizer that sends gradients, such as AdamW",
                       {"optimizer.type"});
+  const std::optional<LoraConfig>& lora = job.model.fine_tuning().lora;
+  if (!lora) return;
+  for (const std::string& module : lora->saved) {
+    if (module.empty()) diagnostics.error(kSaved, "a name is empty: expected names of modules");
+    if (std::ranges::find(lora->targets, module) != lora->targets.end())
+      diagnostics.error(kSaved,
+                        fmt::format("{} gets an adapter by dstrain.lora.targets, and a module "
+                                    "that is trained as a whole has none: remove it from "
+                                    "one of the two",
+                                    module));
+  }
 }
 
 }  // namespace dstrain

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/config/family/family.h"
+#include "runtime/config/family/hugging_face.h"
 #include "runtime/core/error.h"
 #include "runtime/core/fine_tuning/objective_names.h"
 
@@ -20,6 +22,8 @@ constexpr std::string_view kType = "dstrain.objective.type",
                            kGamma = "dstrain.objective.simpo_gamma",
                            kCenter = "dstrain.objective.center_rewards_coefficient",
                            kArchitectures = "dstrain.model.architectures",
+                           kRatio = "dstrain.objective.kd_ratio",
+                           kTopK = "dstrain.objective.teacher_top_k",
                            kDesirable = "dstrain.objective.desirable_weight",
                            kUndesirable = "dstrain.objective.undesirable_weight";
 
@@ -42,6 +46,14 @@ bool has_score(const Node& list) {
   });
 }
 
+// Lets the module of a tensor be trained as a whole beside adapters, as PEFT does with a head that gives a score.
+void save_with_adapters(ModelConfig& model, std::string_view tensor) {
+  FineTuning tuning = model.fine_tuning();
+  if (tuning.lora->saves(tensor)) return;
+  tuning.lora->saved.emplace_back(tensor.substr(0, tensor.rfind('.')));
+  model.set_fine_tuning(std::move(tuning));
+}
+
 }  // namespace
 
 void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
@@ -50,7 +62,7 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   o.kind = named<ObjectiveKind>(kObjectiveNames, type);
   const bool dpo = o.kind == ObjectiveKind::dpo, simpo = o.kind == ObjectiveKind::simpo;
   if (dpo) o.loss_type = named<PairLoss>(kPairLossNames, values.text(kLossType));
-  const bool compares = o.compares_answers(), rates = o.rates_answers();
+  const bool compares = o.compares_answers(), rates = o.rates_answers(), distills = o.has_teacher();
   const bool scores = o.scores_answers();
   if (compares && !scores) o.beta = values.real(kBeta);
   if (scores) o.center_rewards_coefficient = values.real(kCenter);
@@ -64,6 +76,12 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
     if (o.desirable_weight == 0 && o.undesirable_weight == 0)
       diagnostics.error(kUndesirable, "both weights are 0: nothing would be learned");
   }
+  if (distills) {
+    o.kd_ratio = values.real(kRatio);
+    o.teacher_top_k = values.integer(kTopK);
+  }
+  refuse(kRatio, distills, type, values, diagnostics);
+  refuse(kTopK, distills, type, values, diagnostics);
   refuse(kLossType, dpo, type, values, diagnostics);
   refuse(kBeta, compares && !scores, type, values, diagnostics);
   refuse(kCenter, scores, type, values, diagnostics);
@@ -77,7 +95,8 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
     diagnostics.error(kArchitectures,
                       "such a model gives a score, and no probabilities of tokens: "
                       "dstrain.objective.type \"reward\" trains it");
-  if (!compares) return;
+  if (scores && job.model.fine_tuning().lora) save_with_adapters(job.model, kScoreTensor);
+  if (o.has_plain_loss()) return;
   const ModelFamily& family = job.model.family();
   if (family.open)
     diagnostics.error(
@@ -92,13 +111,14 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
 }
 
 void check_objective(const Job& job, const Values& values, Diagnostics& diagnostics) {
-  if (!job.objective.compares_answers()) return;
+  if (job.objective.has_plain_loss()) return;
   const std::string_view type = name_of(job.objective.kind);
   for (const std::string_view key : {"dstrain.label_smoothing", "dstrain.z_loss"})
     if (values.given(key) && values.given(key)->value.real != 0)
       diagnostics.error(key, fmt::format("is of the loss of next tokens, and dstrain.objective is "
                                          "{}: remove it",
                                          type));
+  if (!job.objective.compares_answers()) return;
   if (values.given("dstrain.data.packing") && job.data.packing != Packing::pad)
     diagnostics.error(
         "dstrain.data.packing",

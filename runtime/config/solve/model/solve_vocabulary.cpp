@@ -20,6 +20,22 @@ int64_t ids_of_directory(const Merged& merged, const ModelFamily& family) {
   return to_integer(given->value).value_or(0);
 }
 
+// Returns the last part of the name of a tensor's module.
+std::string_view module_of(std::string_view tensor) {
+  const std::string_view module = tensor.substr(0, tensor.rfind('.'));
+  return module.substr(module.rfind('.') + 1);
+}
+
+// Returns whether the run trains the tables whose rows are of tokens: with adapters, those that it names. A head that is the
+// embedding is trained with it.
+bool trains_tables(const ModelConfig& model) {
+  const std::optional<LoraConfig>& lora = model.fine_tuning().lora;
+  if (!lora) return true;
+  const HuggingFace& hub = *model.family().hugging_face;
+  return lora->saves(hub.table) &&
+         (lora->saves(hub.head) || ties_head(model) || model.gives_score());
+}
+
 }  // namespace
 
 void solve_vocabulary(Job& job, Values& values, const Merged& merged, Diagnostics& diagnostics) {
@@ -44,11 +60,14 @@ void solve_vocabulary(Job& job, Values& values, const Merged& merged, Diagnostic
                       fmt::format("{} is less than the {} of the model, whose weights keep all "
                                   "of their rows: leave it out",
                                   ids, stored));
-  else if (job.model.fine_tuning().lora)
-    diagnostics.error(key,
-                      fmt::format("{} is more than the {} of the model, and dstrain.lora would "
-                                  "leave the new rows as they begin: train without it",
-                                  ids, stored));
+  else if (!trains_tables(job.model))
+    diagnostics.error(
+        key,
+        fmt::format("{} is more than the {} of the model, and dstrain.lora would leave the new "
+                    "rows as they begin: name their modules in dstrain.lora.modules_to_save "
+                    "([\"{}\", \"{}\"])",
+                    ids, stored, module_of(family.hugging_face->table),
+                    module_of(family.hugging_face->head)));
   else
     job.model.set_stored_vocabulary(stored);
 }

@@ -41,7 +41,7 @@ struct Shapes {
 // The largest errors of loss and gradient that rounding explains. u = 2^-24 is the unit roundoff of f32.
 //   exponential  x - top and its product with log2(e) are rounded: 3u |x - top|, and exp(z + e) = exp(z) exp(e), so this
 //                is a relative error; exp itself has 2^-22: E_i = expm1(3u |x_i - top|) + 2^-22.
-//   sum          a chain adds up to 1024 elements (kernels/cpu/memory_bound/cross_entropy.cpp), and rescales what it has where
+//   sum          a chain adds up to 1024 elements (kernels/cpu/memory_bound/losses/cross_entropy.cpp), and rescales what it has where
 //                a larger element follows: S = sum_i p_i E_i + 2u (min(V, 1024) + 8).
 //   loss         the logarithm of the sum, in f64: S for each row, whatever the loss. It is about 0 where one class has
 //                all the weight, as with one to three classes, so no share of the loss bounds it.

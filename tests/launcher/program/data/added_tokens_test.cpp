@@ -133,6 +133,46 @@ TEST_CASE("a tokenizer with more ids than the weights, and a given size, grow th
   CHECK_FALSE(has(folder.train("--steps 0 --set dstrain.lora.r=2"), "vocabulary: 607"));
 }
 
+TEST_CASE("adapters train new rows beside them where the tables are trained as a whole") {
+  const bool tied = GENERATE(false, true);
+  CAPTURE(tied);
+  const TrainedFolder folder(tied);
+  const std::string lora =
+      "--set dstrain.lora.r=2 --set 'dstrain.lora.modules_to_save=[\"embed_tokens\", "
+      "\"lm_head\"]' ";
+  folder.train("--steps 2 --save_interval 1 " + lora + kTokens);
+  CHECK(has(folder.read("out/adapter_model.safetensors"),
+            "base_model.model.model.embed_tokens.weight"));
+  CHECK(has(folder.read("out/adapter_model.safetensors"), "base_model.model.lm_head.weight"));
+  CHECK_FALSE(fs::exists(folder.root / "out/model.safetensors"));
+  const json loss = folder.evaluated("text.txt");
+  CHECK_FALSE(folder.generated("--prompt '<|a|> one' --tokens 3").empty());
+  const std::string adapters = folder.read("out/adapter_model.safetensors");
+  // A run that goes on, two ranks at stage 3, and the merged model.
+  folder.train("--steps 1 --save_interval 1 " + lora + kTokens);
+  folder.said(std::string(kProgram) +
+              " --resume out --num_gpus 2 --steps 2 --set zero_optimization.stage=3");
+  const auto close = [&](const std::string& words) {
+    return json::parse(folder.said(std::string(kProgram) + " eval --json --data text.txt " + words,
+                                   0, " 2>err"))["loss"]
+        .get<double>();
+  };
+  CHECK(close("--run out") == Approx(loss["loss"].get<double>()).epsilon(1e-5));
+  folder.train("--steps 2 " + lora + kTokens);
+  CHECK(folder.read("out/adapter_model.safetensors") == adapters);
+  folder.said(std::string(kProgram) + " export out --merge --output merged");
+  CHECK(close("--model merged --seq_len 8") == Approx(loss["loss"].get<double>()).epsilon(1e-6));
+  CHECK(json::parse(folder.read("merged/config.json"))["vocab_size"] == kIds + 2);
+  for (const std::string from : {"out", "out/checkpoints/step_2"}) {
+    CAPTURE(from);
+    folder.train("--steps 2 --save_interval 2 " + lora + kTokens);
+    folder.said(std::string(kProgram) + " export " + from +
+                " --format peft --overwrite --output peft");
+    CHECK(folder.read("peft/adapter_model.safetensors") == adapters);
+  }
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("a vocabulary that a run cannot have is one error before anything is written") {
   const TrainedFolder folder;
   const auto refused = [&folder](const std::string& options, const std::string& message) {
@@ -144,6 +184,10 @@ TEST_CASE("a vocabulary that a run cannot have is one error before anything is w
   refused("--set dstrain.model.vocab_size=605", "605 is less than the 606 of the model");
   refused("--set dstrain.lora.r=2" + kTokens,
           "dstrain.lora would leave the new rows as they begin");
+  refused("--set dstrain.lora.r=2 --set dstrain.lora.modules_to_save=lm_head" + kTokens,
+          "([\"embed_tokens\", \"lm_head\"])");
+  refused("--set dstrain.lora.r=2 --set dstrain.lora.modules_to_save=wte",
+          "no module has a name that ends in \"wte\"");
   refused("--set 'dstrain.model.added_tokens=[\"\"]'", "a token is empty");
   const std::string fresh = folder.said(
       std::string(kProgram) + " --config t.json --model llama " + folder.token() + kTokens, 1);

@@ -1,4 +1,4 @@
-// Imports and exports that are killed at any moment: each file is whole or not there, and another try writes all.
+// Imports, exports and files of teachers that are killed at any moment: each file is whole or not there, and another try writes all.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
@@ -69,6 +69,34 @@ TEST_CASE("an export that is killed leaves nothing half-written") {
       "--config c.json --device cpu --data t.bin --steps 1 --model gpt2.json --output run"));
   folder.convert("export run --format gguf");
   folder.convert("export run --format hf");
+}
+
+TEST_CASE("a teacher that is killed leaves no file, or the one that there was") {
+  const ConversionFolder folder;
+  std::string ids;
+  for (int i = 0; i < 900; ++i) ids += {static_cast<char>(i * i % 200), '\0'};
+  folder.write("t.bin", ids);
+  folder.write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 2,
+                                "n_positions": 8, "vocab_size": 3000})");
+  folder.output_of(folder.command(
+      "--config c.json --device cpu --data t.bin --steps 1 --model gpt2.json --output run"));
+  const auto teach = [&folder](const std::string& options) {
+    return folder.command("teach --device cpu --run run --data t.bin " + options);
+  };
+  folder.output_of(teach("--top_k 8"));
+  const std::string before = folder.read("t.bin.teacher");
+  folder.output_of(teach("--top_k 9 --output whole"));
+  const std::string whole = folder.read("whole");
+  CHECK(whole.size() == before.size() / 8 * 9);
+  for (int ms = 10; ms <= 100; ms += 6) {
+    CAPTURE(ms);
+    const std::string seconds = "0." + std::string(ms < 100 ? "0" : "") + std::to_string(ms);
+    folder.output_of("sh -c 'timeout -s KILL " + seconds + " " + teach("--top_k 9") + "; true'");
+    const std::string now = folder.read("t.bin.teacher");
+    CHECK((now == before || now == whole));
+  }
+  folder.output_of(teach("--top_k 9"));
+  CHECK((folder.read("t.bin.teacher") == whole));
 }
 
 }  // namespace

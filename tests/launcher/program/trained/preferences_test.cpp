@@ -199,8 +199,23 @@ TEST_CASE("a model with a score is trained, goes on, is a beginning, and has no 
                                     "zero_optimization.stage=3 " +
                                     reward,
                                 0, " 2>err"))["equal"] == true);
-  CHECK(
-      has(folder.learn(reward + "--set dstrain.lora.r=2", 1), "files of adapters do not have it"));
+  // Adapters train the head as a whole, as PEFT's for sequence classification do.
+  folder.learn(reward + "--set dstrain.lora.r=2 --steps 2");
+  const json adapter = json::parse(folder.read("out/adapter_config.json"));
+  CHECK(adapter["task_type"] == "SEQ_CLS");
+  CHECK(adapter["modules_to_save"] == json::array({"score"}));
+  const std::string adapters = folder.read("out/adapter_model.safetensors");
+  CHECK(has(adapters, "base_model.model.score.weight"));
+  folder.learn(reward +
+               "--set dstrain.lora.r=2 --steps 2 --set "
+               "zero_optimization.stage=3 --set dstrain.reduce=boundary");
+  const std::string sharded = folder.read("out/adapter_model.safetensors");
+  folder.learn(reward +
+               "--set dstrain.lora.r=2 --steps 2 --save_interval 2 --set "
+               "zero_optimization.stage=0 --set dstrain.reduce=boundary");
+  CHECK(folder.read("out/adapter_model.safetensors") == sharded);
+  folder.said(std::string(kProgram) + " export out/checkpoints/step_2 --merge --output merged");
+  CHECK(has(folder.read("merged/model.safetensors"), "score.weight"));
   CHECK(folder.nothing_left());
 }
 
@@ -246,7 +261,8 @@ TEST_CASE("what pairs cannot be of is one error before anything is written") {
   refused("--num_gpus 2 --set tensor_parallel.autotp_size=2",
           "pairs of answers do not run with tensor_parallel.autotp_size above 1 yet");
   refused("--set dstrain.objective.type=grpo",
-          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\", \"kto\", \"reward\"");
+          "expected one of \"next_token\", \"dpo\", \"simpo\", \"orpo\", \"kto\", \"reward\", "
+          "\"distill\"");
   CHECK(has(folder.learn("", 1, "text.txt"),
             "learns of pairs of answers, \"chosen\" and \"rejected\", and the data file text.txt "
             "has none"));

@@ -1,0 +1,42 @@
+// TeacherFile: FILE.teacher beside a data file: of each token the tokens that a teacher finds likeliest to follow it, and their
+// log-probabilities (docs/formats.md, teach).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "runtime/data/file/data_file.h"
+
+namespace dstrain {
+
+inline constexpr std::string_view kTeacherSuffix = ".teacher";
+// The log-probability of tokens that count nothing: e to the power of it is 0 in f32.
+inline constexpr float kNoLogProb = -1e4f;
+
+// A token has so many ids (u32), the likeliest first, and behind them as many log-probabilities (f16). Where a teacher has not
+// been asked, they are ids 0 of minus infinity.
+constexpr int64_t teacher_bytes(int64_t top_k) {
+  return top_k * 6;
+}
+
+class TeacherFile {
+ public:
+  // Opens the file beside `data`, which has so many tokens. Throws UserError if there is none, or if it is not one of that many
+  // tokens with `top_k` each.
+  TeacherFile(const DataFile& data, int64_t tokens, int64_t top_k);
+
+  const DataFile& file() const { return *file_; }
+
+  // Reads what it has of tokens [begin, begin + count), whose labels are those given: to `ids` (count, top_k + 1) the label and
+  // the teacher's tokens, -1 all where the label is below 0; to `log_probs` (count, top_k). Throws RunError at an id that is not
+  // below `vocabulary`, and at a value that is no log-probability. Allocates nothing.
+  void read(int64_t begin, int64_t count, const int32_t* labels, int64_t vocabulary, int32_t* ids,
+            float* log_probs) const;
+
+ private:
+  std::unique_ptr<DataFile> file_;
+  int64_t top_k_;
+};
+
+}  // namespace dstrain
