@@ -140,6 +140,22 @@ struct ModelsArguments {
   bool json = false;
 };
 
+// The arguments of `dstrain report`, which makes a page of runs, and of `dstrain compare`, which prints a table of them.
+struct ReportArguments {
+  std::vector<std::string> runs;  // output directories
+  std::string output;  // the page; empty: report.html in the only run's directory, or here
+};
+struct CompareArguments {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+
+// The arguments of `dstrain watch`, which serves the page of a run while it goes on.
+struct WatchArguments {
+  std::string run;
+  int64_t port = 0;  // 0: a free one
+};
+
 // The arguments of `dstrain doctor`, which checks that hosts are ready for a run.
 struct DoctorArguments {
   LaunchOptions launch;
@@ -204,9 +220,9 @@ struct PrintArguments {
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
                  GenerateArguments, ChatArguments, EvalArguments, TeachArguments, ExportArguments,
-                 ImportArguments, ModelsArguments, HostsArguments, DoctorArguments,
-                 BenchIoArguments, TokenizeArguments, HostAgentArguments, HostWatchArguments,
-                 RelayArguments, RelayEndArguments, RankStarterArguments, HelpArguments,
-                 PrintArguments>;
+                 ImportArguments, ReportArguments, CompareArguments, WatchArguments,
+                 ModelsArguments, HostsArguments, DoctorArguments, BenchIoArguments,
+                 TokenizeArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
+                 RelayEndArguments, RankStarterArguments, HelpArguments, PrintArguments>;
 
 }  // namespace dstrain

@@ -14,6 +14,7 @@
 #include "launcher/cli/help/man_page.h"
 #include "launcher/cli/option_readers.h"
 #include "launcher/cli/planned_arguments.h"
+#include "launcher/cli/report_arguments.h"
 #include "launcher/cli/text_arguments.h"
 #include "launcher/cli/trained_arguments.h"
 #include "runtime/config/job.h"
@@ -175,7 +176,7 @@ Arguments without_models(const std::vector<std::string>& words, const ModelRegis
 }
 
 // The first one needs no name.
-constexpr std::array<Command, 17> kCommands{{
+constexpr std::array<Command, 20> kCommands{{
     {"train", "--config FILE --num_gpus N", "train on N ranks of this machine", parse_train},
     {"plan", "--config FILE --num_gpus N", "print the plan of a step and its memory", parse_plan},
     {"verify", "--config FILE", "does it compute what plain training would?", parse_verify},
@@ -195,6 +196,12 @@ constexpr std::array<Command, 17> kCommands{{
      without_models<parse_import>},
     {"tokenize", "--model DIR --data FILE...", "a token file from text",
      without_models<parse_tokenize>},
+    {"report", "RUN...", "a page of a run, or of several beside each other",
+     without_models<parse_report>},
+    {"compare", "RUN RUN...", "a table of runs: losses, speed, memory, settings",
+     without_models<parse_compare>},
+    {"watch", "RUN", "the page of a run while it goes on, in a browser",
+     without_models<parse_watch>},
     {"models", "", "the models that a run can train, and their keys", without_models<parse_models>},
     {"hosts", "--hostfile FILE", "the ranks that would be started where",
      without_models<parse_hosts>},

@@ -37,6 +37,9 @@ struct Runner {
   int operator()(const ExportArguments& a) const { return run_export(a, models); }
   int operator()(const ImportArguments& a) const { return run_import(a); }
   int operator()(const TokenizeArguments& a) const { return run_tokenize(a); }
+  int operator()(const ReportArguments& a) const { return run_report(a); }
+  int operator()(const CompareArguments& a) const { return run_compare(a); }
+  int operator()(const WatchArguments& a) const { return run_watch(a); }
   int operator()(const ModelsArguments& a) const { return run_models(a, models); }
   int operator()(const HostsArguments& a) const { return run_hosts(a); }
   int operator()(const DoctorArguments& a) const { return run_doctor(a); }

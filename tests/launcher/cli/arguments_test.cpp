@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 
 #include "launcher/cli/parse_arguments.h"
@@ -10,6 +12,11 @@ namespace {
 
 using test::error_of;
 using test::parse;
+
+// The commands, as an error lists them.
+constexpr const char* kAllCommands =
+    "train, plan, verify, check, estimate, generate, chat, eval, teach, export, import, tokenize, "
+    "report, compare, watch, models, hosts, doctor, bench-io or help";
 
 TEST_CASE("train is the default command and knows every option of the contract") {
   for (const std::string prefix : {"", "train "}) {
@@ -308,12 +315,8 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"--config c more",
        "unexpected argument 'more' (options start with --; see dstrain train --help)"},
       {"genrate --run r",
-       "unknown command 'genrate'; did you mean generate? (train, plan, verify, check, estimate, "
-       "generate, chat, eval, teach, export, import, tokenize, models, hosts, doctor, bench-io or "
-       "help)"},
-      {"fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, teach, "
-       "export, import, tokenize, models, hosts, doctor, bench-io or help)"},
+       fmt::format("unknown command 'genrate'; did you mean generate? ({})", kAllCommands)},
+      {"fly", fmt::format("unknown command 'fly' ({})", kAllCommands)},
       {"import --output b", "dstrain import needs PATH (see dstrain import --help)"},
       {"import a", "dstrain import needs --output DIR (see dstrain import --help)"},
       {"import a b --output c", "dstrain import takes one PATH, got 'a' and 'b'"},
@@ -368,9 +371,7 @@ TEST_CASE("every wrong command line is one line that says what to do") {
       {"--config c -H --force_multi", "-H: the value is missing, the option --force_multi follows"},
       {"generate --run --prompt x", "--run: the value is missing, the option --prompt follows"},
       {"--config c --set --ignore x", "--set: the value is missing, the option --ignore follows"},
-      {"help fly",
-       "unknown command 'fly' (train, plan, verify, check, estimate, generate, chat, eval, teach, "
-       "export, import, tokenize, models, hosts, doctor, bench-io or help)"},
+      {"help fly", fmt::format("unknown command 'fly' ({})", kAllCommands)},
       {"help --man plan", "dstrain help takes one of COMMAND, --man and --completion"},
       {"help plan check", "dstrain help takes one of COMMAND, --man and --completion"},
       {"help --completion tcsh", "--completion: expected bash, zsh or fish, got 'tcsh'"},
