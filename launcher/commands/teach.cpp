@@ -1,7 +1,5 @@
 // dstrain teach: writes what a trained model gives to the likeliest tokens at each place of a token file, for runs that learn from
 // it (dstrain.objective distill).
-#include "runtime/engine/forward/teach.h"
-
 #include <fmt/format.h>
 
 #include <chrono>
@@ -23,9 +21,10 @@
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
 #include "runtime/core/threads/core_share.h"
-#include "runtime/data/teacher/teacher_file.h"
 #include "runtime/data/open_dataset.h"
 #include "runtime/data/packing/document_file.h"
+#include "runtime/data/teacher/teacher_file.h"
+#include "runtime/engine/forward/teacher_pass.h"
 
 namespace dstrain {
 namespace {

@@ -163,9 +163,10 @@ TEST_CASE("adapters train new rows beside them where the tables are trained as a
   folder.said(std::string(kProgram) + " export out --merge --output merged");
   CHECK(close("--model merged --seq_len 8") == Approx(loss["loss"].get<double>()).epsilon(1e-6));
   CHECK(json::parse(folder.read("merged/config.json"))["vocab_size"] == kIds + 2);
+  const std::string saved = "--steps 2 --save_interval 2 " + lora + kTokens;
   for (const std::string from : {"out", "out/checkpoints/step_2"}) {
     CAPTURE(from);
-    folder.train("--steps 2 --save_interval 2 " + lora + kTokens);
+    folder.train(saved);
     folder.said(std::string(kProgram) + " export " + from +
                 " --format peft --overwrite --output peft");
     CHECK(folder.read("peft/adapter_model.safetensors") == adapters);

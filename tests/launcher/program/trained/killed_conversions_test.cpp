@@ -24,8 +24,8 @@ struct ConversionFolder : RunFolder {
     if (!fs::exists(root / folder)) return found;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder))
       if (entry.is_regular_file()) {
-        const std::string name = fs::relative(entry.path(), root / folder).string();
-        found[name] = read(folder + "/" + name);
+        const fs::path name = fs::relative(entry.path(), root / folder);
+        found[name.string()] = read((fs::path(folder) / name).string());
       }
     return found;
   }

@@ -10,11 +10,11 @@ struct Rows {
   Operand logits, targets;
   int64_t classes;
 
-  Rows(int64_t rows, int64_t classes_, int64_t padding, DType dtype)
-      : logits{Shape{rows, classes_ + padding}, dtype,
-               rounded(normal_values(rows * (classes_ + padding), 1, 3), dtype)},
-        targets{Shape{rows}, DType::i32, integer_values(rows, 2, 0, classes_)},
-        classes(classes_) {
+  Rows(int64_t rows, int64_t counted, int64_t padding, DType dtype)
+      : logits{Shape{rows, counted + padding}, dtype,
+               rounded(normal_values(rows * (counted + padding), 1, 3), dtype)},
+        targets{Shape{rows}, DType::i32, integer_values(rows, 2, 0, counted)},
+        classes(counted) {
     for (size_t r = 3; r < targets.values.size(); r += 4) targets.values[r] = -1;
   }
   int64_t rows() const { return targets.shape[0]; }

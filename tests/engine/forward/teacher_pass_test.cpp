@@ -1,5 +1,5 @@
 // The tokens of a file that a teacher is asked about.
-#include "runtime/engine/forward/teach.h"
+#include "runtime/engine/forward/teacher_pass.h"
 
 #include <catch2/catch.hpp>
 #include <vector>

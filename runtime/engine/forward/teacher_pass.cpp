@@ -1,4 +1,4 @@
-#include "runtime/engine/forward/teach.h"
+#include "runtime/engine/forward/teacher_pass.h"
 
 #include <algorithm>
 #include <cmath>
@@ -106,7 +106,7 @@ void teach(ForwardModel& model, const TokenSource& source, std::span<const Token
   std::vector<std::byte> values;
   int64_t written = 0;  // tokens
   for (size_t i = 0; i < ranges.size(); ++i) {
-    const auto [begin, count] = ranges[i];
+    const int64_t begin = ranges[i].begin, count = ranges[i].count;
     std::ranges::fill(tokens, 0);
     // The file may end with the last token, which has none behind it.
     source.read(begin, count - 1, tokens.data(), targets.data());
