@@ -20,9 +20,9 @@ enum class InputRole : uint8_t {
   array,      // of a data file: the array that has the input's name
   reference,  // of each row of a sample: the log-probability that the initial weights give to its targets together
   desirable,  // of each sample: 1 where people want such an answer, else 0
-  // Of each token: its label, and the tokens that a teacher finds likeliest to follow it. All are below 0 where the label is.
+  // A token has its label and the tokens that a teacher finds likeliest to follow it. All are below 0 where the label is.
   teacher_ids,
-  teacher_log_probs,  // of each token: the log-probabilities that the teacher gives to them
+  teacher_log_probs,  // the log-probabilities that the teacher gives to these tokens
 };
 
 inline std::string_view name_of(InputRole role) {  // "token ids"

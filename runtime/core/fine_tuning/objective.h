@@ -42,7 +42,7 @@ struct Objective {
   bool compares_answers() const {
     return kind != ObjectiveKind::next_token && kind != ObjectiveKind::distill;
   }
-  // Returns whether the loss of a row of tokens is a sum over them, each computed from its logits alone by the named operation.
+  // Returns whether the loss is the cross-entropy of next tokens alone, which can be computed in pieces of rows.
   bool has_plain_loss() const { return kind == ObjectiveKind::next_token; }
   // Returns whether samples have the log-probabilities of a teacher.
   bool has_teacher() const { return kind == ObjectiveKind::distill; }
