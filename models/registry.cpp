@@ -10,8 +10,12 @@
 #include "models/gptlite/gptlite.h"
 #include "models/llama/llama.h"
 #include "models/mistral/mistral.h"
+#include "models/mixtral/mixtral.h"
+#include "models/olmoe/olmoe.h"
 #include "models/qwen2/qwen2.h"
+#include "models/qwen2_moe/qwen2_moe.h"
 #include "models/qwen3/qwen3.h"
+#include "models/qwen3_moe/qwen3_moe.h"
 #include "models/resnet/resnet.h"
 
 namespace dstrain {
@@ -25,6 +29,10 @@ const ModelRegistry& model_registry() {
       &mistral(),
       &qwen2(),
       &qwen3(),
+      &mixtral(),
+      &qwen2_moe(),
+      &qwen3_moe(),
+      &olmoe(),
       &gemma(),
       &gemma2(),
       &gemma3_text(),

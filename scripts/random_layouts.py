@@ -23,6 +23,8 @@ LIMIT_S = 900
 SILENCE_S, TRIES = 20, 8
 HANGING = "has not moved for"
 LIMITS = (0, 100, 3000, 50_000, 1_000_000_000)
+# Families whose ranks do not divide layers or samples.
+EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe")
 REPORTS = ("Sanitizer", "runtime error:", "internal error")
 TABLES = {"gptlite": "token_embedding_table", "gpt_neox": "embed_in"}  # of tokens, as modules
 
@@ -33,12 +35,18 @@ def model(r):
         return {"type": "gptlite", "n_layer": layers, "n_embd": 8 * heads, "n_head": heads, "block_size": 16,
                 "vocab_size": r.choice((7, 40, 97)), "dropout": r.choice((0, 0.1)), "activation": "gelu",
                 "tied_head": r.random() < 0.3}
-    kind = r.choice(("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "gpt_neox"))
+    kind = r.choice(("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", "gpt_neox") + EXPERTS)
     sizes = {"type": kind, "num_hidden_layers": layers, "hidden_size": 8 * heads, "intermediate_size": r.choice((37, 64)),
              "num_attention_heads": heads, "max_position_embeddings": 16, "vocab_size": r.choice((7, 40, 97))}
     if kind == "gpt_neox":
         return {**sizes, "rope_parameters": {"partial_rotary_factor": 0.5}, "use_parallel_residual": r.random() < 0.5}
     sizes["num_key_value_heads"] = heads // r.choice((1, 2, heads))
+    if kind in EXPERTS:
+        experts = r.choice((1, 3, 8))
+        sizes.update({"num_local_experts" if kind == "mixtral" else "num_experts": experts},
+                     num_experts_per_tok=r.randint(1, experts), output_router_logits=r.random() < 0.5)
+    if kind in ("qwen2_moe", "qwen3_moe"):
+        sizes.update(moe_intermediate_size=r.choice((5, 16)), dense_layers=r.choice(("", "0")), norm_topk_prob=r.random() < 0.5)
     if kind == "gemma2":
         sizes.update(head_dim=8, sliding_window=5, query_pre_attn_scalar=12, attn_logit_softcapping=2.0,
                      final_logit_softcapping=3.0)

@@ -22,6 +22,8 @@ SIZES = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "nu
          "eos_token_id": None, "bos_token_id": None, "pad_token_id": None}
 KEYS = {"num_key_value_heads": 2}
 HEADS = {"num_key_value_heads": 2, "head_dim": 16}
+CHOSEN = {"num_experts": 6, "num_experts_per_tok": 2}
+EXPERTS = CHOSEN | {"moe_intermediate_size": 20}
 FAMILIES = {
     "gpt2": {"n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 256, "vocab_size": 301,
              "initializer_range": 0.3, "eos_token_id": None, "bos_token_id": None},
@@ -33,6 +35,10 @@ FAMILIES = {
     "gemma2": SIZES | HEADS | {"sliding_window": 37, "query_pre_attn_scalar": 16},
     "gemma3_text": SIZES | HEADS | {"sliding_window": 37, "query_pre_attn_scalar": 16},
     "gpt_neox": SIZES | {"rotary_pct": 0.5},
+    "mixtral": SIZES | KEYS | {"num_local_experts": 5},
+    "qwen2_moe": SIZES | KEYS | EXPERTS | {"shared_expert_intermediate_size": 24, "mlp_only_layers": [1]},
+    "qwen3_moe": SIZES | HEADS | EXPERTS | {"norm_topk_prob": True},
+    "olmoe": SIZES | KEYS | CHOSEN | {"clip_qkv": 2.0},
 }
 
 

@@ -17,6 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DECODER, KEYS, ROTARY = "models/decoder/decoder.cpp", "models/decoder/keys.cpp", "runtime/ir/rotary.cpp"
+EXPERTS, EXPERT_KEYS = "models/decoder/mixture.cpp", "models/decoder/mixture_keys.cpp"
 GPT2, NEOX, SIMD = "models/gpt2/gpt2.cpp", "models/gpt_neox/gpt_neox.cpp", "kernels/cpu/memory_bound"
 
 # Name: the edits, each a file, its text and the wrong one.
@@ -38,7 +39,7 @@ CHANGES = {
     "windows in the other layers": [(KEYS, "types[index] == kSliding;", "types[index] == kFull;")],
     "norms of weights that are not centred": [(DECODER, ".centred = centred}", ".centred = false}")],
     "embeddings that are not scaled": [(DECODER, "if (parts_.scaled_embedding) x =", "if (false) x =")],
-    "no limit of logits": [(DECODER, "cap > 0)", "cap > 1e9)")],
+    "no limit of logits": [("models/token_head.cpp", "softcap > 0)", "softcap > 1e9)")],
     "scores without their own scale": [(DECODER, "scalar > 0 ? 1 / std::sqrt(scalar) : 0", "0")],
     "one theta for all layers": [(DECODER, "local ? local_rotary_of(c_, head_size_)", "false ? local_rotary_of(c_, head_size_)")],
     "GPT-NeoX's MLP behind attention": [(NEOX, "if (beside) return b_.add_dropout(with_attention, mlp(x, name)",
@@ -67,6 +68,12 @@ CHANGES = {
         ("runtime/core/fine_tuning/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / (rslora ? std::sqrt(rank) : 1.0)")],
     "adapters of rslora scaled as others": [
         ("runtime/core/fine_tuning/fine_tuning.cpp", "alpha / (rslora ? std::sqrt(rank) : rank)", "alpha / rank")],
+    "gate and up of experts swapped": [(EXPERTS, "b_.gated(gate, up,", "b_.gated(up, gate,")],
+    "weights of experts that do not add up to 1": [(EXPERTS, "{.normalised = normalised,", "{.normalised = false,")],
+    "an MLP beside experts without its gate": [(EXPERTS, "Formula::input(1) * sigmoid(Formula::input(2))", "Formula::input(1) + 0.0F * Formula::input(2)")],
+    "choices balanced in the last layer alone": [(EXPERTS, "if (before == kNone) return now;", "if (before == kNone || before != now) return now;")],
+    "experts in the other layers": [(EXPERT_KEYS, "(layer + 1) % c.integer", "layer % c.integer")],
+    "queries, keys and values without a limit": [(DECODER, "return most > 0 ?", "return most > 1e9F ?")],
     "biases of attention left out": [
         (DECODER, 'parts.biases == AttentionBiases::by_key && c.flag("attention_bias")', "false")],
 }

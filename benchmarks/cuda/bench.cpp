@@ -35,7 +35,7 @@ std::vector<std::byte> pattern(const Operand& o, bool input, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     switch (dtype) {
       case DType::i32:
-        put(i, whole(random));
+        put(i, o.step > 0 ? static_cast<int32_t>(o.first + i * o.step) : whole(random));
         break;
       case DType::f32:
         put(i, real(random));

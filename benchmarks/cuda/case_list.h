@@ -21,6 +21,9 @@ inline Operand f32(Shape shape) {
 inline Operand ids(int64_t rows, int64_t below) {
   return {.spec = {Shape{rows}, DType::i32}, .below = below};
 }
+inline Operand numbers(Shape shape, int64_t first, int64_t step) {
+  return {.spec = {shape, DType::i32}, .step = step, .first = first};
+}
 inline Operand updated(Operand o) {
   o.updated = true;
   return o;
@@ -62,5 +65,8 @@ class CaseList {
 // each head, rows of a table, running sums and orders, windows and convolutions. `at` ends their names.
 void add_general_cases(CaseList& list, int64_t seq, int64_t r, int64_t c, int64_t heads,
                        const std::string& at);
+
+// Adds the ops of eight experts, of which each of r rows chooses two.
+void add_expert_cases(CaseList& list, int64_t r, int64_t c, const std::string& at);
 
 }  // namespace dstrain::bench

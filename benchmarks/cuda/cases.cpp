@@ -60,6 +60,7 @@ class List : CaseList {
     add("map" + at, OpKind::map, MapAttrs{value * sigmoid(value + bias)}, {wide, run({4 * c})},
         {wide});
     add_general_cases(*this, shapes_.seq, r, c, w.heads, at);
+    add_expert_cases(*this, r, c, at);
     add("scale" + at, OpKind::scale, ScaleAttrs{.factor = 0.5f}, {x}, {x});
     add("batch_norm" + at, OpKind::batch_norm, BatchNormAttrs{.relu = true}, {x, row, row, x},
         {x, f32({c}), f32({c})});

@@ -34,7 +34,9 @@ Shapes tiny_shapes();
 // An operand of a case: its shape and dtype, its values, and whether it shares memory with an input.
 struct Operand {
   TensorSpec spec;
-  int64_t below = 0;     // i32: values lie in [0, below)
+  int64_t below = 0;  // i32: values lie in [0, below)
+  int64_t step = 0;   // not 0: i32, element i is first + i * step
+  int64_t first = 0;
   bool updated = false;  // an output that is read as well
   int same_as = -1;      // an output that is input `same_as`
 };

@@ -5,6 +5,7 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/convolutions/convolutions.h"
 #include "kernels/cpu/decode/decode.h"
+#include "kernels/cpu/grouped/grouped.h"
 #include "kernels/cpu/memory_bound/memory_bound.h"
 #include "kernels/cpu/orthogonalize.h"
 #include "kernels/cpu/products/products.h"
@@ -26,6 +27,8 @@ class CpuLibrary final : public KernelLibrary {
       case OpFamily::convolution:
         return computes_directly(spec) ? direct_convolution_workspace_bytes(spec)
                                        : convolution_workspace_bytes(*this, spec);
+      case OpFamily::grouped:
+        return grouped_workspace_bytes(spec);
       case OpFamily::attention:
         return attention_workspace_bytes(spec);
       case OpFamily::decode:
@@ -60,6 +63,9 @@ class CpuLibrary final : public KernelLibrary {
       case OpFamily::convolution:
         kernel =
             computes_directly(spec) ? make_direct_convolution(spec) : make_convolution(*this, spec);
+        break;
+      case OpFamily::grouped:
+        kernel = make_grouped(spec);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
 #include "kernels/cuda/orthogonalize.cuh"
+#include "kernels/cuda/products/grouped.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/step/finish.cuh"
 #include "kernels/cuda/unfused.cuh"
@@ -31,6 +32,7 @@ class Library final : public KernelLibrary {
         return orthogonalize_workspace_bytes(spec);
       case OpFamily::memory_bound:
         return memory_bound_workspace_bytes(spec);
+      case OpFamily::grouped:
       case OpFamily::decode:  // generation on a device has no keys and values of earlier tokens
       case OpFamily::none:
         break;
@@ -67,6 +69,9 @@ class Library final : public KernelLibrary {
         break;
       case OpFamily::convolution:
         kernel = make_convolution(*this, spec);
+        break;
+      case OpFamily::grouped:
+        kernel = make_grouped(spec, context_);
         break;
       case OpFamily::attention:
         kernel = make_attention(spec, context_);

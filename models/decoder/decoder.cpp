@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <optional>
 
 #include "models/decoder/keys.h"
+#include "models/decoder/mixture.h"
 #include "models/decoder/rotary_keys.h"
 #include "models/measure.h"
 #include "models/token_head.h"
@@ -36,9 +38,12 @@ class Decoder {
     const BufferId token = vocabulary("model.embed_tokens.weight");
     BufferId x = b_.embed(ids, token, kNone, seq_len_);
     if (parts_.scaled_embedding) x = b_.scale(x, embedding_scale());
+    if (parts_.mixture.has_experts())
+      mixture_.emplace(b_, c_, parts_.mixture, gate_of(c_, parts_.mlp), std_);
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "model.norm", width_);
+    if (mixture_) mixture_->add_balance_loss();
     add_token_head(b_, c_, x,
                    {.table = c_.flag("tie_word_embeddings") ? token : kNone,
                     .std = std_,
@@ -54,7 +59,10 @@ class Decoder {
     x = b_.add_dropout(x, y, seq_len_, 0);
     b_.sublayer("mlp");
     const char* const before = results ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
-    y = mlp(norm(x, name + before, width_), name + ".mlp.");
+    y = norm(x, name + before, width_);
+    y = has_experts(c_, parts_.mixture, number)
+            ? experts(y, name)
+            : mlp(y, name + ".mlp.", c_.integer("intermediate_size"));
     if (results) y = norm(y, name + ".post_feedforward_layernorm", width_);
     return b_.add_dropout(x, y, seq_len_, 0);
   }
@@ -65,11 +73,13 @@ class Decoder {
     const int64_t q_width = heads_ * head_size_, kv_width = kv_heads_ * head_size_;
     BufferId q = linear(x, name + "q_proj", width_, q_width, bias);
     BufferId k = linear(x, name + "k_proj", width_, kv_width, bias);
-    const BufferId v = linear(x, name + "v_proj", width_, kv_width, bias);
-    if (parts_.scores.head_norms) {
-      q = norm(q, name + "q_norm", head_size_);
-      k = norm(k, name + "k_norm", head_size_);
+    BufferId v = linear(x, name + "v_proj", width_, kv_width, bias);
+    if (parts_.scores.head_norms || parts_.scores.whole_norms) {
+      q = norm(q, name + "q_norm", parts_.scores.whole_norms ? q_width : head_size_);
+      k = norm(k, name + "k_norm", parts_.scores.whole_norms ? kv_width : head_size_);
     }
+    if (!parts_.scores.clip.empty())
+      for (BufferId* const of : {&q, &k, &v}) *of = clipped(*of);
     const BufferId documents = b_.documents(seq_len_);
     const bool local = !parts_.rotary.local_theta.empty() && has_window(c_, parts_.windows, number);
     const RotaryAttrs rotary = local ? local_rotary_of(c_, head_size_) : rotary_of(c_, head_size_);
@@ -90,8 +100,16 @@ class Decoder {
     return linear(y, name + "o_proj", q_width, width_, attention_bias_);
   }
 
-  BufferId mlp(BufferId x, const std::string& name) {
-    const int64_t hidden = c_.integer("intermediate_size");
+  BufferId experts(BufferId x, const std::string& layer) {
+    const BufferId y = mixture_->layer(x, layer);
+    if (parts_.mixture.shared.empty()) return y;
+    const int64_t hidden = c_.integer("shared_expert_intermediate_size");
+    const BufferId shared = mlp(x, layer + ".mlp.shared_expert.", hidden);
+    return mixture_->add_shared(y, shared,
+                                linear(x, layer + ".mlp.shared_expert_gate", width_, 1, false));
+  }
+
+  BufferId mlp(BufferId x, const std::string& name, int64_t hidden) {
     const BufferId gate = linear(x, name + "gate_proj", width_, hidden, mlp_bias_);
     const BufferId up = linear(x, name + "up_proj", width_, hidden, mlp_bias_);
     return linear(b_.gated(gate, up, gate_of(c_, parts_.mlp)), name + "down_proj", hidden, width_,
@@ -102,6 +120,11 @@ class Decoder {
     const BufferId w = b_.parameter(name + ".weight", {out, in}, Init::normal, std_);
     return b_.linear(x, w, bias ? b_.parameter(name + ".bias", {out}, Init::zeros) : kNone,
                      Activation::none);
+  }
+
+  BufferId clipped(BufferId x) {
+    const auto most = static_cast<float>(c_.real("clip_qkv"));
+    return most > 0 ? b_.map(maximum(minimum(Formula::input(0), most), -most), {x}) : x;
   }
 
   BufferId norm(BufferId x, const std::string& name, int64_t columns) {
@@ -139,6 +162,7 @@ class Decoder {
   int64_t width_, heads_, kv_heads_, head_size_, seq_len_;
   float eps_, std_;
   bool attention_bias_, mlp_bias_;
+  std::optional<Mixture> mixture_{};
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ struct DecoderDefaults {
   std::string_view num_hidden_layers = "32", hidden_size = "4096", num_attention_heads = "32",
                    vocab_size = "32000", intermediate_size = "11008", num_key_value_heads = "",
                    max_position_embeddings = "2048", head_dim = "", sliding_window = "4096",
-                   tie_word_embeddings = "false";
+                   tie_word_embeddings = "false", rms_norm_eps = "1e-06";
 };
 
 // The norms of a family.
@@ -51,8 +51,10 @@ struct ScoresPart {
   bool head_norms = false;  // RMS norms of the queries and keys of each head
   bool scalar_key =
       false;  // scores are divided by the root of query_pre_attn_scalar, not of the size of a head
+  bool whole_norms = false;  // RMS norms of all queries and of all keys of a row
   // Defaults of attn_logit_softcapping and final_logit_softcapping as JSON text, "0.0": none; empty: no such key.
   std::string_view softcap = {}, logits_softcap = {};
+  std::string_view clip = {};  // the same of clip_qkv, which limits queries, keys and values
 };
 
 // The gated MLP.
@@ -63,6 +65,33 @@ struct MlpPart {
   bool gelu_is_tanh = false;  // "gelu" is an old name of its tanh form
 };
 
+// The experts that layers have instead of one gated MLP: of each row that the router scores, the best ones, by their shares.
+// Paths of keys begin with "dstrain.model."; defaults are JSON text.
+struct MixturePart {
+  // The number of experts of a layer, and another name of it; empty: layers have one MLP each.
+  std::string_view experts_path = {}, experts_alias = {}, experts = {};
+  std::string_view per_token = {};  // of num_experts_per_tok
+  std::string_view width_path = "dstrain.model.intermediate_size", width = {};  // of an expert
+  // Of tensors: the block in a layer, and the products of an expert.
+  std::string_view block = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
+  // Whether the weights of a row's experts add up to 1 always, or where norm_topk_prob says so.
+  bool always_normalised = false;
+  bool rounded_weights = true;         // to the run's dtype
+  std::string_view shared = {};        // of shared_expert_intermediate_size; empty: no such key
+  bool some_layers = false;            // those that mlp_only_layers and decoder_sparse_step say
+  bool has_jitter = false;             // router_jitter_noise
+  std::string_view balance = "0.001";  // of router_aux_loss_coef
+
+  constexpr bool has_experts() const { return !experts_path.empty(); }
+  constexpr std::string_view experts_key() const { return name_of_path(experts_path); }
+  constexpr std::string_view width_key() const { return name_of_path(width_path); }
+
+ private:
+  static constexpr std::string_view name_of_path(std::string_view path) {
+    return path.substr(path.rfind('.') + 1);
+  }
+};
+
 // What a family of decoders has otherwise than Llama.
 struct DecoderParts {
   NormPart norms{};
@@ -71,6 +100,8 @@ struct DecoderParts {
   RotaryPart rotary{};
   ScoresPart scores{};
   MlpPart mlp{};
+  MixturePart mixture{};
+  bool null_head_dim = false;     // files may have head_dim as null, and keep it
   bool scaled_embedding = false;  // embeddings are multiplied by the root of hidden_size
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "models/decoder/mixture.h"
 #include "models/decoder/rotary_keys.h"
 #include "models/hugging_face/fields.h"
 #include "models/sizes.h"
@@ -20,7 +21,8 @@ namespace {
 constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 constexpr std::string_view kUsualActivation = "dstrain.model.hidden_act";
 constexpr std::string_view kScoresCap = "dstrain.model.attn_logit_softcapping",
-                           kLogitsCap = "dstrain.model.final_logit_softcapping";
+                           kLogitsCap = "dstrain.model.final_logit_softcapping",
+                           kClip = "dstrain.model.clip_qkv";
 constexpr std::string_view kTypesText = "window_layers", kTypesList = "layer_types";
 
 // Returns whether layer_types may say which layers have a window.
@@ -85,6 +87,7 @@ void add_scores_keys(const ScoresPart& part, std::vector<ModelKey>& keys) {
   add_cap(kScoresCap, part.softcap, "the limit of scores, as cap tanh(score / cap); null: none");
   add_cap(kLogitsCap, part.logits_softcap,
           "the limit of logits, as cap tanh(logit / cap); null: none");
+  add_cap(kClip, part.clip, "the limit of queries, keys and values, either way; null: none");
 }
 
 std::vector<std::string> types_in(std::string_view text) {
@@ -148,13 +151,13 @@ void normalise_heads(Node& section, std::string_view usual_heads) {
 
 // No cap is null in files, and 0 as a key.
 void normalise_caps(Node& section) {
-  for (const std::string_view key : {kScoresCap, kLogitsCap})
+  for (const std::string_view key : {kScoresCap, kLogitsCap, kClip})
     if (Member* const cap = member_of(section, key.substr(kModelSection.size()));
         cap && cap->value.is(Node::Kind::null))
       cap->value.kind = Node::Kind::real;
 }
 void restore_caps(Node& section) {
-  for (const std::string_view key : {kScoresCap, kLogitsCap})
+  for (const std::string_view key : {kScoresCap, kLogitsCap, kClip})
     if (Member* const cap = member_of(section, key.substr(kModelSection.size()));
         cap && to_real(cap->value, false) == 0.0)
       cap->value.kind = Node::Kind::null;
@@ -195,12 +198,13 @@ void restore_windows(Node& section) {
   if (!list.items.empty()) put(section, kTypesList, std::move(list));
 }
 
-void restore(Node& section, const RotaryPart& rotary) {
+void restore(Node& section, const DecoderParts& parts) {
   // transformers derives the size where the key is absent, and fails at a null in families whose settings lack it.
-  std::erase_if(section.members, [](const Member& m) {
-    return m.key == "head_dim" && m.value.is(Node::Kind::null);
+  std::erase_if(section.members, [&parts](const Member& m) {
+    return !parts.null_head_dim && m.key == "head_dim" && m.value.is(Node::Kind::null);
   });
-  restore_rotary(section, rotary);
+  restore_mixture(section, parts.mixture);
+  restore_rotary(section, parts.rotary);
   restore_windows(section);
   restore_caps(section);
 }
@@ -253,7 +257,7 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts&
       {size_key("dstrain.model.max_position_embeddings", d.max_position_embeddings,
                 "the most tokens of a sample")},
       activation_key(parts.mlp),
-      {real_key("dstrain.model.rms_norm_eps", "1e-06", "", 0), forbidden},
+      {real_key("dstrain.model.rms_norm_eps", d.rms_norm_eps, "", 0), forbidden},
       {real_key("dstrain.model.initializer_range", "0.02", "standard deviation of fresh weights",
                 0),
        irrelevant},
@@ -271,6 +275,7 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts&
   if (parts.mlp.bias_key) keys.push_back({{.key = "dstrain.model.mlp_bias", .fallback = "false"}});
   add_scores_keys(parts.scores, keys);
   add_window_keys(d, parts.windows, keys);
+  std::ranges::move(mixture_keys(parts.mixture), std::back_inserter(keys));
   std::ranges::move(rotary_keys(parts.rotary), std::back_inserter(keys));
   keys.push_back({{.key = "dstrain.model.tie_word_embeddings",
                    .fallback = d.tie_word_embeddings,
@@ -282,6 +287,7 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts&
 HuggingFace decoder_directories(std::string_view architecture, const DecoderDefaults& defaults,
                                 const DecoderParts& parts) {
   std::vector<KeySpec> own = rotary_fields(parts.rotary);
+  std::ranges::move(mixture_fields(parts.mixture), std::back_inserter(own));
   own.push_back(harmless("dstrain.model.pretraining_tp", "products are not divided"));
   own.push_back(harmless("dstrain.model.is_llama_config", "what wrote the file"));
   own.push_back(harmless("dstrain.model.max_sequence_length",
@@ -319,13 +325,14 @@ HuggingFace decoder_directories(std::string_view architecture, const DecoderDefa
           .table = "model.embed_tokens.weight",
           .ignored = ignored_tensors,
           .normalise =
-              [rotary = parts.rotary, heads = defaults.num_attention_heads](Node& section) {
-                normalise_rotary(section, rotary);
+              [parts, heads = defaults.num_attention_heads](Node& section) {
+                normalise_mixture(section, parts.mixture);
+                normalise_rotary(section, parts.rotary);
                 normalise_heads(section, heads);
                 normalise_windows(section);
                 normalise_caps(section);
               },
-          .restore = [rotary = parts.rotary](Node& section) { restore(section, rotary); }};
+          .restore = [parts](Node& section) { restore(section, parts); }};
 }
 
 int64_t kv_heads_of(const ModelConfig& c) {

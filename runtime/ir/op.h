@@ -2,7 +2,8 @@
 // cost, backward pass) and the kernels (kernels/*) both rely on the order of operands given in runtime/ir/op_list.def.
 //
 // Letters: B samples of a micro-batch, T tokens of a sample, R = B*T rows, C channels, H heads,
-// K and N input and output features, V vocabulary. The values of a forward or backward op have one dtype (f32, bf16 or
+// K and N input and output features, V vocabulary, E experts, S slots (the experts that a row chooses), G = R*S rows of
+// all experts. The values of a forward or backward op have one dtype (f32, bf16 or
 // f16); "run" is the run's dtype, which parameters have. An operand marked ? may be absent. d_x is the gradient
 // of x. Running sums, statistics and weight gradients are f32. documents i32 (R): where a sample holds several documents,
 // of each row the row of its sample at which its document begins (InputRole::documents). Positions count from there, and
@@ -37,6 +38,7 @@ enum class OpFamily : uint8_t {
   product,
   contraction,
   convolution,
+  grouped,
   attention,
   decode,
   newton_schulz
@@ -160,6 +162,24 @@ struct ColumnsAttrs {
   int64_t sections = 1;
   int64_t copies = 1;
   bool operator==(const ColumnsAttrs&) const = default;
+};
+// What experts score at a row, by which it chooses some and weighs them.
+enum class RouterScores : uint8_t {
+  softmax,  // their shares of all experts
+  chosen,   // their shares of those that are chosen, by their logits
+  sigmoid,  // each by itself
+};
+// The attributes of route and route_grad.
+struct RouteAttrs {
+  RouterScores scores = RouterScores::softmax;
+  bool normalised = false;  // weights are divided by their sum and `epsilon`
+  bool rounded = false;     // weights are rounded to the dtype of the logits
+  float epsilon = 0;
+  float scale = 1;  // of weights, at last
+  // Experts are in so many groups, of which a row chooses `kept_groups`, by the sums of their two largest scores, and then
+  // experts of these alone. A bias is added to scores where experts and groups are chosen, and not to weights.
+  int64_t groups = 1, kept_groups = 1;
+  bool operator==(const RouteAttrs&) const = default;
 };
 // The attributes of pack_weight.
 struct PackAttrs {
@@ -327,7 +347,7 @@ using OpAttrs = std::variant<
     LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
     MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
     LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs, UpdateBufferAttrs,
-    RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs>;
+    RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs, RouteAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

@@ -25,8 +25,11 @@ enum class OperandAxis : uint8_t {
   channel,   // of what an op reads
   feature,   // of what a product writes
   classes,   // "class": the tokens of a vocabulary, or what a loss tells apart
+  expert,    // of a mixture
+  slot,      // the experts that a row has chosen
+  routed,  // the rows that experts have: each row of the micro-batch for each of its slots, in the order of experts
 };
-inline constexpr int kOperandAxes = 7;
+inline constexpr int kOperandAxes = 10;
 
 // What an op does along an axis.
 enum class Along : uint8_t {
@@ -106,7 +109,8 @@ class OpAxes {
  private:
   static consteval OperandAxis axis_of(std::string_view word) {
     constexpr std::array<std::string_view, kOperandAxes> names = {
-        "row", "sample", "position", "head", "channel", "feature", "class"};
+        "row",     "sample", "position", "head", "channel",
+        "feature", "class",  "expert",   "slot", "routed"};
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i] == word) return OperandAxis(i);
     throw InternalError("there is no axis of this name");

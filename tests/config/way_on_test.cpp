@@ -121,7 +121,7 @@ TEST_CASE("way on: no key that numbers depend on is left out") {
       R"("lr": 0.1, "learning_rate": 0.2)", R"("lr_scheduler_type": "cosine")",
       R"("tensor_parallel": {"autotp_size": 2}, "optimizer": {"type": "OneBitAdam"})",
       R"("num_train_epochs": 3)", R"("warmup_ratio": 0.1)",
-      R"("dstrain": {"model": {"type": "mixtral"}})", R"("dstrain": {"steps": -1})",
+      R"("dstrain": {"model": {"type": "gpt_oss"}})", R"("dstrain": {"steps": -1})",
       R"("dstrain": {"lora": {"use_dora": true}})", R"("dstrain": {"lora": {"foo": 1}})");
   INFO(text);
   const LoadedConfig loaded = ask(trains_with(text), {}, 2).check();
@@ -220,7 +220,7 @@ TEST_CASE("way on: an architecture that is not built in is refused by its name")
                    "dstrain.model.type");
   };
   for (const char* type :
-       {"mixtral", "qwen2_moe", "gemma3n", "phi", "falcon", "t5", "bert", "llava"}) {
+       {"deepseek_v3", "gpt_oss", "gemma3n", "phi", "falcon", "t5", "bert", "llava"}) {
     INFO(type);
     CHECK_THAT(said(type), Catch::EndsWith(": this architecture is not part of dstrain"));
   }

@@ -46,9 +46,12 @@ TEST_CASE(
   const std::string python = python_with();
   SKIP_UNLESS(!python.empty(), "no Python with transformers (tests/hugging_face/README.md)");
   for (const std::string family :
-       {"gpt2", "gpt2_untied", "llama", "llama_biases", "llama_linear", "llama_dynamic",
-        "llama_yarn", "mistral", "mistral_whole", "qwen2", "qwen3", "gemma", "gemma2",
-        "gemma3_text", "gpt_neox", "gpt_neox_serial"})
+       {"gpt2",          "gpt2_untied",   "llama",      "llama_biases",
+        "llama_linear",  "llama_dynamic", "llama_yarn", "mistral",
+        "mistral_whole", "qwen2",         "qwen3",      "gemma",
+        "gemma2",        "gemma3_text",   "gpt_neox",   "gpt_neox_serial",
+        "mixtral",       "mixtral_one",   "qwen2_moe",  "qwen3_moe",
+        "olmoe"})
     check_script(python, "check_family.py", "--family " + family);
 }
 

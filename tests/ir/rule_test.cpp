@@ -66,10 +66,11 @@ TEST_CASE("ops with gradients are a model's, but for those that bring its values
   for (int i = 0; i < kOpKinds; ++i) {
     const OpRule& rule = rule_of(static_cast<OpKind>(i));
     CAPTURE(rule.name);
-    // A pass joins the ops of add_layer_norm, which has no gradient of its own. A sort's results are indices,
-    // and uniform reads nothing.
-    const bool none = rule.kind == OpKind::add_layer_norm || rule.kind == OpKind::sort ||
-                      rule.kind == OpKind::uniform;
+    // A pass joins the ops of add_layer_norm, which has no gradient of its own. The results of a sort and of group_rows are
+    // indices, and uniform reads nothing.
+    const std::set<OpKind> without{OpKind::add_layer_norm, OpKind::sort, OpKind::group_rows,
+                                   OpKind::uniform};
+    const bool none = without.contains(rule.kind);
     CHECK((rule.backward != nullptr || none) == (rule.of_model || moves.contains(rule.kind)));
     CHECK_FALSE((rule.of_model && moves.contains(rule.kind)));
   }

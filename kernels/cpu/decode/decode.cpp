@@ -8,6 +8,7 @@ int64_t decode_workspace_bytes(const KernelSpec& spec) {
 
 std::unique_ptr<Kernel> make_decode(const KernelSpec& spec) {
   if (spec.op == OpKind::row_linear) return simd::make_row_linear(spec);
+  if (spec.op == OpKind::grouped_row_linear) return simd::make_grouped_row_linear(spec);
   if (spec.op == OpKind::cached_attention) return simd::make_cached_attention(spec);
   return nullptr;
 }

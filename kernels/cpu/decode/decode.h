@@ -16,6 +16,7 @@ std::unique_ptr<Kernel> make_decode(const KernelSpec& spec);
 namespace simd {
 
 std::unique_ptr<Kernel> make_row_linear(const KernelSpec& spec);
+std::unique_ptr<Kernel> make_grouped_row_linear(const KernelSpec& spec);
 std::unique_ptr<Kernel> make_cached_attention(const KernelSpec& spec);
 int64_t cached_attention_workspace(const KernelSpec& spec);
 

@@ -1,5 +1,6 @@
-// row_linear. Threads divide the rows of the weight, so that each element of it is read from memory once by one core: the
-// minimum memory traffic is the weight. A part of it stays in the second-level cache while rows of x meet it, four at a time.
+// row_linear, and grouped_row_linear of experts. Threads divide the rows of the weight, so that each element of it is read from
+// memory once by one core: the minimum memory traffic is the weight. A part of it stays in the second-level cache while rows of x
+// meet it, four at a time.
 #include <algorithm>
 
 #include "kernels/cpu/decode/decode.h"
@@ -121,6 +122,33 @@ std::unique_ptr<Kernel> make_row_linear(const KernelSpec& spec) {
     parallel_ranges(threads, shape.features, (grain + 3) / 4 * 4, [&](int64_t begin, int64_t end) {
       DSTRAIN_BEST(multiply_features)(product, begin, end);
     });
+  });
+}
+
+// The products of experts, one after the other: a row has the bits of row_linear's.
+std::unique_ptr<Kernel> make_grouped_row_linear(const KernelSpec& spec) {
+  const int64_t experts = elements(spec.in[2]);
+  const RowProduct shape{.rows = 0,
+                         .columns = columns(spec.in[0]),
+                         .features = columns(spec.out[0]),
+                         .dtype = spec.in[1].dtype,
+                         .relu = false};
+  return kernel_of([threads = spec.threads, experts, shape](const KernelCall& call) {
+    const auto* const ends = data<const int32_t>(call.in, 2);
+    const int64_t weight_bytes = shape.features * shape.columns * size_of(shape.dtype);
+    const int64_t grain = (row_grain(shape.columns * size_of(shape.dtype)) + 3) / 4 * 4;
+    for (int64_t e = 0; e < experts; ++e) {
+      const int64_t first = e > 0 ? ends[e - 1] : 0;
+      RowProduct product = shape;
+      product.rows = ends[e] - first;
+      if (product.rows == 0) continue;
+      product.x = data<const float>(call.in, 0) + first * shape.columns;
+      product.weight = data<const char>(call.in, 1) + e * weight_bytes;
+      product.y = data<float>(call.out, 0) + first * shape.features;
+      parallel_ranges(threads, shape.features, grain, [&](int64_t begin, int64_t end) {
+        DSTRAIN_BEST(multiply_features)(product, begin, end);
+      });
+    }
   });
 }
 

@@ -51,4 +51,8 @@ std::unique_ptr<Kernel> make_f32_product(const Product& product) {
   return std::make_unique<F32Product>(product);
 }
 
+void run_f32_product(const Product& product, const KernelCall& call) {
+  F32Product(product).run(call);
+}
+
 }  // namespace dstrain

@@ -255,6 +255,10 @@ std::unique_ptr<Kernel> make_panel_product(const Product& product) {
   return std::make_unique<PanelProduct>(product);
 }
 
+void run_panel_product(const Product& product, const KernelCall& call) {
+  PanelProduct(product).run(call);
+}
+
 std::unique_ptr<Kernel> make_panel_pack(const Product& product) {
   return std::make_unique<PanelPack>(product);
 }

@@ -18,6 +18,9 @@ int64_t panel_product_sum_rows_part(const Product& product);
 
 std::unique_ptr<Kernel> make_panel_product(const Product& product);
 
+// Does what the product's kernel would.
+void run_panel_product(const Product& product, const KernelCall& call);
+
 // Returns the kernel of pack_weight for the product.
 std::unique_ptr<Kernel> make_panel_pack(const Product& product);
 

@@ -7,7 +7,6 @@
 #include "kernels/cpu/products/wide_product.h"
 #include "runtime/core/error.h"
 #include "runtime/core/isa/isa.h"
-#include "runtime/ir/product.h"
 
 namespace dstrain {
 namespace {
@@ -23,8 +22,10 @@ Implementation implementation_of(const Product& p) {
 }  // namespace
 
 int64_t product_workspace_bytes(const KernelSpec& spec) {
-  if (spec.op == OpKind::pack_weight) return 0;
-  const Product p = product_of(spec);
+  return spec.op == OpKind::pack_weight ? 0 : product_workspace_bytes(product_of(spec));
+}
+
+int64_t product_workspace_bytes(const Product& p) {
   switch (implementation_of(p)) {
     case Implementation::f32:
       return f32_product_workspace_bytes(p);
@@ -34,6 +35,17 @@ int64_t product_workspace_bytes(const KernelSpec& spec) {
       return wide_product_workspace_bytes(p);
   }
   return 0;
+}
+
+void run_product(const Product& p, const KernelCall& call) {
+  switch (implementation_of(p)) {
+    case Implementation::f32:
+      return run_f32_product(p, call);
+    case Implementation::panels:
+      return run_panel_product(p, call);
+    case Implementation::wide:
+      return run_wide_product(p, call);
+  }
 }
 
 int64_t product_packed_bytes(const KernelSpec& spec) {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/ir/kernel.h"
+#include "runtime/ir/product.h"
 
 namespace dstrain {
 
@@ -25,5 +25,10 @@ int64_t product_sum_rows_part(const KernelSpec& spec);
 // Returns the kernel of one of the four ops. It reads the packed weight if the spec has that operand, else the
 // plain one. Throws InternalError for other ops or dtypes.
 std::unique_ptr<Kernel> make_product(const KernelSpec& spec);
+
+// The same of a product whose sizes are known when a step runs: one that reads the plain weight. run_product() allocates
+// nothing. A row of a linear or linear_input_grad has the same bits whatever the number of rows.
+int64_t product_workspace_bytes(const Product& product);
+void run_product(const Product& product, const KernelCall& call);
 
 }  // namespace dstrain

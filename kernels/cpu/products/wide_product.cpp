@@ -165,4 +165,8 @@ std::unique_ptr<Kernel> make_wide_product(const Product& product) {
   return std::make_unique<WideProduct>(product);
 }
 
+void run_wide_product(const Product& product, const KernelCall& call) {
+  WideProduct(product).run(call);
+}
+
 }  // namespace dstrain

@@ -13,4 +13,7 @@ int64_t wide_product_workspace_bytes(const Product& product);
 int64_t wide_product_sum_rows_part();
 std::unique_ptr<Kernel> make_wide_product(const Product& product);
 
+// Does what the product's kernel would.
+void run_wide_product(const Product& product, const KernelCall& call);
+
 }  // namespace dstrain

@@ -1,25 +1,11 @@
-// A block of 64 threads computes 32 x 32 elements of the result, a thread 4 x 4 of them; operands are widened when
-// they are copied into shared memory. Lower bound: 2 m n k FLOPs at the rate of ordinary f32 multiply-adds.
-// Invariant: an element is one chain of multiply-adds over ascending k, wherever in the result it is.
+// A product in tiles. Lower bound: 2 m n k FLOPs at the rate of ordinary f32 multiply-adds.
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/tiled_product.cuh"
+#include "kernels/cuda/products/tiles.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
-
-inline constexpr int kTile = 32;   // rows and columns per block
-inline constexpr int kDepth = 16;  // values of k per step
-inline constexpr int kSide = 4;    // rows and columns per thread
-inline constexpr int kAcross = kTile / kSide;
-inline constexpr int kBlock = kAcross * kAcross;
-
-// Element (i, j) of an operand is at[i * row + j * column]; one of the strides is 1.
-template <class T>
-struct Operand {
-  const T* at;
-  int64_t row, column;
-};
 
 template <class T, class Out>
 struct Arguments {
@@ -33,41 +19,13 @@ struct Arguments {
   bool relu, gelu, accumulate;
 };
 
-// to[r][d] = element (first + r, depth + d) of an operand of `rows` x `depths`, 0 past its end.
-// Neighbouring threads read neighbouring addresses.
-template <class T>
-__device__ void load_panel(float (&to)[kTile][kDepth + 1], const Operand<T>& from, int64_t first,
-                           int64_t rows, int64_t depth, int64_t depths) {
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kDepth; i += kBlock) {
-    const bool along_depth = from.column == 1;
-    const int r = along_depth ? i / kDepth : i % kTile, d = along_depth ? i % kDepth : i / kTile;
-    const bool inside = first + r < rows && depth + d < depths;
-    to[r][d] = inside ? widen(from.at[(first + r) * from.row + (depth + d) * from.column]) : 0.0f;
-  }
-}
-
 template <class T, class Out>
 __global__ void __launch_bounds__(kBlock) tiled_product_kernel(Arguments<T, Out> p) {
-  __shared__ float left[kTile][kDepth + 1], right[kTile][kDepth + 1];
-  const int row = static_cast<int>(threadIdx.x) / kAcross * kSide,
-            column = static_cast<int>(threadIdx.x) % kAcross * kSide;
+  const int row = tile_row(), column = tile_column();
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * kTile,
                 first_column = static_cast<int64_t>(blockIdx.y) * kTile;
-  const Operand<T> columns{p.b.at, p.b.column, p.b.row};  // b transposed
-
   float sums[kSide][kSide] = {};
-  for (int64_t depth = 0; depth < p.k; depth += kDepth) {
-    __syncthreads();
-    load_panel(left, p.a, first_row, p.m, depth, p.k);
-    load_panel(right, columns, first_column, p.n, depth, p.k);
-    __syncthreads();
-#pragma unroll
-    for (int d = 0; d < kDepth; ++d)
-#pragma unroll
-      for (int r = 0; r < kSide; ++r)
-#pragma unroll
-        for (int c = 0; c < kSide; ++c) sums[r][c] += left[row + r][d] * right[column + c][d];
-  }
+  add_products(p.a, p.b, p.m, p.n, p.k, first_row, first_column, sums);
 
 #pragma unroll
   for (int r = 0; r < kSide; ++r) {

@@ -112,7 +112,7 @@ struct ModelFamily {
   bool is_fixed = false;
   bool usually_images =
       false;  // the data are images where dstrain.data.format and their names do not say it
-  bool undivided = false;  // the ranks of a tensor group cannot divide its layers
+  bool undivided = false;  // ranks of a tensor or sequence group cannot divide it
   int64_t batch = 0;       // the only samples of a micro-batch that the model takes; 0: any number
   std::function<ForeignNames()> names_of_weights = nullptr;
   std::function<std::vector<KeptTensor>(const ModelConfig&)> kept_tensors = nullptr;

@@ -97,6 +97,11 @@ void check_axes(const Job& job, Diagnostics& diagnostics) {
     diagnostics.error(kSequenceKey, fmt::format("the samples of the {} have no tokens to divide: "
                                                 "use 1",
                                                 family.title));
+  else if (job.sequence_ranks > 1 && family.undivided)
+    diagnostics.error(kSequenceKey,
+                      fmt::format("the samples of the {} are not divided among ranks: "
+                                  "use 1",
+                                  family.title));
   else if (const std::string why = sequence_problem(sizes, ranks); !why.empty())
     diagnostics.error(kSequenceKey, why, {kTensorKey, heads, kv_heads, "dstrain.data.seq_len"});
   if (job.tensor_ranks > 1 && family.undivided)

@@ -135,6 +135,24 @@ class Builder {
   // With an adapter of the weight (FineTuning::lora), whose parts are parameters of the current unit: "q_proj.lora_A.weight"
   // (r, K) and "q_proj.lora_B.weight" (N, r) beside "q_proj.weight" (N, K).
   BufferId linear(BufferId x, BufferId weight, BufferId bias, Activation activation);
+  // Experts (runtime/ir/ops/experts). Returns the logits (R,E) of rows x (R,K), their product with a weight (E,K) that gets no
+  // adapter; which `slots` experts each row chooses by them, i32 (R,slots); and how much each of these counts, f32.
+  // `bias`: f32 (E), or kNone.
+  struct Routed {
+    BufferId logits = kNone, weights = kNone, experts = kNone;
+  };
+  Routed route(BufferId x, BufferId weight, BufferId bias, int64_t slots, const RouteAttrs& attrs);
+  // Returns the place of each choice among the rows of all experts, i32 (R,slots), and where those of each one end, i32 (E).
+  struct GroupedRows {
+    BufferId places = kNone, ends = kNone;
+  };
+  GroupedRows group_rows(BufferId experts, int64_t of);
+  // Returns the rows of x (R,C) in the order of experts: (R*slots,C).
+  BufferId spread_rows(BufferId x, BufferId places);
+  // Returns the products of each expert's rows x (R*slots,K) and its weight, of all in (E*N,K): (R*slots,N).
+  BufferId grouped_linear(BufferId x, BufferId weight, BufferId ends);
+  // Returns for each row the sum over its slots of what experts have made of it, times weights: (R,C).
+  BufferId combine_rows(BufferId x, BufferId places, BufferId weights);
   BufferId activation(BufferId x, Activation kind);
   BufferId scale(BufferId x, float factor);
   // Returns cap * tanh(x / cap). `cap`: above 0.

@@ -12,12 +12,12 @@
 
 namespace dstrain::optimizers {
 
-// As in DeepSpeed: matrices whose names hold neither "embed" nor "lm_head", in any case.
+// As in DeepSpeed: matrices whose names hold neither "embed" nor "lm_head", in any case. The rows of all experts are no matrix.
 inline bool is_hidden_matrix(std::string_view name, const Shape& shape) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
   return shape.rank == 2 && lower.find("embed") == std::string::npos &&
-         lower.find("lm_head") == std::string::npos;
+         lower.find("lm_head") == std::string::npos && lower.find(".experts.") == std::string::npos;
 }
 
 // Gathers the directions of the unit from the owners of its slices; between the matrices they are 0.

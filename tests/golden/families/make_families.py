@@ -19,6 +19,7 @@ import peft
 import torch
 import transformers
 from safetensors.torch import save_file
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
@@ -50,6 +51,19 @@ def neox(**other):
         bos_token_id=1, eos_token_id=2, **other)
 
 
+def mixtral(**other):
+    return transformers.MixtralConfig(**{**DECODER, "intermediate_size": 18}, num_local_experts=4, **{"sliding_window": 7, **other})
+
+
+def qwen2_moe(**other):
+    return transformers.Qwen2MoeConfig(**DECODER, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=9,
+                                       shared_expert_intermediate_size=14, decoder_sparse_step=2, **other)
+
+
+def olmoe(**other):
+    return transformers.OlmoeConfig(**{**DECODER, "intermediate_size": 13, "pad_token_id": None}, num_experts=5, num_experts_per_tok=2, **other)
+
+
 # A case: the model whose weights it starts from, and its configuration.
 MODELS = {
     "gpt2": ("gpt2", transformers.GPT2Config(
@@ -77,7 +91,20 @@ MODELS = {
                          "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}})),
     "gpt_neox": ("gpt_neox", neox(use_parallel_residual=True)),
     "gpt_neox_serial": ("gpt_neox", neox(use_parallel_residual=False)),
+    "mixtral": ("mixtral", mixtral(num_experts_per_tok=2)),
+    "mixtral_one": ("mixtral", mixtral(num_experts_per_tok=1)),
+    "mixtral_all": ("mixtral", mixtral(num_experts_per_tok=4, sliding_window=None)),
+    "mixtral_balance": ("mixtral", mixtral(num_experts_per_tok=2, output_router_logits=True, router_aux_loss_coef=0.3)),
+    "qwen2_moe": ("qwen2_moe", qwen2_moe()),
+    "qwen2_moe_balance": ("qwen2_moe", qwen2_moe(output_router_logits=True, norm_topk_prob=True)),
+    "qwen3_moe": ("qwen3_moe", transformers.Qwen3MoeConfig(
+        **DECODER, head_dim=8, num_experts=7, num_experts_per_tok=3, moe_intermediate_size=11, norm_topk_prob=True,
+        mlp_only_layers=[0])),
+    "olmoe": ("olmoe", olmoe(clip_qkv=0.9)),
+    "olmoe_plain": ("olmoe", olmoe()),
 }
+# Families whose layers ranks do not divide.
+UNDIVIDED = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe")
 # An adapter: its model's case, PEFT's settings, and dstrain's.
 ADAPTERS = {
     "lora_gpt2": ("gpt2", {"target_modules": ["c_attn", "mlp.c_proj"], "lora_alpha": 12, "fan_in_fan_out": True},
@@ -107,10 +134,16 @@ NF4 = torch.tensor([
 
 
 # ---------------------------------------------------------------- weights
+def from_config(config):
+    # The usual implementation of experts has no fp64.
+    experts = {"experts_implementation": "eager"} if config.model_type in UNDIVIDED else {}
+    return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", **experts)
+
+
 def random_model(config, seed):
     """Weights far from those of an initialisation, so that every term of every gradient matters."""
     torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = from_config(config)
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.randn_like(p) * 0.25 + (0.7 if p.dim() == 1 else 0.0))
@@ -119,7 +152,7 @@ def random_model(config, seed):
 
 def with_weights(config, model):
     """Returns the model with the same weights and another configuration."""
-    other = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    other = from_config(config)
     other.load_state_dict(model.state_dict())
     return other
 
@@ -193,15 +226,30 @@ def make_data():
 
 # ---------------------------------------------------------------- training
 def batch_loss(model, batch):
-    """The mean over all targets of the batch. Each document passes by itself, so that positions and attention begin with it."""
-    total, count = 0.0, 0
+    """The mean over all targets of the batch, and what keeps experts balanced. Each document passes by itself, so that positions
+    and attention begin with it."""
+    total, count, routers = 0.0, 0, []
     for sample in batch:
         for ids, targets in sample:
-            logits = model(input_ids=torch.from_numpy(ids)[None]).logits[0].double()
+            result = model(input_ids=torch.from_numpy(ids)[None])
+            logits = result.logits[0].double()
+            routers.append(getattr(result, "router_logits", None))
             targets = torch.from_numpy(targets)
             total = total + torch.nn.functional.cross_entropy(logits, targets, ignore_index=IGNORED, reduction="sum")
             count += int((targets != IGNORED).sum())
-    return total / count
+    return total / count + balance_loss(model, routers)
+
+
+def balance_loss(model, routers):
+    """The mean over the batch's two micro-batches, times its coefficient."""
+    if routers[0] is None:
+        return 0.0
+    half, config = len(routers) // 2, model.config
+    losses = []
+    for part in (routers[:half], routers[half:]):
+        layers = tuple(torch.cat(layer) for layer in zip(*part))
+        losses.append(load_balancing_loss_func(layers, layers[0].shape[-1], config.num_experts_per_tok))
+    return config.router_aux_loss_coef * sum(losses) / 2
 
 
 def train(model, samples):
@@ -232,8 +280,28 @@ def config_of(model):
     return {"architectures": [type(model).__name__], **{k: v for k, v in config.items() if k in kept and k != "transformers_version"}}
 
 
+def experts_in_files(name, tensors):
+    """Returns tensors in which each expert has its own."""
+    gate, up, down, block = ("w1", "w3", "w2", "block_sparse_moe.") if name == "mixtral" else ("gate_proj", "up_proj", "down_proj", "mlp.")
+    result = {}
+    for n, t in tensors.items():
+        stem = n.replace("mlp.", block)
+        if n.endswith(".experts.gate_up_proj"):
+            for e, (a, b) in enumerate(zip(*t.chunk(2, dim=1))):
+                result[f"{stem[:-len('gate_up_proj')]}{e}.{gate}.weight"] = a.clone()
+                result[f"{stem[:-len('gate_up_proj')]}{e}.{up}.weight"] = b.clone()
+        elif n.endswith(".experts.down_proj"):
+            for e, a in enumerate(t):
+                result[f"{stem[:-len('down_proj')]}{e}.{down}.weight"] = a.clone()
+        else:
+            result[stem] = t
+    return result
+
+
 def in_files(name, tensors):
     """Returns the tensors with the names that save_pretrained gives them."""
+    if name in UNDIVIDED:
+        return experts_in_files(name, tensors)
     return {"embed_out.weight" if name == "gpt_neox" and n == "lm_head.weight" else n: t for n, t in tensors.items()}
 
 
@@ -267,7 +335,8 @@ def main():
         fresh = name == weights
         model = random_model(model_config, len(models)) if fresh else with_weights(model_config, models[weights])
         steps, gradients = train(model, data["tokens.bin"])
-        cases.append({"name": name, "weights": weights, "config": config_of(model), "data": "tokens.bin", "dstrain": {}, "steps": steps})
+        cases.append({"name": name, "weights": weights, "config": config_of(model), "data": "tokens.bin", "dstrain": {}, "steps": steps,
+                      **({"undivided": True} if weights in UNDIVIDED else {})})
         if fresh:
             models[name] = model
             (HERE / name).mkdir(exist_ok=True)

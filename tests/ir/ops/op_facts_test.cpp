@@ -21,6 +21,7 @@ TEST_CASE(
   const auto counts = [](const OpRule& rule) { return rule.flops != nullptr; };
   CHECK(ops_where([&](const OpRule& r) { return counts(r) && r.needed_part == 1; }) ==
         std::set{OpKind::linear, OpKind::contract, OpKind::convolution, OpKind::attention,
+                 OpKind::grouped_linear, OpKind::grouped_input_grad, OpKind::grouped_weight_grad,
                  OpKind::linear_input_grad, OpKind::convolution_input_grad,
                  OpKind::convolution_weight_grad, OpKind::linear_weight_grad});
   // A product of its five computes the scores again.
@@ -63,7 +64,7 @@ TEST_CASE("a profiler counts products, attention, layer norms and activations") 
   CHECK(ops_where([](const OpRule& r) { return r.profiled != nullptr; }) ==
         std::set{OpKind::linear, OpKind::attention, OpKind::layer_norm, OpKind::add_layer_norm,
                  OpKind::activation, OpKind::gated, OpKind::contract, OpKind::convolution,
-                 OpKind::batch_norm});
+                 OpKind::batch_norm, OpKind::grouped_linear});
   OneOp t;
   const BufferId x = t.run({6, 4}), w = t.parameter({3, 4}), y = t.run({6, 3});
   const auto of = [&](OpKind kind, const OpAttrs& attrs, BufferId written,
@@ -136,9 +137,10 @@ TEST_CASE("what computes is a kernel or fills memory, and the gradients end in o
 
 TEST_CASE("weights' gradients are sums over rows, and then over micro-batches") {
   CHECK(ops_where([](const OpRule& r) { return r.gradient_terms == GradientTerms::rows; }) ==
-        std::set{OpKind::linear_weight_grad, OpKind::sum_rows, OpKind::embed_token_grad,
-                 OpKind::embed_position_grad, OpKind::layer_norm_weight_grad,
-                 OpKind::layer_norm_grad, OpKind::rms_norm_weight_grad});
+        std::set{OpKind::linear_weight_grad, OpKind::grouped_weight_grad, OpKind::sum_rows,
+                 OpKind::embed_token_grad, OpKind::embed_position_grad,
+                 OpKind::layer_norm_weight_grad, OpKind::layer_norm_grad,
+                 OpKind::rms_norm_weight_grad});
   CHECK(ops_where([](const OpRule& r) {
           return r.gradient_terms == GradientTerms::micro_batches;
         }) == std::set{OpKind::accumulate});

@@ -15,9 +15,9 @@ constexpr std::string_view kOtherArchitectures =
     "glm|glm4|glm4_moe|gpt_bigcode|gpt_j|gpt_neo|gpt_oss|gptj|gptneo|gptneox|granite|"
     "granitemoe|helium|internlm|internlm2|internlm3|jamba|jetmoe|kimi_k2|lfm2|llama4|llama4_text|"
     "llava|llava_next|longformer|mamba|mamba2|megatron-bert|megatron_gpt|minicpm|minicpm3|minimax|"
-    "ministral|ministral3|mistral3|mixtral|mllama|mpt|mt5|nemotron|olmo|olmo2|olmo3|olmoe|opt|"
-    "persimmon|phi|phi3|phi3small|phi4|phimoe|pixtral|qwen|qwen2_5_vl|qwen2_audio|qwen2_moe|"
-    "qwen2_vl|qwen2moe|qwen3_5|qwen3_moe|qwen3_next|qwen3_vl|qwen3moe|recurrent_gemma|reformer|"
+    "ministral|ministral3|mistral3|mllama|mpt|mt5|nemotron|olmo|olmo2|olmo3|opt|"
+    "persimmon|phi|phi3|phi3small|phi4|phimoe|pixtral|qwen|qwen2_5_vl|qwen2_audio|"
+    "qwen2_vl|qwen3_5|qwen3_next|qwen3_vl|recurrent_gemma|reformer|"
     "rembert|roberta|roformer|rwkv|seed_oss|smollm3|solar|stablelm|starcoder2|switch_transformers|"
     "t5|umt5|voxtral|xglm|xlm|xlm-roberta|xlnet|yi|zamba|zamba2";
 

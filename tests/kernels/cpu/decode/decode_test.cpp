@@ -107,6 +107,29 @@ TEST_CASE("row_linear: a row has the same bits whatever rows there are, on any n
   }
 }
 
+TEST_CASE("grouped_row_linear: each row has the bits of row_linear with its expert's weight") {
+  const int64_t k = 130, n = 21, rows = 9;
+  const std::vector<int32_t> ends{0, 4, 4, 9};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Floats x = random_floats({rows, k}, 1), y({rows, n}, DType::f32);
+    const auto experts = static_cast<int64_t>(ends.size());
+    Weight weight({experts * n, k}, dtype);
+    std::vector<int32_t> held = ends;
+    run(OpKind::grouped_row_linear, {},
+        {x.tensor(), weight.tensor(), {held.data(), {experts}, DType::i32}}, {y.tensor()}, 2);
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto expert = std::ranges::upper_bound(ends, static_cast<int32_t>(r)) - ends.begin();
+      Floats one({1, n}, DType::f32);
+      Tensor own = weight.tensor();
+      own.data = own.as<char>() + expert * n * k * size_of(dtype);
+      own.shape = {n, k};
+      run(OpKind::row_linear, {}, {{x.values.data() + r * k, {1, k}, DType::f32}, own},
+          {one.tensor()}, 1);
+      CHECK(std::equal(one.values.begin(), one.values.end(), y.values.begin() + r * n, same_bits));
+    }
+  }
+}
+
 // Rows of tokens: the slot and the position of each.
 struct TokenRow {
   int32_t slot, position;
