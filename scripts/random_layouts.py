@@ -101,6 +101,9 @@ def configuration(r, drive):
                                      {"type": "kto"}, {"type": "reward"}))
     if sequence * tensor == 1 and "objective" not in own and r.random() < 0.25:
         own["objective"] = {"type": "distill", "teacher_top_k": r.choice((1, 5)), "kd_ratio": r.choice((0.3, 1))}
+    experts = own["model"].get("num_local_experts", own["model"].get("num_experts", 1))
+    if experts % 2 == 0 and data > 1 and r.random() < 0.7:
+        config["expert_parallel"] = {"enabled": True, "autoep_size": 2}
     if "lora" in own and r.random() < 0.5:
         own["lora"]["modules_to_save"] = [TABLES.get(own["model"]["type"], "embed_tokens")]
     return config, stages * data * sequence * tensor

@@ -17,6 +17,9 @@ void add_expert_cases(CaseList& list, int64_t r, int64_t c, const std::string& a
   list.add("route" + at, OpKind::route, route, {logits, absent}, {weights, experts});
   list.add("route_grad" + at, OpKind::route_grad, route, {weights, logits, experts}, {logits});
   list.add("group_rows" + at, OpKind::group_rows, {}, {experts}, {places, ends});
+  const Operand all_ends = numbers({2, kExperts}, of_expert, of_expert), counts = ids(4, routed);
+  list.add("expert_ends" + at, OpKind::expert_ends, ExpertEndsAttrs{.ranks = 2}, {all_ends},
+           {ends, counts});
   list.add("spread_rows" + at, OpKind::spread_rows, {}, {x, places}, {spread});
   list.add("combine_rows" + at, OpKind::combine_rows, {}, {spread, places, weights}, {x});
   list.add("combine_weight_grad" + at, OpKind::combine_weight_grad, {}, {x, spread, places},

@@ -121,6 +121,7 @@ int run_plan(const PlanArguments& arguments) {
     std::string title = fmt::format("rank {} of {}", rank, loaded.job.ranks);
     const Place& place = plan.train.place;
     for (const auto& [axis, what] : {std::pair{Axis::pipe, "stage"},
+                                     {Axis::expert, "expert rank"},
                                      {Axis::sequence, "sequence rank"},
                                      {Axis::tensor, "tensor rank"}})
       if (place.ranks_in(axis) > 1)

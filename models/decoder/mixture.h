@@ -34,6 +34,7 @@ template <const DecoderParts& kParts>
 ModelFamily mixture_family(const DecoderNames& names, const DecoderDefaults& defaults) {
   ModelFamily family = decoder_family(names, defaults, kParts);
   family.undivided = true;
+  family.experts_key = kParts.mixture.experts_key();
   family.problem = [](const ModelConfig& c) {
     const auto problem = decoder_problem(c);
     return problem ? problem : mixture_problem(c, kParts.mixture);

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/comm/row_counts.h"
 #include "runtime/core/memory.h"
 #include "runtime/core/tensor.h"
 
@@ -37,6 +38,8 @@ class StreamCollectives {
   virtual void reduce_scatter(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void all_gather(Tensor in, Tensor out, Stream& stream) = 0;
   virtual void all_to_all(Tensor in, Tensor out, Stream& stream) = 0;
+  // Throws InternalError: the counts are known to the device alone.
+  virtual void exchange_rows(Tensor in, Tensor out, RowCounts counts, Stream& stream) = 0;
   virtual void send(Tensor in, Stream& stream) = 0;
   virtual void recv(Tensor out, Stream& stream) = 0;
   // Collectives that are captured from a stream have not run yet. Returns the payload bytes (wire_bytes()) of those
@@ -116,6 +119,10 @@ class Communicator {
   // `in` and `out` are one equal slice per rank each: slice s of rank r's `in` becomes slice r of rank s's
   // `out`. They must not overlap. Takes every dtype.
   virtual Work all_to_all(Tensor in, Tensor out) = 0;
+  // Rows of `in` (rows, columns) come to other ranks, as many as `counts` says, which is the same on all ranks; `out` (rows,
+  // columns) has room for those that come to this one, and what is behind them stays. The counts must live until the operation
+  // is complete, and both tensors must lie in memory from allocate() of the world where ranks share memory. Takes every dtype.
+  virtual Work exchange_rows(Tensor in, Tensor out, RowCounts counts) = 0;
   virtual void barrier() = 0;
 
   // Messages between the two ranks of a communicator of exactly two: one of them sends, the other one

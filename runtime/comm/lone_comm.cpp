@@ -21,7 +21,7 @@ std::unique_ptr<Communicator> LoneComm::open_part(std::unique_ptr<PartRendezvous
 }
 
 Stages LoneComm::run(Operation op) {
-  const int64_t bytes = op.key.elements * size_of(op.key.dtype);
+  const int64_t bytes = op.key.elements * size_of(op.key.dtype);  // of an exchange, all rows
   if (op.key.kind == Collective::gather_values)
     std::copy(op.values.begin(), op.values.end(), op.all_values.begin());
   else if (bytes > 0 && op.in != op.out)

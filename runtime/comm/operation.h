@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/comm/row_counts.h"
 #include "runtime/core/collective/collective.h"
 #include "runtime/core/dtype.h"
 
@@ -30,6 +31,7 @@ struct Operation {
   OpKey key;
   std::byte* in = nullptr;         // the source: source_slices() slices
   std::byte* out = nullptr;        // the result: result_slices() slices
+  RowCounts rows{};                // exchange_rows: `elements` of the key are the most of two ranks
   std::span<const double> values;  // gather_values: this rank's
   std::span<double> all_values;    // gather_values: of all ranks, by rank
 };

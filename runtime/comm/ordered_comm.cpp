@@ -115,10 +115,13 @@ Work OrderedComm::start_tensor(Collective kind, const Tensor& in, const Tensor& 
   op.out = static_cast<std::byte*>(out.data);
   const Work work = start(op);
   const bool sends = kind != Collective::message || root == rank_;
-  const int64_t bytes = sends ? ring_bytes(kind, whole.bytes(), size_) : 0;
+  count(sends ? ring_bytes(kind, whole.bytes(), size_) : 0);
+  return work;
+}
+
+void OrderedComm::count(int64_t bytes) {
   for (OrderedComm* comm = this; comm != nullptr; comm = comm->part_.parent)
     comm->wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  return work;
 }
 
 Work OrderedComm::all_reduce(Tensor inout) {
@@ -135,6 +138,23 @@ Work OrderedComm::all_gather(Tensor in, Tensor out) {
 
 Work OrderedComm::all_to_all(Tensor in, Tensor out) {
   return start_tensor(Collective::all_to_all, in, out, 0);
+}
+
+Work OrderedComm::exchange_rows(Tensor in, Tensor out, RowCounts counts) {
+  check(in.dtype == out.dtype && counts.ranks == size_, "rows of {} to {}, of {} ranks on {}",
+        name_of(in.dtype), name_of(out.dtype), counts.ranks, size_);
+  if (counts.sent(rank_) > in.elements() || counts.received(rank_) > out.elements())
+    fail(fmt::format(
+        "exchange_rows sends {} elements of {} and receives {} where there is room for {}",
+        counts.sent(rank_), in.elements(), counts.received(rank_), out.elements()));
+  Operation op;
+  op.key = {0, Collective::exchange_rows, in.dtype, 0, counts.most()};
+  op.in = static_cast<std::byte*>(in.data);
+  op.out = static_cast<std::byte*>(out.data);
+  op.rows = counts;
+  const Work work = start(op);
+  count((counts.sent(rank_) - counts.elements(rank_, rank_)) * size_of(in.dtype));
+  return work;
 }
 
 Work OrderedComm::broadcast(Tensor inout, int root) {

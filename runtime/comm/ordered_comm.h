@@ -33,6 +33,7 @@ class OrderedComm : public Communicator {
   Work reduce_scatter(Tensor in, Tensor out) final;
   Work all_gather(Tensor in, Tensor out) final;
   Work all_to_all(Tensor in, Tensor out) final;
+  Work exchange_rows(Tensor in, Tensor out, RowCounts counts) final;
   Work broadcast(Tensor inout, int root) final;
   Work send(Tensor in) final;
   Work recv(Tensor out) final;
@@ -99,6 +100,8 @@ class OrderedComm : public Communicator {
 
   Work start(Operation op);
   Work start_tensor(Collective kind, const Tensor& in, const Tensor& out, int root);
+  // Counts bytes that this rank sends.
+  void count(int64_t bytes);
   OrderedComm& world();
   const OrderedComm& world() const;
   Step progress();

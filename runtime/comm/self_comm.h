@@ -20,6 +20,7 @@ class SelfComm final : public Communicator {
   Work reduce_scatter(Tensor in, Tensor out) override;
   Work all_gather(Tensor in, Tensor out) override;
   Work all_to_all(Tensor in, Tensor out) override;
+  Work exchange_rows(Tensor in, Tensor out, RowCounts counts) override;
   Work broadcast(Tensor inout, int root) override;
   void barrier() override;
   Work send(Tensor in) override;

@@ -283,6 +283,8 @@ struct Job {
   int ranks = 1;           // pipeline stages x data-parallel x sequence x tensor ranks
   int tensor_ranks = 1;    // that share each layer (tensor_parallel.autotp_size)
   int sequence_ranks = 1;  // that have parts of the same samples (sequence_parallel_size)
+  // Data-parallel ranks that divide the experts of each layer (expert_parallel.autoep_size).
+  int expert_ranks = 1;
   DeviceChoice device = DeviceChoice::cpu;  // automatic until the launcher has chosen one
   GraphMode graph = GraphMode::automatic;
   BatchConfig batch;

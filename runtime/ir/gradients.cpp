@@ -124,26 +124,30 @@ Instruction& Gradients::emit(OpKind op, OpAttrs attrs, std::vector<BufferId> rea
   return program_.instructions.back();
 }
 
-BufferId Gradients::weight_gradient(BufferId value, Accumulate* mode) {
+BufferId Gradients::weight_gradient(BufferId value, int64_t terms, Accumulate* mode) {
   const int index = program_.at(value).parameter;
   check(index >= 0, "{} is not a parameter", program_.at(value).name);
   Parameter& p = program_.parameters[static_cast<size_t>(index)];
   if (p.gradient == kNone) {
+    Shape shape = program_.at(value).shape;
+    if (terms > 1) shape.dims[0] *= terms;
+    p.gradient_terms = terms;
     p.gradient = program_.add_buffer({.name = "grad:" + p.name,
-                                      .shape = program_.at(value).shape,
+                                      .shape = shape,
                                       .dtype = DType::f32,
                                       .memory = MemoryClass::gradients,
                                       .lifetime = Lifetime::persistent,
                                       .role = BufferRole::gradients});
     *mode = Accumulate::after_first_micro;
   } else {  // a tied parameter: later uses add to the gradient of the first one
+    check(p.gradient_terms == terms, "the gradient of {} has other terms", p.name);
     *mode = Accumulate::always;
   }
   return p.gradient;
 }
 
 void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
-                            const std::vector<BufferId>& values) {
+                            const std::vector<BufferId>& values, int64_t terms) {
   Instruction instruction{.op = op,
                           .attrs = std::move(attrs),
                           .reads = std::move(reads),
@@ -156,7 +160,7 @@ void Gradients::emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> read
       instruction.writes.push_back(kNone);
       continue;
     }
-    instruction.writes.push_back(weight_gradient(value, &instruction.accumulate));
+    instruction.writes.push_back(weight_gradient(value, terms, &instruction.accumulate));
     any = true;
   }
   if (any) program_.instructions.push_back(std::move(instruction));

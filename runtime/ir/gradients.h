@@ -50,9 +50,9 @@ class Gradients {
                     std::vector<BufferId> writes);
   // Appends an instruction that writes the gradients of `values`, which are parameters, and adds to
   // them from the second micro-batch on. Does nothing if none of them needs one: where all are frozen or kNone. The
-  // gradient of one that needs none is kNone.
+  // gradient of one that needs none is kNone. `terms`: of each gradient (Parameter::gradient_terms).
   void emit_weight(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
-                   const std::vector<BufferId>& values);
+                   const std::vector<BufferId>& values, int64_t terms = 1);
 
   // The same for an op that always writes all gradients: one that nothing needs goes to a buffer that nothing reads.
   void emit_weights_together(OpKind op, OpAttrs attrs, std::vector<BufferId> reads,
@@ -65,7 +65,7 @@ class Gradients {
   }
 
  private:
-  BufferId weight_gradient(BufferId value, Accumulate* mode);
+  BufferId weight_gradient(BufferId value, int64_t terms, Accumulate* mode);
 
   Program& program_;
   std::unordered_map<BufferId, BufferId> gradient_;

@@ -181,6 +181,22 @@ struct RouteAttrs {
   int64_t groups = 1, kept_groups = 1;
   bool operator==(const RouteAttrs&) const = default;
 };
+// The attributes of the grouped products: the rows are those of so many ranks, one after the other, each in the order of
+// experts. So there are as many groups of rows for each expert, and its weight's gradient has as many terms.
+struct GroupedAttrs {
+  int64_t senders = 1;
+  bool operator==(const GroupedAttrs&) const = default;
+};
+// The attributes of expert_ends: the ranks that divide the experts, and which of them this one is.
+struct ExpertEndsAttrs {
+  int64_t ranks = 1, rank = 0;
+  bool operator==(const ExpertEndsAttrs&) const = default;
+};
+// The attributes of exchange_rows: from the ranks that have chosen experts to those that have these, or back.
+struct ExchangeAttrs {
+  bool back = false;
+  bool operator==(const ExchangeAttrs&) const = default;
+};
 // The attributes of pack_weight.
 struct PackAttrs {
   int64_t rows = 0;             // R of the product that reads the packed weight
@@ -347,7 +363,8 @@ using OpAttrs = std::variant<
     LionAttrs, LambDirectionAttrs, LambAttrs, SgdAttrs, MuonMomentumAttrs, OrthogonalizeAttrs,
     MuonAttrs, Int4Attrs, GramSchmidtAttrs, RandomFactorAttrs, ExpandAttrs, CommitAttrs, SignAttrs,
     LocalMomentumAttrs, FrozenStepAttrs, LambAverageAttrs, LambFactorAttrs, UpdateBufferAttrs,
-    RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs, RouteAttrs>;
+    RotaryAttrs, UnpackAttrs, ColumnsAttrs, SumRowsAttrs, RouteAttrs, GroupedAttrs, ExpertEndsAttrs,
+    ExchangeAttrs>;
 
 // Returns `attrs` as an op reads them: defaults where there are none. Throws std::bad_variant_access
 // where they are another op's.

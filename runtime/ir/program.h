@@ -154,8 +154,11 @@ struct Parameter {
   BlockFormat blocks = BlockFormat::none;
   int unit = 0;
   int sublayer = 0;  // number in the whole model
-  // What this rank has of it, where the ranks of a tensor group divide it.
+  // What this rank has of it, where ranks divide it: those of a tensor group, or of an expert group.
   TensorPart part{};
+  bool is_of_experts = false;  // an expert group divides it
+  // Where the rows of several ranks make it, the gradient has a term for each of them, one after the other.
+  int64_t gradient_terms = 1;
   int64_t offset =
       0;  // elements from the start of the unit, of packed blocks bytes (set by the layout)
   BufferId value = kNone;

@@ -10,6 +10,7 @@
 #include "runtime/ir/ops/decode.h"
 #include "runtime/ir/ops/elementwise.h"
 #include "runtime/ir/ops/embed.h"
+#include "runtime/ir/ops/experts/exchange.h"
 #include "runtime/ir/ops/experts/grouped.h"
 #include "runtime/ir/ops/experts/route.h"
 #include "runtime/ir/ops/experts/rows.h"

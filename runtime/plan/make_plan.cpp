@@ -46,6 +46,7 @@ Plan train_plan(const WholeModel& whole, const Job& job, Place place, const Plan
     split_backward(program, in_pieces);
   offload_activations(program, job);
   separate_frozen(program);
+  separate_experts(program);
   separate_replicated(program, place);
   const Residency residency = step_residency(job, place, kind);
   layout(program, job, place, residency);
@@ -130,7 +131,7 @@ class SizesOfModel final : public KernelLibrary {
   std::string description() const override { return "sizes of the model alone"; }
 };
 
-// Returns the model before it is divided among stages, for the ranks with these sequence and tensor coordinates.
+// Returns the model before it is divided among stages, for the ranks with these expert, sequence and tensor coordinates.
 WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs& inputs) {
   WholeModel whole;
   const auto build = [&](Program& program, ForwardOptions options) {
@@ -147,6 +148,7 @@ WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs&
     build_model(builder, job.model);
     recognise(program);
     split_layers(program, place, options.row_multiple);
+    divide_experts(program, place);
   };
   build(whole.train, {.dtype = job.dtype, .batch = job.batch.micro_batch});
   set_update_forms(whole.train, job.optimizer);
@@ -197,7 +199,7 @@ void prove(RankPlan& rank, const Job& job) {
 // if there is any, or for that one the first. All ranks of a run compare their plans when it starts.
 std::vector<Place> peers_of(const Place& place) {
   std::vector<Place> peers;
-  for (const Axis axis : {Axis::shard, Axis::replica, Axis::sequence, Axis::tensor}) {
+  for (const Axis axis : {Axis::shard, Axis::replica, Axis::expert, Axis::sequence, Axis::tensor}) {
     const Place last = place.moved(axis, place.ranks_in(axis) - 1);
     const Place peer = last == place ? place.moved(axis, 0) : last;
     if (peer != place) peers.push_back(peer);

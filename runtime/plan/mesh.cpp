@@ -8,8 +8,8 @@
 namespace dstrain {
 namespace {
 
-constexpr std::array<Axis, kAxes> kAxesInOrder{Axis::pipe, Axis::replica, Axis::shard,
-                                               Axis::sequence, Axis::tensor};
+constexpr std::array<Axis, kAxes> kAxesInOrder{Axis::pipe,   Axis::replica,  Axis::shard,
+                                               Axis::expert, Axis::sequence, Axis::tensor};
 
 constexpr size_t index_of(Axis axis) {
   return static_cast<size_t>(axis);
@@ -47,6 +47,10 @@ std::span<const Ends> links_of(PipelineSchedule schedule) {
 std::vector<Axes> groups_of(const Place& place) {
   std::vector<Axes> groups{kStateAxes};
   if (place.factored()) groups.insert(groups.end(), {kShardAxes, Axis::replica});
+  if (place.ranks_in(Axis::expert) > 1) {
+    groups.emplace_back(Axis::expert);
+    if (place.ranks_in(kExpertStateAxes) > 1) groups.push_back(kExpertStateAxes);
+  }
   if (place.ranks_in(Axis::sequence) > 1) groups.emplace_back(Axis::sequence);
   if (place.ranks_in(Axis::tensor) > 1)
     groups.insert(groups.end(), {Axis::tensor, kStateAxes | Axis::tensor});
@@ -119,7 +123,8 @@ Place Place::moved(Axes axes, int rank) const {
 Place place_of(const Job& job, int rank) {
   const int ranks = job.data_ranks();
   const int shard = job.shards.ranks == 0 ? ranks : job.shards.ranks;
-  return Place({job.pipeline.stages, ranks / shard, shard, job.sequence_ranks, job.tensor_ranks},
+  return Place({job.pipeline.stages, ranks / shard, shard / job.expert_ranks, job.expert_ranks,
+                job.sequence_ranks, job.tensor_ranks},
                rank, job.shards.parameters);
 }
 
@@ -171,8 +176,11 @@ std::vector<Channel> channels_of(const Place& place, PipelineSchedule schedule) 
 
 int32_t channel_of(const Place& place, Axes group) {
   const std::vector<Axes> groups = groups_of(place);
-  const auto found = std::ranges::find_if(
-      groups, [&](Axes other) { return divided(place, other) == divided(place, group); });
+  // An expert group has a channel of its own also where its ranks are all that have the same parameters.
+  auto found = std::ranges::find(groups, group);
+  if (found == groups.end())
+    found = std::ranges::find_if(
+        groups, [&](Axes other) { return divided(place, other) == divided(place, group); });
   check(found != groups.end(), "a group of {} ranks has no channel", place.ranks_in(group));
   return static_cast<int32_t>(found - groups.begin());
 }

@@ -15,11 +15,11 @@
 namespace dstrain {
 
 // Ranks of a replica that have the same parameters: a shard group.
-inline constexpr Axes kShardAxes = Axis::shard | Axis::sequence;
+inline constexpr Axes kShardAxes = Axis::shard | Axis::expert | Axis::sequence;
 // Returns the axes of the shard groups of what ranks divide along `axes`: all but `replica`.
 constexpr Axes within_replica(Axes axes) {
   Axes within;
-  for (const Axis axis : {Axis::pipe, Axis::shard, Axis::sequence, Axis::tensor})
+  for (const Axis axis : {Axis::pipe, Axis::shard, Axis::expert, Axis::sequence, Axis::tensor})
     if (axes.has(axis)) within = within | axis;
   return within;
 }
@@ -57,7 +57,7 @@ class Place {
   bool operator==(const Place&) const = default;
 
  private:
-  AxisSizes sizes_{1, 1, 1, 1, 1};
+  AxisSizes sizes_{1, 1, 1, 1, 1, 1};
   std::array<int, kAxes> coordinates_{};
   bool replicas_hold_ = true;
 };

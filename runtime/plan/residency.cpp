@@ -53,6 +53,13 @@ Residency step_residency(const Job& job, const Place& place, StepKind kind) {
   return r;
 }
 
+Residency unit_residency(const Residency& residency, const Unit& unit, const Place& place) {
+  Residency own = residency;
+  if (place.ranks_in(adds_of(unit, residency.adds)) == 1)
+    own.optimizer = own.gradients = own.parameters = Held::whole;
+  return own;
+}
+
 bool keeps_gradients(const Job& job, StepKind kind) {
   return kind != StepKind::whole_gradients && freezes(job.optimizer);
 }

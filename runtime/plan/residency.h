@@ -57,6 +57,9 @@ Residency residency_of(const Job& job, const Place& place);
 // Returns the same with the codecs that the job asks for in steps of a kind, and when and where ranks add gradients then.
 Residency step_residency(const Job& job, const Place& place, StepKind kind = StepKind::regular);
 
+// Returns the row of one unit: where its slices are those of one rank, this holds the whole unit.
+Residency unit_residency(const Residency& residency, const Unit& unit, const Place& place);
+
 // Returns whether ranks keep their own gradients in steps of this kind: they send something as signs, or nothing.
 bool keeps_gradients(const Job& job, StepKind kind);
 // Returns whether gradients travel as low-rank factors (PowerSGD) in steps of this kind.

@@ -40,6 +40,13 @@ void assign_values(Program& program, const Job& job, const Place& place,
   }
 }
 
+// Returns whether the gradients of a unit's parameters have terms of several ranks.
+bool has_terms(const Program& program, const Unit& unit) {
+  return std::ranges::any_of(unit.parameters, [&program](int index) {
+    return program.parameter(index).gradient_terms > 1;
+  });
+}
+
 // Returns the index of the unit that has the token embedding first.
 int unit_of_token_table(const Program& program) {
   const auto is_writer = [&](const Instruction& op) { return puts_token_rows(program, op); };
@@ -64,6 +71,7 @@ void assign_codecs(Program& program, const Job& job, const Residency& residency)
     unit.codecs = residency.codecs;
     // Packed blocks are bytes already.
     if (unit.blocks != BlockFormat::none) unit.codecs.parameters = CodecKind::as_it_is;
+    if (has_terms(program, unit)) unit.codecs.gradients = CodecKind::expert_terms;
   }
   const bool trains = std::ranges::any_of(program.parameters,
                                           [](const Parameter& p) { return p.gradient != kNone; });

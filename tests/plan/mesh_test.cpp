@@ -9,8 +9,8 @@
 namespace dstrain {
 namespace {
 
-constexpr AxisSizes kSizes{2, 3, 2, 2, 2};
-constexpr int kRanks = 48;
+constexpr AxisSizes kSizes{2, 3, 2, 2, 2, 2};
+constexpr int kRanks = 96;
 
 TEST_CASE(
     "numbers in the world count the fastest axis first, and every rank has a place of its own") {
@@ -18,29 +18,34 @@ TEST_CASE(
   for (int stage = 0; stage < 2; ++stage)
     for (int replica = 0; replica < 3; ++replica)
       for (int shard = 0; shard < 2; ++shard)
-        for (int sequence = 0; sequence < 2; ++sequence)
-          for (int tensor = 0; tensor < 2; ++tensor) {
-            const Place place(kSizes, rank);
-            CHECK(place.stage() == stage);
-            CHECK(place.replica() == replica);
-            CHECK(place.rank_in(Axis::shard) == shard);
-            CHECK(place.shard_rank() == 2 * shard + sequence);
-            CHECK(place.rank_in(Axis::sequence) == sequence);
-            CHECK(place.rank_in(Axis::tensor) == tensor);
-            CHECK(world_rank(place) == rank++);
-          }
+        for (int expert = 0; expert < 2; ++expert)
+          for (int sequence = 0; sequence < 2; ++sequence)
+            for (int tensor = 0; tensor < 2; ++tensor) {
+              const Place place(kSizes, rank);
+              CHECK(place.stage() == stage);
+              CHECK(place.replica() == replica);
+              CHECK(place.rank_in(Axis::shard) == shard);
+              CHECK(place.rank_in(Axis::expert) == expert);
+              CHECK(place.shard_rank() == 4 * shard + 2 * expert + sequence);
+              CHECK(place.rank_in(Axis::sequence) == sequence);
+              CHECK(place.rank_in(Axis::tensor) == tensor);
+              CHECK(world_rank(place) == rank++);
+            }
   CHECK(rank == kRanks);
 }
 
 TEST_CASE("ranks with the same parameters are those of all axes but stages and parts of layers") {
-  const Place place(kSizes, 47);
-  CHECK(place.ranks() == 12);
-  CHECK(place.rank() == 11);
+  const Place place(kSizes, 95);
+  CHECK(place.ranks() == 24);
+  CHECK(place.rank() == 23);
   // Ranks that share samples by their tokens add gradients, and have no samples of their own.
-  CHECK(place.ranks_in(kSampleAxes) == 6);
-  CHECK(place.rank_in(kSampleAxes) == 5);
-  CHECK(place.moved(Axis::sequence, 0).rank_in(kSampleAxes) == 5);
-  CHECK(place.moved(Axis::sequence, 0).rank() == 10);
+  CHECK(place.ranks_in(kSampleAxes) == 12);
+  CHECK(place.rank_in(kSampleAxes) == 11);
+  CHECK(place.moved(Axis::sequence, 0).rank_in(kSampleAxes) == 11);
+  CHECK(place.moved(Axis::sequence, 0).rank() == 22);
+  // Those that divide experts have other ones.
+  CHECK(place.ranks_in(kExpertStateAxes) == 12);
+  CHECK(place.moved(Axis::expert, 0).rank_in(kExpertStateAxes) == place.rank_in(kExpertStateAxes));
 }
 
 TEST_CASE("a job says how many ranks there are along each axis") {
@@ -59,6 +64,12 @@ TEST_CASE("a job says how many ranks there are along each axis") {
   CHECK(world_rank(place) == 47);
   CHECK(place_of(job, 1).rank_in(Axis::tensor) == 1);
   CHECK(place_of(job, 3).rank_in(Axis::sequence) == 1);
+  job.expert_ranks = 2;
+  place = place_of(job, 6);
+  CHECK(place.ranks_in(Axis::expert) == 2);
+  CHECK(place.rank_in(Axis::expert) == 1);
+  CHECK(place.ranks_in(kSampleAxes) == job.data_ranks());
+  job.expert_ranks = 1;
   job.shards.ranks = 2;
   place = place_of(job, 0);
   CHECK(place.shard_size() == 4);  // with its sequence ranks
@@ -76,7 +87,7 @@ TEST_CASE("the groups along some axes divide the ranks, and differ in these coor
         const Place member = place.moved(axes, r);
         CHECK(member.rank_in(axes) == r);
         for (const Axis axis :
-             {Axis::pipe, Axis::replica, Axis::shard, Axis::sequence, Axis::tensor})
+             {Axis::pipe, Axis::replica, Axis::shard, Axis::expert, Axis::sequence, Axis::tensor})
           if (!axes.has(axis)) CHECK(member.rank_in(axis) == place.rank_in(axis));
         group.insert(world_rank(member));
       }
@@ -90,7 +101,7 @@ TEST_CASE("the groups along some axes divide the ranks, and differ in these coor
 }
 
 TEST_CASE("a group has a channel if it is one of the mesh's, whatever its axes of one rank") {
-  const Place data({1, 1, 4, 1, 1}), replicas({1, 4, 1, 1, 1}), factored({1, 2, 2, 1, 1});
+  const Place data({1, 1, 4, 1, 1, 1}), replicas({1, 4, 1, 1, 1, 1}), factored({1, 2, 2, 1, 1, 1});
   for (const Place& place : {data, replicas}) {
     CHECK(channels_of(place, {}) == std::vector<Channel>{{.group = kStateAxes}});
     CHECK(channel_of(place, kStateAxes) == kStateChannel);
@@ -105,8 +116,23 @@ TEST_CASE("a group has a channel if it is one of the mesh's, whatever its axes o
     CHECK(channels[static_cast<size_t>(channel_of(factored, group))].group == group);
 }
 
+TEST_CASE("an expert group has a channel, and so have the ranks with the same experts") {
+  const Place both({1, 1, 2, 2, 1, 1}, 3), alone({1, 1, 1, 4, 1, 1}, 1);
+  for (const Place& place : {both, alone}) {
+    const std::vector<Channel> channels = channels_of(place, {});
+    CHECK(channels[0].group == kStateAxes);
+    for (const Axes group : {kStateAxes, Axes(Axis::expert)})
+      CHECK(channels[static_cast<size_t>(channel_of(place, group))].group == group);
+  }
+  CHECK(channels_of(both, {}).size() == 3);
+  CHECK(ranks_of(both, channels_of(both, {}).back()) == 2);
+  CHECK(world_rank(both.moved(kExpertStateAxes, 0)) == 1);
+  CHECK(channels_of(alone, {}).size() == 2);
+  CHECK_THROWS_AS(channel_of(alone, kExpertStateAxes), InternalError);
+}
+
 TEST_CASE("a shard group has the sequence ranks, and for what tensor ranks share these too") {
-  const Place place({1, 2, 2, 2, 2}, 13);  // replica 1, shard 1, sequence 0, tensor 1
+  const Place place({1, 2, 2, 1, 2, 2}, 13);  // replica 1, shard 1, sequence 0, tensor 1
   CHECK(place.shard_size() == 4);
   CHECK(place.shard_rank() == 2);
   CHECK(place.ranks_in(kShardAxes | Axis::tensor) == 8);
@@ -116,15 +142,15 @@ TEST_CASE("a shard group has the sequence ranks, and for what tensor ranks share
   for (const Axes group : {kStateAxes, kShardAxes, Axes(Axis::replica), kShardAxes | Axis::tensor,
                            kStateAxes | Axis::tensor})
     CHECK(channels[static_cast<size_t>(channel_of(place, group))].group == group);
-  const Place lone({1, 2, 1, 2, 1});  // shard groups of one data-parallel rank
+  const Place lone({1, 2, 1, 1, 2, 1});  // shard groups of one data-parallel rank
   CHECK(lone.factored());
-  CHECK_FALSE(Place({1, 2, 1, 1, 2}).factored());
+  CHECK_FALSE(Place({1, 2, 1, 1, 1, 2}).factored());
 }
 
 TEST_CASE("a pipeline has its links behind its groups, and what one end sends the other receives") {
   for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_v})
     for (const int shard : {1, 2}) {
-      const Place place({3, 2, shard, 1, 1});
+      const Place place({3, 2, shard, 1, 1, 1});
       const std::vector<Channel> channels = channels_of(place, schedule);
       for (const LinkEnd& sender : sending_ends(3, schedule)) {
         const LinkEnd receiver = other_end(sender, 3);

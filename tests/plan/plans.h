@@ -67,7 +67,7 @@ inline int64_t sent_on(const Plan& plan, Axes group) {
 // Returns the place of one of `ranks` data-parallel ranks, in shard groups of `shard_ranks` (0: all).
 inline Place data_place(int rank, int ranks, int shard_ranks = 0) {
   const int shard = shard_ranks == 0 ? ranks : shard_ranks;
-  return Place({1, ranks / shard, shard, 1, 1}, rank);
+  return Place({1, ranks / shard, shard, 1, 1, 1}, rank);
 }
 
 inline Plan train_plan(const Job& job, const Place& place = {}) {

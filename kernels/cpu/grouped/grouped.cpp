@@ -1,5 +1,5 @@
-// Experts with many rows have all threads, one expert after the other; the others are divided among threads, which take the
-// next one when they have finished one. No result depends on which of the two it is. Lower bound: the FLOPs of all rows, or
+// Groups of rows of an expert with many rows have all threads, one after the other; the others are divided among threads, which
+// take the next one when they have finished one. No result depends on which of the two it is. Lower bound: the FLOPs of all rows, or
 // reading the weights of the experts that have rows.
 #include "kernels/cpu/grouped/grouped.h"
 
@@ -21,8 +21,10 @@ constexpr int64_t kStep = 32, kMostSteps = 64;
 
 // The sizes of the products.
 struct Grouped {
-  Product product;  // of one expert: its rows are not set
-  int64_t rows = 0, experts = 0;
+  Product product;  // of one group: its rows are not set
+  int64_t rows = 0;
+  int64_t groups = 0;   // of rows
+  int64_t weights = 0;  // of groups, which these have in turns
 
   explicit Grouped(const KernelSpec& spec) {
     const bool of_weight = spec.op == OpKind::grouped_weight_grad;
@@ -39,7 +41,8 @@ struct Grouped {
                .out_features = columns(features),
                .threads = spec.threads};
     rows = dstrain::rows(channels);
-    experts = elements(spec.in[2]);
+    groups = elements(spec.in[2]);
+    weights = of_weight ? groups : groups / attrs_as<GroupedAttrs>(spec.attrs).senders;
   }
 
   Product of(int64_t count, int threads) const {
@@ -78,13 +81,13 @@ class GroupedKernel final : public Kernel {
     const int threads = g_.product.threads;
     char* const scratch = workspace<char>(call, all_);
     const auto begin = [ends](int64_t e) { return e > 0 ? int64_t{ends[e - 1]} : 0; };
-    for (int64_t e = 0; e < g_.experts; ++e)
+    for (int64_t e = 0; e < g_.groups; ++e)
       if (threads == 1 || g_.is_shared(ends[e] - begin(e)))
         multiply(call, e, begin(e), ends[e], threads, scratch);
     if (threads == 1) return;
     std::atomic<int64_t> next{0};
-    run_parts(std::min<int64_t>(threads, g_.experts), [&](int64_t part) {
-      for (int64_t e = next++; e < g_.experts; e = next++)
+    run_parts(std::min<int64_t>(threads, g_.groups), [&](int64_t part) {
+      for (int64_t e = next++; e < g_.groups; e = next++)
         if (!g_.is_shared(ends[e] - begin(e)))
           multiply(call, e, begin(e), ends[e], 1, scratch + part * alone_);
     });
@@ -96,14 +99,14 @@ class GroupedKernel final : public Kernel {
     return {all.as<char>() + first * columns * size_of(all.dtype), {count, columns}, all.dtype};
   }
 
-  void multiply(const KernelCall& call, int64_t expert, int64_t begin, int64_t end, int threads,
+  void multiply(const KernelCall& call, int64_t group, int64_t begin, int64_t end, int threads,
                 char* scratch) const {
     const Product p = g_.of(end - begin, threads);
     const int64_t n = p.out_features, k = p.in_features;
     const auto rows = [&](const Tensor& t, int64_t columns) {
       return part(t, begin, end - begin, columns);
     };
-    const auto weight = [&](const Tensor& t) { return part(t, expert * n, n, k); };
+    const auto weight = [&](const Tensor& t) { return part(t, group % g_.weights * n, n, k); };
     std::array<Tensor, 2> in;
     std::array<Tensor, 1> out;
     switch (p.op) {

@@ -97,6 +97,7 @@ Work StagedComm::exchange(Collective kind, const Tensor& whole, const Tensor& re
       return host_.broadcast(whole, root);
     case Collective::message:
       return root == rank() ? host_.send(whole) : host_.recv(whole);
+    case Collective::exchange_rows:
     case Collective::barrier:
     case Collective::gather_values:
       break;
@@ -195,6 +196,10 @@ bool StagedComm::wait_step_for(int64_t sequence, WaitState& state,
     advance();
   }
   return completed_ >= sequence;
+}
+
+Work StagedComm::exchange_rows(Tensor, Tensor, RowCounts) {
+  throw InternalError("rows are exchanged between processors alone");
 }
 
 Work StagedComm::send(Tensor in) {

@@ -37,6 +37,8 @@ class StagedComm final : public Communicator {
   Work all_to_all(Tensor in, Tensor out) override {
     return start(Collective::all_to_all, in, out, 0);
   }
+  // Throws InternalError: counts are in the device's memory.
+  Work exchange_rows(Tensor in, Tensor out, RowCounts counts) override;
   Work broadcast(Tensor inout, int root) override {
     return start(Collective::broadcast, inout, inout, root);
   }

@@ -233,6 +233,15 @@ Work StreamComm::all_gather(Tensor in, Tensor out) {
   return complete();
 }
 
+void StreamComm::exchange_rows(Tensor, Tensor, RowCounts, Stream&) {
+  throw InternalError("rows are exchanged between processors alone");
+}
+
+Work StreamComm::exchange_rows(Tensor in, Tensor out, RowCounts counts) {
+  exchange_rows(in, out, counts, *stream_);
+  return complete();
+}
+
 Work StreamComm::all_to_all(Tensor in, Tensor out) {
   all_to_all(in, out, *stream_);
   return complete();

@@ -45,6 +45,7 @@ class StreamComm final : public Communicator, public StreamCollectives {
   void reduce_scatter(Tensor in, Tensor out, Stream& stream) override;
   void all_gather(Tensor in, Tensor out, Stream& stream) override;
   void all_to_all(Tensor in, Tensor out, Stream& stream) override;
+  void exchange_rows(Tensor in, Tensor out, RowCounts counts, Stream& stream) override;
   void send(Tensor in, Stream& stream) override;
   void recv(Tensor out, Stream& stream) override;
   int64_t take_captured_bytes() override;
@@ -57,6 +58,7 @@ class StreamComm final : public Communicator, public StreamCollectives {
   Work reduce_scatter(Tensor in, Tensor out) override;
   Work all_gather(Tensor in, Tensor out) override;
   Work all_to_all(Tensor in, Tensor out) override;
+  Work exchange_rows(Tensor in, Tensor out, RowCounts counts) override;
   Work broadcast(Tensor inout, int root) override;
   Work send(Tensor in) override;
   Work recv(Tensor out) override;

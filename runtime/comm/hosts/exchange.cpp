@@ -79,6 +79,7 @@ void Exchange::begin(const Operation& op) {
   slice_ = key.kind == Collective::all_gather ? op.in : op.out;
   first_number_ += operation_windows_;
   key_ = key;
+  rows_ = op.rows;
   window_elements_ = window_elements(key);
   const int slices = is_sliced(key.kind) ? hosts_->ranks() : 1;
   operation_windows_ = (key.elements + window_elements_ - 1) / window_elements_ * slices;
@@ -143,8 +144,7 @@ int64_t Exchange::oldest_number(int64_t otherwise) const {
 Leg Exchange::leg_of(int64_t window, int slice) const {
   if (key_.kind == Collective::all_gather)
     return leg_of_copy(*hosts_, host_, hosts_->host_of(slice));
-  if (key_.kind == Collective::all_to_all)
-    return leg_of_exchange(*hosts_, host_, hosts_->host_of(slice));
+  if (is_exchange(key_.kind)) return leg_of_exchange(*hosts_, host_, hosts_->host_of(slice));
   if (is_copy(key_.kind)) return leg_of_copy(*hosts_, host_, hosts_->host_of(key_.root));
   const size_t wider = size_of(running_dtype(key_.dtype)) > size_of(key_.dtype) ? 1 : 0;
   if (key_.kind == Collective::reduce_scatter)
@@ -193,16 +193,34 @@ void Exchange::move_on(OpenWindow& window) {
 
 void Exchange::start_inputs(OpenWindow& window) {
   const Leg& leg = window.leg;
-  const int64_t bytes = window.n * wholes_->element;
   if (leg.running_from >= 0)
     receive(window, leg.running_from, kRunning, window.running,
             window.n * size_of(running_dtype(key_.dtype)));
   for (int h = leg.raw_begin; h < leg.raw_end; ++h)
-    for (size_t i = 0; leg.takes_raw_from(h, host_) && i < hosts_->ranks_of(h).size(); ++i)
-      receive(window, h, kRaw + static_cast<int>(i), raw_buffer(window, hosts_->ranks_of(h)[i]),
-              bytes);
-  for (int i = 0; leg.raw_to >= 0 && i < hosts_->ranks_on(host_); ++i)
-    send(window, leg.raw_to, kRaw + i, wholes_->address(i, window.slice, window.begin), bytes);
+    for (size_t i = 0; leg.takes_raw_from(h, host_) && i < hosts_->ranks_of(h).size(); ++i) {
+      const int from = hosts_->ranks_of(h)[i];
+      if (const int64_t n = elements_of(window, from); n > 0)
+        receive(window, h, kRaw + static_cast<int>(i), raw_buffer(window, from),
+                n * wholes_->element);
+    }
+  for (int i = 0; leg.raw_to >= 0 && i < hosts_->ranks_on(host_); ++i) {
+    const int64_t n = elements_of(window, hosts_->ranks_of(host_)[static_cast<size_t>(i)]);
+    if (n > 0) send(window, leg.raw_to, kRaw + i, source_of(window, i), n * wholes_->element);
+  }
+}
+
+int64_t Exchange::elements_of(const OpenWindow& window, int rank) const {
+  return key_.kind == Collective::exchange_rows
+             ? rows_.within(rank, window.slice, window.begin, window.n)
+             : window.n;
+}
+
+const std::byte* Exchange::source_of(const OpenWindow& window, int local) const {
+  if (key_.kind != Collective::exchange_rows)
+    return wholes_->address(local, window.slice, window.begin);
+  const int rank = hosts_->ranks_of(host_)[static_cast<size_t>(local)];
+  return wholes_->places[static_cast<size_t>(local)].base +
+         (rows_.sent_before(rank, window.slice) + window.begin) * wholes_->element;
 }
 
 // All inputs have arrived, and this host's raw elements have been sent, so that results may replace them.
@@ -210,11 +228,13 @@ void Exchange::start_sums(OpenWindow& window) {
   const Leg& leg = window.leg;
   if (is_sum(key_.kind)) {
     if (leg.finishes || leg.running_to >= 0) add_up(window);
-  } else if (key_.kind == Collective::all_to_all) {
-    for (int i = 0; leg.finishes && i < hosts_->ranks_on(host_); ++i)
-      std::memcpy(exchanged(window, hosts_->ranks_of(host_)[static_cast<size_t>(i)]),
-                  wholes_->address(i, window.slice, window.begin),
-                  static_cast<size_t>(window.n * wholes_->element));
+  } else if (is_exchange(key_.kind)) {
+    for (int i = 0; leg.finishes && i < hosts_->ranks_on(host_); ++i) {
+      const int from = hosts_->ranks_of(host_)[static_cast<size_t>(i)];
+      if (const int64_t n = elements_of(window, from); n > 0)
+        std::memcpy(exchanged(window, from), source_of(window, i),
+                    static_cast<size_t>(n * wholes_->element));
+    }
   } else if (leg.finishes) {
     window.result = key_.kind == Collective::all_gather
                         ? slice_ + window.begin * wholes_->element
@@ -237,7 +257,7 @@ void Exchange::start_results(OpenWindow& window) {
   if (leg.result_to >= 0) send(window, leg.result_to, kResult, window.result, bytes);
   // add_up() has written a sum to all its places; a scattered one has no other place.
   if ((is_sum(key_.kind) && leg.finishes) || key_.kind == Collective::reduce_scatter ||
-      key_.kind == Collective::all_to_all)
+      is_exchange(key_.kind))
     return;
   for (int i = 0; i < hosts_->ranks_on(host_); ++i) {
     std::byte* place = destination(window, i);
@@ -279,11 +299,14 @@ void Exchange::add_up(OpenWindow& window) {
 
 // Returns where this rank wants what `rank` sends it of an all-to-all.
 std::byte* Exchange::exchanged(const OpenWindow& window, int rank) const {
-  return slice_ + (rank * key_.elements + window.begin) * wholes_->element;
+  const int64_t first = key_.kind == Collective::exchange_rows
+                            ? rows_.received_before(rank, window.slice)
+                            : rank * key_.elements;
+  return slice_ + (first + window.begin) * wholes_->element;
 }
 
 std::byte* Exchange::raw_buffer(const OpenWindow& window, int rank) const {
-  if (key_.kind == Collective::all_to_all) return exchanged(window, rank);
+  if (is_exchange(key_.kind)) return exchanged(window, rank);
   const std::span<const int> own = hosts_->ranks_of(host_);
   const auto before = std::lower_bound(own.begin(), own.end(), rank) - own.begin();
   return window.raw + (rank - before) * window_bytes_;

@@ -78,6 +78,10 @@ class Exchange final : public Awaited {
   std::byte* raw_buffer(const OpenWindow& window, int rank) const;
   std::byte* exchanged(const OpenWindow& window, int rank) const;
   std::byte* destination(const OpenWindow& window, int local) const;
+  // Return how many elements of a window rank `rank` has for the window's slice, and where those of the `local`-th rank of this
+  // machine lie.
+  int64_t elements_of(const OpenWindow& window, int rank) const;
+  const std::byte* source_of(const OpenWindow& window, int local) const;
   void send(OpenWindow& window, int host, int what, const std::byte* data, int64_t bytes);
   void receive(OpenWindow& window, int host, int what, std::byte* data, int64_t bytes);
   MPI_Request* next_request(OpenWindow& window, int peer);
@@ -99,6 +103,7 @@ class Exchange final : public Awaited {
   std::vector<std::byte*> places_;         // of its result
 
   OpKey key_;
+  RowCounts rows_;
   // This rank's own tensor: the result of a scatter, the source of a gather, the result of an all-to-all.
   std::byte* slice_ = nullptr;
   const LocalTensors* wholes_ = nullptr;

@@ -155,8 +155,13 @@ void HostComm::post(const Operation& op) {
   // A scatter and a gather have two tensors; the slice is used by this rank alone, as is what an all-to-all
   // writes.
   const std::byte* whole = key.kind == Collective::all_gather ? op.out : op.in;
-  const int64_t bytes = key.elements * size_of(key.dtype) * (is_sliced(key.kind) ? size() : 1);
+  const bool rows = key.kind == Collective::exchange_rows;
+  const int64_t elements =
+      rows ? op.rows.sent(rank()) : key.elements * (is_sliced(key.kind) ? size() : 1);
+  const int64_t bytes = elements * size_of(key.dtype);
   if (has_tensor(key.kind) && bytes > 0) posting.place = memory_.place_of(whole, bytes);
+  check(!rows || posting.place.region != TensorPlace::kStaged,
+        "rows are exchanged in the world's memory");
   if (key.kind == Collective::gather_values) posting.place = {TensorPlace::kStaged, 0};
 }
 

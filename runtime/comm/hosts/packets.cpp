@@ -44,7 +44,8 @@ size_t Packets::most_bytes() const {
 
 bool Packets::carry(const OpKey& key) const {
   if (key.kind == Collective::barrier || key.kind == Collective::gather_values) return true;
-  const int64_t ranks = hosts_->lanes();  // of the largest host
+  if (key.kind == Collective::exchange_rows) return false;  // parts are unequal
+  const int64_t ranks = hosts_->lanes();                    // of the largest host
   int64_t sent = element_bytes(key) * (hosts_->hosts() - 1);
   if (sent > kMostBytes) return false;
   if (!is_copy(key.kind)) sent *= ranks;
@@ -65,6 +66,7 @@ int64_t Packets::bytes(const OpKey& key, int from, int to) const {
     case Collective::broadcast:
     case Collective::message:
       return hosts_->host_of(key.root) == from ? one : 0;
+    case Collective::exchange_rows:
     case Collective::barrier:
       return 0;
   }

@@ -133,6 +133,15 @@ void MpiComm::exchange_window(const Operation& op) {
         messages_.receive(r, kDataTag, out + r * slice, window);
         messages_.send(r, kDataTag, in + r * slice, window);
         break;
+      case Collective::exchange_rows: {
+        const RowCounts& rows = op.rows;
+        const int64_t n = end_ - begin_, come = rows.within(r, rank(), begin_, n) * element,
+                      go = rows.within(rank(), r, begin_, n) * element;
+        if (come > 0)
+          messages_.receive(r, kDataTag, out + rows.received_before(r, rank()) * element, come);
+        if (go > 0) messages_.send(r, kDataTag, in + rows.sent_before(rank(), r) * element, go);
+        break;
+      }
       case Collective::broadcast:
       case Collective::message:
         if (rank() == key.root) messages_.send(r, kDataTag, in, window);
@@ -147,6 +156,10 @@ void MpiComm::exchange_window(const Operation& op) {
     std::copy_n(in, window, out + rank() * slice);
   if (key.kind == Collective::all_to_all)
     std::copy_n(in + rank() * slice, window, out + rank() * slice);
+  if (key.kind == Collective::exchange_rows)
+    std::copy_n(in + op.rows.sent_before(rank(), rank()) * element,
+                op.rows.within(rank(), rank(), begin_, end_ - begin_) * element,
+                out + op.rows.received_before(rank(), rank()) * element);
 }
 
 // Adds this rank's share of the window. All peers' elements have arrived.

@@ -74,6 +74,13 @@ Stages SharedComm::run(Operation op) {
       std::copy_n(group_->posting(r, op.key.sequence).values.begin(), op.key.elements,
                   op.all_values.begin() + r * op.key.elements);
   if (!has_tensor(op.key.kind)) co_return;
+  if (op.key.kind == Collective::exchange_rows) {
+    for (int r = 0; r < size(); ++r)
+      for (int64_t position = 0; !take_rows(op, r, position);) co_await Stages::Pause();
+    group_->arrive();
+    co_await arrivals_;
+    co_return;
+  }
   while (true) {
     for (int64_t position = 0; !work(op, position);) co_await Stages::Pause();
     group_->arrive();
@@ -93,10 +100,31 @@ Stages SharedComm::run(Operation op) {
 
 TensorPlace SharedComm::place_of(const Operation& op) const {
   const OpKey& key = op.key;
-  const int64_t bytes = key.elements * size_of(key.dtype) * source_slices(key.kind, size());
+  const bool rows = key.kind == Collective::exchange_rows;
+  const int64_t elements =
+      rows ? op.rows.sent(rank()) : key.elements * source_slices(key.kind, size());
+  const int64_t bytes = elements * size_of(key.dtype);
   if (!has_tensor(key.kind) || bytes == 0) return {};
   if (is_copy(key.kind) && key.root != rank()) return {};
-  return memory_.place_of(op.in, bytes);
+  const TensorPlace place = memory_.place_of(op.in, bytes);
+  check(!rows || place.region != TensorPlace::kStaged, "rows are exchanged in the world's memory");
+  return place;
+}
+
+bool SharedComm::take_rows(const Operation& op, int from, int64_t& position) const {
+  const int64_t element = size_of(op.key.dtype);
+  const int64_t total = op.rows.elements(from, rank()) * element;
+  const int64_t begin = position, end = position = std::min(total, begin + kPieceBytes * threads());
+  const std::byte* const source =
+      sources_.places[static_cast<size_t>(from)].base + op.rows.sent_before(from, rank()) * element;
+  std::byte* const to = op.out + op.rows.received_before(from, rank()) * element;
+  const int64_t parts = end - begin >= kParallelBytes ? threads() : 1;
+  const int64_t part = (end - begin + parts * kCacheLine - 1) / (parts * kCacheLine) * kCacheLine;
+  run_parts(parts, [&](int64_t p) {
+    const int64_t first = std::min(end, begin + p * part), last = std::min(end, first + part);
+    if (first < last) std::memcpy(to + first, source + first, static_cast<size_t>(last - first));
+  });
+  return position >= total;
 }
 
 // Tells the peers what this rank does and where its source lies; stages the first chunk already.
@@ -161,6 +189,7 @@ bool SharedComm::work(const Operation& op, int64_t& position) {
     case Collective::message:
       total = limit = op.key.root == rank() ? 0 : chunk * element;
       break;
+    case Collective::exchange_rows:
     case Collective::barrier:
     case Collective::gather_values:
       break;
@@ -218,6 +247,7 @@ void SharedComm::work_range(const Operation& op, int64_t from, int64_t to) {
     case Collective::message:
       std::memcpy(op.out + sources_.begin * element + from, source(op.key.root, 0) + from, bytes);
       break;
+    case Collective::exchange_rows:
     case Collective::barrier:
     case Collective::gather_values:
       break;

@@ -42,6 +42,8 @@ class SharedComm final : public OrderedComm {
   // Does one piece of this chunk's work, from byte `position` of it on, and moves `position`; returns
   // whether the chunk is done.
   bool work(const Operation& op, int64_t& position);
+  // Copies the next piece of the rows that rank `from` sends to this one; returns whether it was the last.
+  bool take_rows(const Operation& op, int from, int64_t& position) const;
   void work_range(const Operation& op, int64_t from, int64_t to);
 
   std::unique_ptr<Rendezvous> ranks_;

@@ -188,6 +188,34 @@ void add_axes(Table& table, const Job& job) {
     table.add_limit(limit);
 }
 
+// What has not been made for experts that ranks divide.
+void add_experts(Table& table, const Job& job) {
+  if (job.expert_ranks == 1) return;
+  constexpr std::string_view kWith = "with expert_parallel.autoep_size above 1";
+  const OptimizerKind kind = job.optimizer.kind;
+  table.add(kind == OptimizerKind::lamb || is_one_bit(kind) || is_8bit(kind), kOptimizer,
+            fmt::format("{} does not run {} yet: use AdamW", optimizer_type_of(kind).name, kWith));
+  table.add(job.hook.kind != HookKind::none, kHook,
+            fmt::format("powerSGD and post_localSGD do not run {} yet: use noop", kWith));
+  table.add(job.shards.ranks > 0 || job.shards.by_host, "zero_optimization.mics_shard_size",
+            fmt::format("shards of some ranks do not run {} yet: all ranks are one", kWith));
+  table.add(job.quantize.weights, "zero_optimization.zero_quantized_weights",
+            fmt::format("parameters do not travel quantized {} yet: use false", kWith));
+  table.add(job.quantize.gradients, "zero_optimization.zero_quantized_gradients",
+            fmt::format("gradients do not travel quantized {} yet: use false", kWith));
+  table.add(job.model.fine_tuning().lora.has_value(), "dstrain.lora",
+            fmt::format("adapters do not run {} yet: remove one of the two", kWith));
+  table.add(
+      job.grad_dtype != DType::f32 && job.reduce == ReduceMode::boundary,
+      "data_types.grad_accum_dtype",
+      fmt::format("gradients of experts are added in fp32 {}: use \"fp32\", or dstrain.reduce "
+                  "\"micro_batch\"",
+                  kWith));
+  table.add(job.device == DeviceChoice::cuda || job.device == DeviceChoice::emulated,
+            "expert_parallel.autoep_size",
+            "rows of experts travel between processors alone: use --device cpu, or 1");
+}
+
 void add_rows_of_tokens(Table& table, const Job& job) {
   table.add(job.sparse_gradients && is_one_bit(job.optimizer.kind), kOptimizer,
             "it says how gradients travel, and so does sparse_gradients: use AdamW, or "
@@ -203,6 +231,7 @@ void judge_exclusions(const Job& job, Values& values, Diagnostics& diagnostics) 
   add_hooks(table, job);
   add_signs(table, job);
   add_axes(table, job);
+  add_experts(table, job);
   add_8bit_state(table, job);
   add_weight_average(table, job);
   add_rows_of_tokens(table, job);

@@ -200,6 +200,7 @@ LoadedConfig solve(const Merged& merged, const ConfigRequest& request) {
   check_sizes(job, values, diagnostics);
   check_pipeline(job, diagnostics);
   check_axes(job, diagnostics);
+  check_experts(job, diagnostics, data_ranks, request.ranks_origin);
   if (data_ranks && *data_ranks * job.sequence_ranks == 1) judge_lone_rank(job, diagnostics);
   if (data_ranks) check_shards(job, values, diagnostics, *data_ranks, request.ranks_origin);
   solve_sparse(job, values, diagnostics, data_ranks.has_value());

@@ -16,7 +16,8 @@ namespace dstrain {
 namespace {
 
 constexpr std::string_view kStagesKey = "pipeline.stages", kSequenceKey = "sequence_parallel_size",
-                           kTensorKey = "tensor_parallel.autotp_size";
+                           kTensorKey = "tensor_parallel.autotp_size",
+                           kExpertKey = "expert_parallel.autoep_size";
 constexpr size_t kMostDivisors = 16;  // that a message lists
 
 // An axis of ranks that a model is divided among.
@@ -67,6 +68,8 @@ std::optional<int64_t> solve_axes(Job& job, Values& values, Diagnostics& diagnos
   job.sequence_ranks = static_cast<int>(values.integer(kSequenceKey));
   job.tensor_ranks = std::max(static_cast<int>(values.integer(kTensorKey)), 1);
   job.overlap_tensor = values.flag("tensor_parallel.tp_overlap_comm") && job.tensor_ranks > 1;
+  if (values.flag("expert_parallel.enabled"))
+    job.expert_ranks = static_cast<int>(values.integer(kExpertKey));
   values.text("dstrain.sequence_parallel");
   const std::vector<ModelAxis> axes = model_axes(job);
   int64_t product = 1;
@@ -111,6 +114,31 @@ void check_axes(const Job& job, Diagnostics& diagnostics) {
   else if (const std::string why = tensor_problem(sizes, ranks); !why.empty())
     diagnostics.error(kTensorKey, why,
                       {kSequenceKey, heads, kv_heads, "train_micro_batch_size_per_gpu"});
+}
+
+void check_experts(const Job& job, Diagnostics& diagnostics, std::optional<int64_t> data_ranks,
+                   const std::string& ranks_origin) {
+  const int64_t ranks = job.expert_ranks;
+  if (ranks == 1) return;
+  const ModelFamily& family = job.model.family();
+  if (family.experts_key.empty())
+    return diagnostics.error(
+        kExpertKey,
+        fmt::format("the {} has no experts to divide: remove expert_parallel", family.title));
+  const int64_t experts = job.model.integer(family.experts_key);
+  if (experts % ranks != 0)
+    diagnostics.error(
+        kExpertKey,
+        fmt::format(
+            "{} ranks do not divide the {} experts of a layer evenly: expected a divisor of {}",
+            ranks, experts, experts),
+        {model_path(family.experts_key)});
+  if (data_ranks && *data_ranks % ranks != 0)
+    diagnostics.error(
+        kExpertKey,
+        fmt::format("{} ranks do not divide the {} evenly ({}): expected a divisor of {}", ranks,
+                    counted(*data_ranks, "data-parallel rank"),
+                    data_ranks_origin(job, ranks_origin), *data_ranks));
 }
 
 bool divides_among_ranks(const Job& job) {

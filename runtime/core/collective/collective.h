@@ -16,6 +16,7 @@ enum class Collective : int32_t {
   reduce_scatter,
   all_gather,
   all_to_all,
+  exchange_rows,  // an all_to_all of unequal parts
   broadcast,
   message,  // from the root to the other one of two ranks
   barrier,
@@ -59,6 +60,11 @@ inline constexpr std::array kCollectives{
                      .sliced_source = true,
                      .sliced_result = true,
                      .ring_passes = 1},
+    CollectiveTraits{.kind = Collective::exchange_rows,
+                     .name = "exchange_rows",
+                     .sliced_source = true,
+                     .sliced_result = true,
+                     .ring_passes = 1},
     CollectiveTraits{.kind = Collective::broadcast, .name = "broadcast", .copies = true},
     CollectiveTraits{.kind = Collective::message, .name = "message", .copies = true},
     CollectiveTraits{.kind = Collective::barrier, .name = "barrier", .has_tensor = false},
@@ -91,6 +97,10 @@ constexpr bool is_copy(Collective kind) {
 }
 constexpr bool is_sliced(Collective kind) {
   return traits_of(kind).sliced_source || traits_of(kind).sliced_result;
+}
+// Whether each rank has something for each.
+constexpr bool is_exchange(Collective kind) {
+  return traits_of(kind).sliced_source && traits_of(kind).sliced_result;
 }
 // How many slices a rank's source and its result consist of.
 constexpr int source_slices(Collective kind, int ranks) {

@@ -15,7 +15,7 @@ using By = TensorPart::By;
 
 constexpr int64_t kPartPiece = int64_t{1} << 20;  // elements of a part that travel at a time
 
-// The header of a piece of a parameter that travels from another stage or tensor rank; no elements: there are no more.
+// The header of a piece of a parameter that travels from another stage, or from a rank with another part; no elements: there are no more.
 struct PieceHeader {
   int64_t parameter = 0;  // index in the model
   TensorPart part{};
@@ -99,13 +99,13 @@ void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take,
                                  const Collected& which) const {
   const Place& place = plan_.place;
   const bool root = mesh.world().rank() == 0;
-  const int parts = place.ranks_in(Axis::tensor);
+  const int parts = place.ranks_in(kPartAxes);
   for (int stage = 0; stage < place.stages(); ++stage) {
     // To the ranks that send what their groups have.
     std::vector<std::unique_ptr<Communicator>> links(static_cast<size_t>(parts));
     for (int part = stage == 0 ? 1 : 0; part < parts; ++part)
       links[static_cast<size_t>(part)] = link_to(mesh, stage, part);
-    // The ranks of a tensor group come to the same piece of their parts one after the other.
+    // Ranks with parts of the same parameters come to the same piece of them one after the other.
     const auto take_parts = [&](const Parameter& p, PartPiece first) {
       std::vector<PartPiece> pieces{std::move(first)};
       for (size_t part = 1; part < links.size(); ++part)
@@ -114,8 +114,8 @@ void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take,
                  [&](int64_t begin, const Tensor& values) { take(p, begin, values); });
     };
     if (place.stage() == stage && !root) {
-      Communicator* const link = links[static_cast<size_t>(place.rank_in(Axis::tensor))].get();
-      send_stage(place.rank() == 0 ? link : nullptr, which);
+      Communicator* const link = links[static_cast<size_t>(place.rank_in(kPartAxes))].get();
+      send_stage(place.rank_in(kExpertStateAxes) == 0 ? link : nullptr, which);
     } else if (stage == 0 && root) {
       collect_stage(
           [&](const Parameter& p, int64_t begin, const Tensor& values) {
@@ -141,8 +141,8 @@ void ModelState::collect_weights(MeshComm& mesh, const TakePiece& take,
 }
 
 std::unique_ptr<Communicator> ModelState::link_to(MeshComm& mesh, int stage, int part) const {
-  const Place place = plan_.place.moved(Axis::tensor, part);
-  const int own = mesh.world().rank(), other = world_rank(place, stage, 0);
+  const Place first = plan_.place.moved(Axis::pipe, stage).moved(kExpertStateAxes, 0);
+  const int own = mesh.world().rank(), other = world_rank(first.moved(kPartAxes, part));
   std::vector<int> pair{own};
   if (own == 0 || own == other) pair = {0, other};
   return mesh.host().split(pair);
@@ -192,7 +192,7 @@ void ModelState::take_buffers(const TakeBuffer& take) const {
 
 void ModelState::send_stage(Communicator* link, const Collected& which) const {
   if (!link) return collect_stage({}, which);
-  const bool first = plan_.place.rank_in(Axis::tensor) == 0;
+  const bool first = plan_.place.rank_in(kPartAxes) == 0;
   const auto send = [&](const Parameter& p, int64_t begin, const Tensor& values) {
     if (p.part.by == By::nothing && !first) return;  // the first rank sends the same
     PieceHeader header{p.index, p.part, begin, values.elements()};
@@ -216,7 +216,7 @@ void ModelState::collect_stage(const TakePiece& take, const Collected& which) co
       if (!wanted(index)) continue;
       const Parameter& p = program.parameters[static_cast<size_t>(index)];
       const int64_t from = std::max(begin, p.offset);
-      // With padding, so that all ranks of a tensor group have the same pieces.
+      // With padding, so that all ranks with parts have the same pieces.
       const int64_t to =
           std::min(begin + values.elements(), p.offset + held_shape(p.part, p.shape).elements());
       const int64_t most = p.part.by == By::nothing ? to - from : kPartPiece;

@@ -282,12 +282,18 @@ void Executor::report_collectives(const StepContext& context) const {
   }
 }
 
-// A collective reads and writes one operand at most each.
+// A collective reads and writes one operand at most each; an exchange of rows reads their counts, too.
 void Executor::post_collective(const Bound& bound, const Issue& issue) {
   const Instruction& op = instruction_of(issue);
   const Tensor in = op.reads.empty() ? Tensor{} : operand(bound, 0, issue.micro);
   const Tensor out = op.writes.empty() ? Tensor{} : operand(bound, op.reads.size(), issue.micro);
-  queue_->post(op.channel, op.op, in, out);
+  RowCounts rows;
+  if (op.op == OpKind::exchange_rows) {
+    const Tensor counts = operand(bound, 1, issue.micro);
+    rows = {counts.as<const int32_t>(), mesh_.channels()[static_cast<size_t>(op.channel)]->size(),
+            attrs_as<ExchangeAttrs>(op.attrs).back, in.shape[-1]};
+  }
+  queue_->post(op.channel, op.op, in, out, rows);
 }
 
 void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {

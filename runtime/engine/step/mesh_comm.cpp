@@ -29,7 +29,8 @@ MeshComm::MeshComm(Communicator& world, Communicator& host, const Place& place,
 }
 
 Communicator& MeshComm::make_group(Axes axes) {
-  if (place_.ranks_in(axes) == world_.size()) return world_;
+  const bool is_taken = std::ranges::find(channels_, &world_) != channels_.end();
+  if (place_.ranks_in(axes) == world_.size() && !is_taken) return world_;
   std::vector<int> ranks;
   for (int r = 0; r < place_.ranks_in(axes); ++r)
     ranks.push_back(world_rank(place_.moved(axes, r)));

@@ -96,6 +96,7 @@ Job plain_job(const Job& job) {
     plain.pipeline.virtual_stages = chunks_of(plain.pipeline);
   }
   plain.ranks = job.state_ranks() * job.tensor_ranks * plain.pipeline.stages;
+  plain.expert_ranks = 1;
   plain.gather_again = GatherAgain::off;
   plain.overlap_comm = false;  // overlap_tensor stays: a library may add in another order in halves
   plain.recompute = {};

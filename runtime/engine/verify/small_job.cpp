@@ -49,6 +49,7 @@ void shrink_ranks(Job& job) {
   const int others = pipeline.stages * job.sequence_ranks * job.tensor_ranks;
   if (job.sequence_ranks * job.tensor_ranks > 1) ranks = std::min(ranks, kMostRanks / others);
   job.ranks = ranks * others;
+  job.expert_ranks = ranks % 2 == 0 ? small_degree(job.expert_ranks) : 1;
 }
 
 void shrink_batch(Job& job) {

@@ -107,12 +107,13 @@ struct UnitSpaces {
 
 // How a tensor of a unit travels among ranks.
 enum class CodecKind : uint8_t {
-  as_it_is,     // in the run's dtype, or the wire's
-  int8_blocks,  // gathered parameters (ZeRO++'s qwZ)
-  int4_blocks,  // gradients, and the sums of groups of ranks (ZeRO++'s qgZ, LoCo)
-  token_rows,   // the token embedding's gradient: the rows of a micro-batch's tokens
-  low_rank,     // gradients of all units together: two factors of each (PowerSGD)
-  not_sent,     // gradients stay each rank's own; the optimizer may send signs
+  as_it_is,      // in the run's dtype, or the wire's
+  int8_blocks,   // gathered parameters (ZeRO++'s qwZ)
+  int4_blocks,   // gradients, and the sums of groups of ranks (ZeRO++'s qgZ, LoCo)
+  token_rows,    // the token embedding's gradient: the rows of a micro-batch's tokens
+  expert_terms,  // gradients of experts that ranks divide: terms of several ranks
+  low_rank,      // gradients of all units together: two factors of each (PowerSGD)
+  not_sent,      // gradients stay each rank's own; the optimizer may send signs
 };
 
 // The codecs of a unit's transfers: a column of the state table (Residency).

@@ -1,6 +1,7 @@
 // The codecs of gradients that ranks add.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,34 @@ class TokenRows final : public WireGradients {
 
  private:
   BufferId add_gathered(const std::string& name, BufferId part) const;
+};
+
+// An expert group makes the gradients of its experts of the rows of all its ranks, a term of each rank (Parameter::
+// gradient_terms). Ranks with the same experts exchange the terms of their slices, as they would their own gradients if each
+// had all experts, and add those of all data-parallel ranks in the order of these. So the sums have the same bits however many
+// ranks divide the experts. Each term is rounded once to the wire's dtype, and the sum once more.
+class ExpertTerms final : public GradientCodec {
+ public:
+  ExpertTerms(const CodecPlan& plan, int unit, StepGradients& step);
+  void send(const Instruction& like, std::vector<Instruction>& list) override;
+  void receive(std::vector<Instruction>& list) override;
+
+ private:
+  void pack(const Parameter& p, Range elements, std::vector<Instruction>& list);
+  void zero(Range elements, std::vector<Instruction>& list);
+  // Calls take(elements, term, where it is sent from) for the part of `elements` that each rank owns, and each term.
+  template <class Take>
+  void for_slices(Range elements, const Take& take);
+  BufferId add_terms(std::vector<Instruction>& list);
+  // In the wire's dtype by default.
+  BufferId add_buffer(const std::string& what, int64_t elements,
+                      std::optional<DType> dtype = {}) const;
+  void emit(Instruction op, std::vector<Instruction>& list) const;
+
+  int64_t ranks_, terms_;  // ranks with the same experts, and ranks of the expert group
+  int64_t slice_;          // elements that each rank owns
+  Instruction like_{};
+  BufferId parts_ = kNone;  // (ranks, terms, slice): what is sent, then what has come
 };
 
 // qgZ: gradients travel as int4 (runtime/ir/quantized.h) straight to the ranks that add them. Groups of ranks of a host take

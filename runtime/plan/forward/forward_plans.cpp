@@ -39,6 +39,7 @@ MemoryTable place_forward(const std::vector<Plan*>& plans, const PlanInputs& inp
 
 Plan forward_plan(Program program, const Job& job, Place place, const PlanInputs& inputs) {
   separate_frozen(program);
+  separate_experts(program);
   separate_replicated(program, place);
   Residency residency = step_residency(job, place);
   residency.measures_codecs = false;

@@ -26,6 +26,12 @@ namespace dstrain {
 // InternalError if rows or heads do not divide evenly, which the configuration refuses before.
 void split_layers(Program& program, const Place& place, int64_t row_multiple);
 
+// Divides the experts of a model among the ranks of the expert group of the rank at `place`: gives it its experts' part of each
+// weight, and adds the exchanges that bring rows to the experts that they chose, and back (runtime/ir/ops/experts/exchange.h).
+// A group takes the rows of all its ranks in the worst case, so values between have room for them. Does nothing where there is
+// one rank. Throws InternalError if experts do not divide evenly, which the configuration refuses before.
+void divide_experts(Program& program, const Place& place);
+
 // Moves each collective of the tensor and of the sequence group forward in the list, to where what it sends has been
 // written, but past no more than one product: so it can travel beside that product. Backward rules emit the gradients of a
 // product together, and the sum of the input gradient over ranks behind them; so it comes to lie in front of the weight

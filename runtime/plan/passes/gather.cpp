@@ -39,11 +39,13 @@ class GatherPass {
       : program_(program),
         job_(job),
         plan_{program, job, residency, place},
-        held_(residency.parameters),
         limits_(job.gather),
         in_turns_(job.pipeline.stages > 1),
         shards_(plan_) {
-    for (const Parameter& p : program.parameters) unit_of_value_[p.value] = p.unit;
+    // What a rank holds whole on its device is where it is used.
+    for (const Parameter& p : program.parameters)
+      if (held_of(p.unit) != Held::whole || program.unit(p.unit).spaces.values != Space::device)
+        unit_of_value_[p.value] = p.unit;
   }
 
   void run() {
@@ -90,6 +92,7 @@ class GatherPass {
   }
 
   int64_t elements(int unit) const { return program_.unit(unit).elements; }
+  Held held_of(int unit) const { return program_.unit(unit).buffers.values.held; }
   // Returns whether nothing of another micro-batch runs between the two instructions.
   bool in_one_turn(const Instruction& a, const Instruction& b) const {
     const bool begins = a.when == When::step_begin, follows = b.when == When::step_begin;
@@ -299,10 +302,11 @@ class GatherPass {
                      .copy_of = operands.held,
                      .role = BufferRole::parameters};
       const BufferId away = std::exchange(
-          operands.held, held_ == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
+          operands.held,
+          held_of(window.unit) == Held::whole ? gathered : program_.add_buffer(std::move(brought)));
       for (Instruction& hop : transfer(program_, away, operands.held, like))
         parts.push_back({std::move(hop)});
-      if (held_ == Held::whole) return parts;
+      if (held_of(window.unit) == Held::whole) return parts;
     }
     if (operands.exact == kNone) operands.exact = operands.held;
     std::unique_ptr<Codec> codec;
@@ -319,7 +323,6 @@ class GatherPass {
   Program& program_;
   const Job& job_;
   const CodecPlan plan_;
-  const Held held_;
   const GatherLimits& limits_;
   const bool in_turns_;  // phases of different micro-batches follow one another
   PackedShards shards_;

@@ -44,19 +44,24 @@ bool has_gradients(const Program& program, const Unit& unit) {
 void place_gradients(Program& program, Unit& unit, const Residency& residency) {
   if (unit.buffers.gradients.id == kNone) return;
   BufferId written = unit.buffers.gradients.id;
-  if (residency.has_micro_gradients()) {
+  int64_t terms = 1;
+  for (const int index : unit.parameters)
+    terms = std::max(terms, program.parameter(index).gradient_terms);
+  if (residency.has_micro_gradients() || terms > 1) {
     const bool every = residency.reduce == ReduceMode::micro_batch;
-    written = unit.buffers.micro_gradients.id =
-        program.add_buffer({.name = "micro_grads:" + unit.name,
-                            .shape = {unit.elements},
-                            .memory = every ? MemoryClass::communication : MemoryClass::workspace,
-                            .role = BufferRole::gradients});
+    // Ranks add terms at the step's end alone, and until then micro-batches add theirs to them.
+    written = unit.buffers.micro_gradients.id = program.add_buffer(
+        {.name = "micro_grads:" + unit.name,
+         .shape = {terms * unit.elements},
+         .memory = every ? MemoryClass::communication : MemoryClass::workspace,
+         .lifetime = terms > 1 && !every ? residency.gradients_live : Lifetime::micro,
+         .role = BufferRole::gradients});
   }
   for (int index : unit.parameters) {
     const Parameter& p = program.parameter(index);
     if (p.gradient == kNone) continue;
     program.at(p.gradient).parent = written;
-    program.at(p.gradient).parent_offset = p.offset;
+    program.at(p.gradient).parent_offset = terms * p.offset;
   }
 }
 
@@ -80,11 +85,12 @@ void add_host_squares(Program& program) {
 
 }  // namespace
 
-void layout(Program& program, const Job& job, Place place, const Residency& residency) {
+void layout(Program& program, const Job& job, Place place, const Residency& of_all) {
   for (Unit& unit : program.units) place_parameters(program, unit, job, place);
-  assign_codecs(program, job, residency);
-  assign_spaces(program, job, place, residency);
+  assign_codecs(program, job, of_all);
+  assign_spaces(program, job, place, of_all);
   for (Unit& unit : program.units) {
+    const Residency residency = unit_residency(of_all, unit, place);
     const BufferId values = program.add_buffer(
         {.name = "params:" + unit.name,
          .shape = {unit.elements / divisor(residency.parameters, place, unit.axes)},
@@ -115,7 +121,7 @@ void layout(Program& program, const Job& job, Place place, const Residency& resi
       program.at(p.value).parent_offset = p.offset;
     }
   }
-  for (Unit& unit : program.units) place_gradients(program, unit, residency);
+  for (Unit& unit : program.units) place_gradients(program, unit, of_all);
   add_host_squares(program);
 }
 

@@ -74,6 +74,10 @@ void split_backward(Program& program, const std::set<BufferId>& in_pieces = {});
 // gathered as the others are, and has neither gradients nor optimizer state.
 void separate_frozen(Program& program);
 
+// Gives the experts that the ranks of an expert group divide units of their own, "U:experts": their gradients are added over the
+// ranks that have the same ones, which also divide their state. Runs after separate_frozen().
+void separate_experts(Program& program);
+
 // Gives the parameters that all ranks of a tensor group have alike units of their own, "U:replicated", behind those of
 // the same kind that it divides: their gradients are added over the tensor group, too, which also divides their state.
 // Runs after separate_frozen().

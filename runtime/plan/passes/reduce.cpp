@@ -42,6 +42,8 @@ std::unique_ptr<Codec> gradient_codec(const CodecPlan& plan, int unit, StepGradi
   switch (plan.program.unit(unit).codecs.gradients) {
     case CodecKind::int4_blocks:
       return std::make_unique<Int4Gradients>(plan, unit, step);
+    case CodecKind::expert_terms:
+      return std::make_unique<ExpertTerms>(plan, unit, step);
     case CodecKind::token_rows:
       return std::make_unique<TokenRows>(plan, unit, step);
     case CodecKind::low_rank:
@@ -64,7 +66,8 @@ class UnitReduction {
     const UnitBuffers& buffers = unit().buffers;
     const BufferId written =
         buffers.micro_gradients.id != kNone ? buffers.micro_gradients.id : buffers.gradients.id;
-    if (plan_.program.at(written).lifetime != Lifetime::persistent)
+    // Terms are sent without what lies between them.
+    if (plan_.program.at(written).lifetime != Lifetime::persistent && !has_terms())
       add_zeros(plan_.program, unit(), written, issued_at(first), list);
   }
 
@@ -78,7 +81,7 @@ class UnitReduction {
     Instruction like = issued_at(last);
     const bool every = plan_.residency.reduce == ReduceMode::micro_batch;
     const UnitBuffers& buffers = unit().buffers;
-    if (!every && buffers.micro_gradients.id != kNone) {
+    if (!every && buffers.micro_gradients.id != kNone && !has_terms()) {
       Instruction add = like;
       add.op = OpKind::accumulate;
       add.accumulate = Accumulate::after_first_micro;
@@ -99,7 +102,15 @@ class UnitReduction {
 
   int64_t elements() const { return unit().elements; }
 
+  // Returns whether what a micro-batch adds to the gradients of those before it is added behind, and not by the writer.
+  bool adds_behind() const {
+    const Residency& r = plan_.residency;
+    return has_terms() ? r.reduce == ReduceMode::micro_batch : r.has_micro_gradients();
+  }
+
  private:
+  bool has_terms() const { return unit().codecs.gradients == CodecKind::expert_terms; }
+
   Unit& unit() const { return plan_.program.unit(unit_); }
 
   CodecPlan plan_;
@@ -191,8 +202,7 @@ void reduce(Program& program, const Job& job, const Place& place, const Residenc
     UnitReduction& reduction = units[static_cast<size_t>(unit)];
     if (first[static_cast<size_t>(unit)] == i) reduction.begin(op, list);
     reduction.prepare(op, list);
-    // What a micro-batch adds to the gradients of those before it is added behind.
-    if (residency.has_micro_gradients() && op.accumulate == Accumulate::after_first_micro)
+    if (reduction.adds_behind() && op.accumulate == Accumulate::after_first_micro)
       op.accumulate = Accumulate::never;
     list.push_back(op);
     if (last[static_cast<size_t>(unit)] == i) sent.send(reduction, op, list);

@@ -1,5 +1,5 @@
 // Parameters of a layer in units of their own, because ranks do something else with these: nothing where they are frozen,
-// another sum and other slices where a tensor group does not divide them. What is done to a unit as a whole, as it is trained
+// another sum and other slices where a tensor group does not divide them, or an expert group does. What is done to a unit as a whole, as it is trained
 // (sums, updates, optimizer state), is done to the units in front of the frozen ones.
 #include <algorithm>
 #include <utility>
@@ -58,6 +58,17 @@ void separate_frozen(Program& program) {
            });
   std::ranges::stable_sort(program.units, {}, [](const Unit& unit) {
     return unit.blocks != BlockFormat::none ? 2 : unit.frozen ? 1 : 0;
+  });
+  number_units(program);
+}
+
+void separate_experts(Program& program) {
+  if (std::ranges::none_of(program.parameters, &Parameter::is_of_experts)) return;
+  const auto is_of_experts = [](const Parameter& p) { return p.is_of_experts; };
+  separate(program, {false, true}, is_of_experts, [](Unit& unit, bool of_experts, bool) {
+    if (!of_experts) return;
+    unit.name += ":experts";
+    unit.axes = unit.axes.without(Axis::expert);
   });
   number_units(program);
 }

@@ -226,21 +226,23 @@ void update(Program& program, const Job& job, const Place& place, const Residenc
   updates.reserve(static_cast<size_t>(units));
   const auto add = [&](size_t u) -> PlacedUpdate& {
     Unit& unit = program.units[u];
-    return updates.emplace_back(program, job, place, adds_of(unit, adds), unit, residency.optimizer,
+    return updates.emplace_back(program, job, place, adds_of(unit, adds), unit,
+                                unit_residency(residency, unit, place).optimizer,
                                 program.add_group(unit.name, static_cast<int>(u)));
   };
   // Appends what follows the update of a unit's weights: that of their average, and their gather.
   const auto end_update = [&](size_t u) {
     updates[u].average();
-    if (residency.optimizer == residency.parameters) return;
     const Unit& unit = program.units[u];
+    const Residency own = unit_residency(residency, unit, place);
+    if (own.optimizer == own.parameters) return;
     const Axes along = adds_of(unit, adds);
     const Range owned = owned_slice(unit, place, along);
     const UnitBuffer& params = unit.buffers.values;
     const int64_t at = position_of(params, unit, place, owned.begin);
     const BufferId mine = program.view(params.id, at, owned.size());
     program.add_at_end(OpKind::all_gather, {mine}, {params.id}, updates[u].group()).channel =
-        channel_of(place, residency.parameters == Held::shard ? Axis::replica : along);
+        channel_of(place, own.parameters == Held::shard ? Axis::replica : along);
   };
   if (keeps) {
     for (size_t u = 0; u < static_cast<size_t>(units); ++u) add(u);

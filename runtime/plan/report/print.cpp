@@ -135,6 +135,7 @@ std::string_view where_text(const Plan& plan, const Instruction& op) {
   const Axes group = plan.comm_channel(op).group;
   return group == kShardAxes || group == (kShardAxes | Axis::tensor) ? " in shard group"
          : group == Axis::replica                                    ? " in replica group"
+         : group == Axis::expert                                     ? " in expert group"
          : group == Axis::sequence                                   ? " in sequence group"
          : group == Axis::tensor                                     ? " in tensor group"
                                                                      : "";
@@ -203,10 +204,12 @@ nlohmann::ordered_json instructions_json(const Plan& plan) {
 }
 
 nlohmann::ordered_json bytes_json(const AxisBytes& bytes) {
-  return {{"data", bytes.data},
-          {"tensor", bytes.tensor},
-          {"sequence", bytes.sequence},
-          {"pipe", bytes.pipe}};
+  nlohmann::ordered_json object = {{"data", bytes.data},
+                                   {"tensor", bytes.tensor},
+                                   {"sequence", bytes.sequence},
+                                   {"pipe", bytes.pipe}};
+  if (bytes.expert > 0) object["expert"] = bytes.expert;
+  return object;
 }
 
 }  // namespace
@@ -231,6 +234,7 @@ std::string plan_to_json(const RankPlan& rank, const Assumptions& assumed) {
     object["stage"] = place.stage();
     object["layers"] = layers_text(plan.program.sublayers, runs_of(plan.program));
   }
+  if (place.ranks_in(Axis::expert) > 1) object["expert_ranks"] = place.ranks_in(Axis::expert);
   if (place.ranks_in(Axis::sequence) > 1) object["sequence_ranks"] = place.ranks_in(Axis::sequence);
   if (place.ranks_in(Axis::tensor) > 1) object["tensor_ranks"] = place.ranks_in(Axis::tensor);
   if (place.factored()) object["shard_ranks"] = place.shard_size();

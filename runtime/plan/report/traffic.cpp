@@ -26,7 +26,8 @@ int64_t& counter_of(AxisBytes& bytes, const Place& place, const Channel& channel
   const auto differs = [&](Axis axis) {
     return channel.group.has(axis) && place.ranks_in(axis) > 1;
   };
-  if (differs(Axis::replica) || differs(Axis::shard)) return bytes.data;
+  if (channel.group == Axis::expert) return bytes.expert;
+  if (differs(Axis::replica) || differs(Axis::shard) || differs(Axis::expert)) return bytes.data;
   return differs(Axis::sequence) ? bytes.sequence : bytes.tensor;
 }
 
@@ -165,7 +166,8 @@ std::string axis_bytes_text(const Plan& plan) {
   const Place& place = plan.place;
   const AxisRanks ranks{place.stages(), place.ranks_in(kSampleAxes), place.ranks_in(Axis::sequence),
                         place.ranks_in(Axis::tensor)};
-  if (!has_model_axes(ranks)) return {};
+  const int experts = place.ranks_in(Axis::expert);
+  if (!has_model_axes(ranks) && experts == 1) return {};
   const AxisBytes bytes = bytes_by_axis(plan);
   std::string text;
   const auto line = [&](int count, std::string_view among, int64_t sent) {
@@ -174,6 +176,7 @@ std::string axis_bytes_text(const Plan& plan) {
                           bytes_text(static_cast<double>(sent)));
   };
   line(ranks.data, "data-parallel ranks", bytes.data);
+  line(experts, "expert ranks where choices are even", bytes.expert);
   line(ranks.tensor, "tensor ranks", bytes.tensor);
   line(ranks.sequence, "sequence ranks", bytes.sequence);
   line(ranks.stages, "pipeline stages", bytes.pipe);

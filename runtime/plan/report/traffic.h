@@ -15,8 +15,9 @@ namespace dstrain {
 // data-parallel and sequence ranks together count as `data`.
 struct AxisBytes {
   int64_t data = 0, sequence = 0, tensor = 0;
-  int64_t pipe = 0;  // messages between stages
-  int64_t total() const { return data + sequence + tensor + pipe; }
+  int64_t expert = 0;  // rows of experts, where all choices are even
+  int64_t pipe = 0;    // messages between stages
+  int64_t total() const { return data + sequence + tensor + expert + pipe; }
   bool operator==(const AxisBytes&) const = default;
 };
 AxisBytes bytes_by_axis(const Plan& plan);

@@ -224,3 +224,46 @@ TEST_CASE("axes: a job divides if its model and its micro-batch do") {
   job.sequence_ranks = 2;
   CHECK_FALSE(divides_among_ranks(job));
 }
+
+namespace {
+
+// Returns a configuration of a model of 8 experts, which `ranks` of them divide.
+std::string with_experts(int64_t ranks, const std::string& more = "",
+                         const std::string& model = R"({"type": "mixtral"})") {
+  return fmt::format(
+      R"({{"train_micro_batch_size_per_gpu": 1, "expert_parallel": {{"enabled": true, "autoep_size": {}}}{}{},
+          "dstrain": {{"model": {}, "data": {{"format": "bin", "path": "x.bin"}}}}}})",
+      ranks, more.empty() ? "" : ", ", more, model);
+}
+
+}  // namespace
+
+TEST_CASE("axes: ranks with samples of their own divide experts") {
+  const Job job = ask(with_experts(4), {}, 8).job();
+  CHECK(job.expert_ranks == 4);
+  CHECK(job.data_ranks() == 8);
+  CHECK(ask(with_experts(1), {}, 8).job().expert_ranks == 1);
+  CHECK_THAT(ask(with_experts(3), {}, 6).error(),
+             Catch::Contains("3 ranks do not divide the 8 experts of a layer evenly"));
+  CHECK_THAT(ask(with_experts(4), {}, 6).error(),
+             Catch::Contains("4 ranks do not divide the 6 data-parallel ranks evenly"));
+  CHECK_THAT(ask(with_experts(2, R"("pipeline": {"stages": 2})"), {}, 6).error(),
+             Catch::Contains("2 ranks do not divide the 3 data-parallel ranks evenly"));
+  CHECK_THAT(ask(with_experts(2, "", R"({"type": "llama"})"), {}, 2).error(),
+             Catch::Contains("no experts to divide"));
+}
+
+TEST_CASE("axes: what does not run with divided experts is refused by name") {
+  const auto error = [](const std::string& more) {
+    return ask(with_experts(2, more), {}, 4).error();
+  };
+  CHECK_THAT(error(R"("optimizer": {"type": "Lamb"})"),
+             Catch::Contains("Lamb does not run with expert_parallel.autoep_size above 1 yet"));
+  CHECK_THAT(error(R"("optimizer": {"type": "AdamW8bit"})"),
+             Catch::Contains("does not run with expert_parallel.autoep_size above 1 yet"));
+  CHECK_THAT(error(R"("zero_optimization": {"stage": 3, "zero_quantized_weights": true})"),
+             Catch::Contains("parameters do not travel quantized"));
+  CHECK_THAT(error(R"("zero_optimization": {"stage": 3, "mics_shard_size": 2})"),
+             Catch::Contains("shards of some ranks do not run"));
+  CHECK(error(R"("optimizer": {"type": "Muon"})") == "no error");
+}

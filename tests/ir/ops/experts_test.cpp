@@ -114,6 +114,60 @@ TEST_CASE("grouped_linear has the gradients of what is trained alone") {
   CHECK(t.backward_ops(both) == std::vector<std::string>{"grouped_input_grad"});
 }
 
+TEST_CASE("grouped_linear: rows of several ranks are groups of the same experts") {
+  OneOp t;
+  const BufferId x = t.parameter({40, 4}), w = t.parameter({9, 4}),
+                 ends = t.buffer({6}, DType::i32), y = t.run({40, 3});
+  const Instruction op{.op = OpKind::grouped_linear,
+                       .attrs = GroupedAttrs{.senders = 2},
+                       .reads = {x, w, ends},
+                       .writes = {y}};
+  CHECK(t.refusal(op) == "");
+  CHECK_THAT(t.refusal(with_attrs(op, GroupedAttrs{.senders = 4})), Contains("the same experts"));
+  // As many FLOPs as one rank's rows take: the room is for those of all.
+  CHECK(cost_of(t.program, op).flops == 2 * 20 * 4 * 3);
+  CHECK(t.backward_ops(op) ==
+        std::vector<std::string>{"grouped_input_grad", "grouped_weight_grad"});
+  const Parameter& weight = t.program.parameters[1];
+  CHECK(weight.gradient_terms == 2);
+  CHECK(t.program.at(weight.gradient).shape == Shape{18, 4});
+}
+
+TEST_CASE("expert_ends and exchange_rows: there is room for the rows of all ranks") {
+  OneOp t(DType::bf16);
+  const BufferId ends = t.buffer({6}, DType::i32), counts = t.buffer({2, 2}, DType::i32);
+  const Instruction find{.op = OpKind::expert_ends,
+                         .attrs = ExpertEndsAttrs{.ranks = 2, .rank = 1},
+                         .reads = {t.buffer({2, 6}, DType::i32)},
+                         .writes = {ends, counts}};
+  CHECK(t.refusal(find) == "");
+  CHECK_THAT(t.refusal(with_read(find, 0, t.buffer({2, 5}, DType::i32))), Contains("evenly"));
+  CHECK_THAT(t.refusal(with_attrs(find, ExpertEndsAttrs{.ranks = 2, .rank = 2})),
+             Contains("evenly"));
+  const Instruction forth{
+      .op = OpKind::exchange_rows, .reads = {t.run({20, 4}), counts}, .writes = {t.run({40, 4})}};
+  CHECK(t.refusal(forth) == "");
+  CHECK_THAT(t.refusal(with_write(forth, 0, t.run({60, 4}))), Contains("9 elements of i32"));
+  CHECK_THAT(t.refusal(with_write(forth, 0, t.run({20, 8}))), Contains("columns"));
+  const Instruction back{.op = OpKind::exchange_rows,
+                         .attrs = ExchangeAttrs{.back = true},
+                         .reads = {t.run({40, 4}), counts},
+                         .writes = {t.run({20, 4})}};
+  CHECK(t.refusal(back) == "");
+  CHECK_FALSE(rule_of(OpKind::exchange_rows).repeatable);
+}
+
+TEST_CASE("the gradients of rows travel the other way") {
+  OneOp t;
+  Instruction op{.op = OpKind::exchange_rows,
+                 .reads = {t.parameter({20, 4}), t.buffer({2, 2}, DType::i32)},
+                 .writes = {t.run({40, 4})},
+                 .channel = 3};
+  CHECK(t.backward_ops(op) == std::vector<std::string>{"exchange_rows"});
+  CHECK(attrs_as<ExchangeAttrs>(t.program.instructions[0].attrs).back);
+  CHECK(t.program.instructions[0].channel == 3);
+}
+
 TEST_CASE("the builder's experts: memory has room for all rows of all slots") {
   Program program;
   Builder b(program, {.batch = 2});

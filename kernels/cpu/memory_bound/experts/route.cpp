@@ -7,6 +7,7 @@
 #include "kernels/cpu/memory_bound/general/with_floats.h"
 #include "kernels/cpu/memory_bound/kernels.h"
 #include "kernels/cpu/memory_bound/parallel.h"
+#include "kernels/expert_groups.h"
 #include "kernels/router.h"
 
 namespace dstrain::simd {
@@ -90,6 +91,19 @@ std::unique_ptr<Kernel> make_group_rows(const KernelSpec& spec) {
         for (int64_t e = 0; e < experts; ++e) begin += std::exchange(ends[e], begin);
         for (int64_t i = 0; i < n; ++i) places[i] = ends[chosen[i]]++;
       });
+}
+
+std::unique_ptr<Kernel> make_expert_ends(const KernelSpec& spec) {
+  const auto attrs = attrs_as<ExpertEndsAttrs>(spec.attrs);
+  return kernel_of([attrs, n = elements(spec.out[0]),
+                    experts = elements(spec.in[0]) / attrs.ranks](const KernelCall& call) {
+    const ExpertGroups groups{data<const int32_t>(call.in, 0), attrs.ranks, attrs.rank, experts};
+    auto* const ends = data<int32_t>(call.out, 0);
+    auto* const counts = data<int32_t>(call.out, 1);
+    for (int64_t g = 0; g < n; ++g) ends[g] = groups.end(g);
+    for (int64_t i = 0; i < attrs.ranks * attrs.ranks; ++i)
+      counts[i] = groups.count(i / attrs.ranks, i % attrs.ranks);
+  });
 }
 
 }  // namespace dstrain::simd

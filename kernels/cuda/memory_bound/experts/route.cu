@@ -1,8 +1,11 @@
 // route, route_grad and group_rows. A thread has a row of logits (kernels/router.h), and a block of group_rows an expert, whose
 // choices it counts and numbers in order. Minimum memory traffic: the logits; group_rows reads its integers once for each expert,
 // from the L2 cache.
+#include <algorithm>
+
 #include "kernels/cuda/memory_bound/access.cuh"
 #include "kernels/cuda/memory_bound/memory_bound.cuh"
+#include "kernels/expert_groups.h"
 #include "kernels/router.h"
 
 namespace dstrain::DSTRAIN_BACKEND {
@@ -80,6 +83,19 @@ __device__ int sum_before(int own, int& all) {
   return before + sum - own;
 }
 
+// An element is the end of a group, and the count of two ranks.
+struct ExpertEnds {
+  ExpertGroups groups;
+  int64_t ends;
+  int32_t *end, *count;
+  __device__ void operator()(int64_t at, int64_t) const {
+    if (at < 0) return;
+    if (at < ends) end[at] = groups.end(at);
+    if (at < groups.ranks * groups.ranks)
+      count[at] = groups.count(at / groups.ranks, at % groups.ranks);
+  }
+};
+
 __global__ void __launch_bounds__(kGroupThreads)
     group_rows_kernel(const int32_t* chosen, int64_t n, int32_t* places, int32_t* ends) {
   const auto expert = static_cast<int32_t>(blockIdx.x);
@@ -136,6 +152,17 @@ std::unique_ptr<Kernel> make_group_rows(const KernelSpec& spec, const LaunchCont
                group_rows_kernel, data<const int32_t>(call.in, 0), n, data<int32_t>(call.out, 0),
                data<int32_t>(call.out, 1));
       });
+}
+
+std::unique_ptr<Kernel> make_expert_ends(const KernelSpec& spec, const LaunchContext& context) {
+  const auto attrs = attrs_as<ExpertEndsAttrs>(spec.attrs);
+  return kernel_of([context, attrs, n = elements(spec.out[0]),
+                    experts = elements(spec.in[0]) / attrs.ranks](const KernelCall& call) {
+    const ExpertGroups groups{data<const int32_t>(call.in, 0), attrs.ranks, attrs.rank, experts};
+    const int32_t* const anchor = nullptr;
+    launch_flat<1>(context, "expert_ends", anchor, std::max(n, attrs.ranks * attrs.ranks),
+                   ExpertEnds{groups, n, data<int32_t>(call.out, 0), data<int32_t>(call.out, 1)});
+  });
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

@@ -1,4 +1,4 @@
-// Section pipeline, and experts on ranks of their own.
+// Section pipeline.
 #include "runtime/config/keys/table/coerce.h"
 #include "runtime/config/keys/table/key_table.h"
 
@@ -76,10 +76,6 @@ std::vector<KeySpec> pipeline() {
        .fallback = "true",
        .state = State::no_effect,
        .note = "it chooses a variant of PyTorch's checkpointing"},
-      {.key = "expert_parallel",
-       .type = Type::opaque,
-       .note = "expert parallelism is not available yet: remove the section",
-       .rule = &rules::kNotYetIfOn},
   };
 }
 

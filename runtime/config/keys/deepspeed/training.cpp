@@ -163,7 +163,9 @@ std::vector<KeySpec> training() {
        .note = "the optimizer always runs where its state lives"},
       {.key = "use_data_before_expert_parallelism",
        .fallback = "false",
-       .note = "expert parallelism is not available yet: use false",
+       .note = "expert groups are consecutive ranks of a stage, as DeepSpeed's expert_parallel has "
+               "them: "
+               "use false",
        .rule = &rules::kFlag},
       {.key = "graph_harvesting",
        .fallback = "false",

@@ -43,11 +43,26 @@ std::optional<int64_t> stage_of_sharding(std::string_view strategy) {
 const std::vector<KeySpec>& common_keys() {
   static const std::vector<KeySpec> table = [] {
     std::vector<KeySpec> all;
-    for (auto section :
-         {keys::training, keys::optimizer, keys::optimizer_arguments, keys::scheduler,
-          keys::precision, keys::zero, keys::offload, keys::activation_checkpointing,
-          keys::pipeline, keys::tensor_parallel, keys::monitoring, keys::others, keys::ignored,
-          keys::dstrain, keys::data, keys::fine_tuning, keys::peft, keys::saving, keys::loss})
+    for (auto section : {keys::training,
+                         keys::optimizer,
+                         keys::optimizer_arguments,
+                         keys::scheduler,
+                         keys::precision,
+                         keys::zero,
+                         keys::offload,
+                         keys::activation_checkpointing,
+                         keys::pipeline,
+                         keys::tensor_parallel,
+                         keys::expert_parallel,
+                         keys::monitoring,
+                         keys::others,
+                         keys::ignored,
+                         keys::dstrain,
+                         keys::data,
+                         keys::fine_tuning,
+                         keys::peft,
+                         keys::saving,
+                         keys::loss})
       std::ranges::move(section(), std::back_inserter(all));
     limit_to_f32(all);
     return all;

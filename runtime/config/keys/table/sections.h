@@ -18,6 +18,7 @@ std::vector<KeySpec> offload();
 std::vector<KeySpec> activation_checkpointing();
 std::vector<KeySpec> pipeline();
 std::vector<KeySpec> tensor_parallel();
+std::vector<KeySpec> expert_parallel();
 std::vector<KeySpec> monitoring();
 std::vector<KeySpec> others();
 std::vector<KeySpec> ignored();

@@ -39,11 +39,11 @@ class PolledQueue : public CommQueue {
     }
   }
 
-  void post(int channel, OpKind op, Tensor in, Tensor out) override {
+  void post(int channel, OpKind op, Tensor in, Tensor out, const RowCounts& rows) override {
     Channel& c = channels_[static_cast<size_t>(channel)];
     backend_.compute->synchronize();
     c.times.push_back({monotonic_ns(), 0});
-    c.works.push_back(start_collective(*c.comm, op, in, out));
+    c.works.push_back(start_collective(*c.comm, op, in, out, rows));
   }
   void wait(int channel, int32_t count) override {
     Channel& c = channels_[static_cast<size_t>(channel)];
@@ -127,12 +127,12 @@ class ThreadedQueue : public CommQueue {
     thread_.join();
   }
 
-  void post(int channel, OpKind op, Tensor in, Tensor out) override {
+  void post(int channel, OpKind op, Tensor in, Tensor out, const RowCounts& rows) override {
     {
       const std::lock_guard lock(mutex_);
       ready_[posted_.size()]->record(*backend_.compute);
       Channel& c = channels_[static_cast<size_t>(channel)];
-      posted_.push_back({&c, c.times.size(), op, in, out});
+      posted_.push_back({&c, c.times.size(), op, in, out, rows});
       c.times.emplace_back();
     }
     to_thread_.notify_one();
@@ -169,6 +169,7 @@ class ThreadedQueue : public CommQueue {
     size_t number;  // among those of its channel
     OpKind op;
     Tensor in, out;
+    RowCounts rows;
   };
   struct UnderWay {
     Channel* channel;
@@ -211,8 +212,9 @@ class ThreadedQueue : public CommQueue {
     lock.unlock();
     ready.synchronize();
     const int64_t begin = monotonic_ns();
-    under_way_.push_back({next.channel, next.number, begin,
-                          start_collective(*next.channel->comm, next.op, next.in, next.out)});
+    under_way_.push_back(
+        {next.channel, next.number, begin,
+         start_collective(*next.channel->comm, next.op, next.in, next.out, next.rows)});
     idle_rounds_ = 0;
     state_ = {};
   }

@@ -21,10 +21,13 @@ class CommQueue {
  public:
   virtual ~CommQueue() = default;
 
-  // Enqueues an all_reduce (out is in), reduce_scatter, all_gather, all_to_all, send (of in) or recv (to out) and
-  // returns.
+  // Enqueues an all_reduce (out is in), reduce_scatter, all_gather, all_to_all, exchange_rows, send (of in) or recv (to out)
+  // and returns. `rows`: of an exchange_rows, whose counts must stay until it has been waited for.
   // Allocates nothing up to the number of collectives that the queue was made for.
-  virtual void post(int channel, OpKind op, Tensor in, Tensor out) = 0;
+  virtual void post(int channel, OpKind op, Tensor in, Tensor out, const RowCounts& rows) = 0;
+  void post(int channel, OpKind op, const Tensor& in, const Tensor& out) {
+    post(channel, op, in, out, {});
+  }
   // Makes later work of the compute stream wait for the first `count` collectives that were posted on a
   // channel since restart(). Throws what the communicator throws.
   virtual void wait(int channel, int32_t count) = 0;

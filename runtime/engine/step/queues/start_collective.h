@@ -8,10 +8,10 @@
 namespace dstrain {
 
 // Starts the collective `op` of a Communicator, or of its StreamCollectives in a `stream`, and returns what the call
-// returns. Throws InternalError for other ops.
+// returns. `rows`: of an exchange of rows. Throws InternalError for other ops.
 template <class Collectives, class... InStream>
 auto start_collective(Collectives& comm, OpKind op, const Tensor& in, const Tensor& out,
-                      InStream&... stream) {
+                      const RowCounts& rows, InStream&... stream) {
   const OpRule& rule = rule_of(op);
   check(rule.collective.has_value(), "{} is no collective", rule.name);
   switch (*rule.collective) {
@@ -23,6 +23,8 @@ auto start_collective(Collectives& comm, OpKind op, const Tensor& in, const Tens
       return comm.all_gather(in, out, stream...);
     case Collective::all_to_all:
       return comm.all_to_all(in, out, stream...);
+    case Collective::exchange_rows:
+      return comm.exchange_rows(in, out, rows, stream...);
     case Collective::message:  // one end has a tensor to send, the other one to receive
       return in ? comm.send(in, stream...) : comm.recv(out, stream...);
     default:

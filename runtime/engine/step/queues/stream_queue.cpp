@@ -28,13 +28,13 @@ class StreamQueue : public CommQueue {
     }
   }
 
-  void post(int channel, OpKind op, Tensor in, Tensor out) override {
+  void post(int channel, OpKind op, Tensor in, Tensor out, const RowCounts& rows) override {
     Channel& c = channels_[static_cast<size_t>(channel)];
     const size_t i = c.posted_at.size();
     c.posted_at.push_back(monotonic_ns());
     c.ready[i]->record(*backend_.compute);
     c.stream->wait(*c.ready[i]);
-    start_collective(*c.comm, op, in, out, *c.stream);
+    start_collective(*c.comm, op, in, out, rows, *c.stream);
     c.done[i]->record(*c.stream);
   }
   void wait(int channel, int32_t count) override {

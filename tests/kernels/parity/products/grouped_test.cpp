@@ -105,6 +105,38 @@ TEST_CASE("products of experts' rows are those of each expert; one without rows 
     }
 }
 
+TEST_CASE(
+    "rows of several ranks meet the experts' weights in turns; each has a term of the gradients") {
+  const Groups g{{3, 0, 70, 1, 33, 2}, 40, 24};  // three ranks, two experts
+  const int64_t senders = 3, experts = g.experts() / senders, of_weight = g.out * g.in;
+  const GroupedAttrs attrs{.senders = senders};
+  for (const DType dtype : kDTypes) {
+    CAPTURE(name_of(dtype));
+    Operands3 o(g, dtype, gaussian);
+    o.w.values.resize(static_cast<size_t>(experts * of_weight));
+    o.w.shape = {experts * g.out, g.in};
+    Values y, d_x, d_w;
+    for_experts(g, [&](int64_t group, int64_t first, const Size& s) {
+      const Values x = part(o.x.values, first * g.in, s.rows * g.in),
+                   w = part(o.w.values, group % experts * of_weight, of_weight),
+                   d_y = part(o.d_y.values, first * g.out, s.rows * g.out);
+      append(y, multiply(s, x, w));
+      append(d_x, input_grad(s, d_y, w));
+      append(d_w, weight_grad(s, d_y, x, Values(w.size())));
+    });
+    const auto rows = parity::run_everywhere({.op = OpKind::grouped_linear, .attrs = attrs},
+                                             {o.x, o.w, g.ends()}, {{o.d_y.shape, dtype}});
+    parity::require_close("y", rows[0].values(), y, tolerance(dtype, g.in));
+    const auto back = parity::run_everywhere({.op = OpKind::grouped_input_grad, .attrs = attrs},
+                                             {o.d_y, o.w, g.ends()}, {{o.x.shape, dtype}});
+    parity::require_close("d_x", back[0].values(), d_x, tolerance(dtype, g.out));
+    const auto weights =
+        parity::run_everywhere({.op = OpKind::grouped_weight_grad, .attrs = attrs},
+                               {o.d_y, o.x, g.ends()}, {{{g.experts() * g.out, g.in}, DType::f32}});
+    parity::require_close("d_w", weights[0].values(), d_w, tolerance(DType::f32, g.rows()));
+  }
+}
+
 TEST_CASE("a row's product has the same bits however many rows its expert has") {
   const int64_t rows = 70, in = 200, out = 40;
   for (const DType dtype : kDTypes)

@@ -216,4 +216,36 @@ TEST_CASE("rows of experts are in the order of experts, rows and slots") {
   }
 }
 
+TEST_CASE("the groups of a rank's experts are those of each rank's rows, one after the other") {
+  for (const auto& [ranks, experts] : {std::pair<int64_t, int64_t>{1, 3}, {2, 2}, {2, 8}, {3, 6}}) {
+    const std::vector<double> counts = integer_values(ranks * experts, 11, 0, 5);
+    std::vector<double> all_ends;
+    for (int64_t i = 0; i < ranks * experts; ++i)
+      all_ends.push_back(counts[static_cast<size_t>(i)] + (i % experts == 0 ? 0 : all_ends.back()));
+    const int64_t own = experts / ranks;
+    const auto count_of = [&](int64_t from, int64_t expert) {
+      return counts[static_cast<size_t>(from * experts + expert)];
+    };
+    std::vector<double> for_each_rank;
+    for (int64_t from = 0; from < ranks; ++from)
+      for (int64_t to = 0; to < ranks; ++to) {
+        for_each_rank.push_back(0);
+        for (int64_t e = 0; e < own; ++e) for_each_rank.back() += count_of(from, to * own + e);
+      }
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      CAPTURE(ranks, experts, rank);
+      std::vector<double> ends;
+      for (int64_t from = 0; from < ranks; ++from)
+        for (int64_t e = 0; e < own; ++e)
+          ends.push_back(count_of(from, rank * own + e) + (ends.empty() ? 0 : ends.back()));
+      const auto got = run_everywhere(
+          {.op = OpKind::expert_ends, .attrs = ExpertEndsAttrs{.ranks = ranks, .rank = rank}},
+          {{{ranks, experts}, DType::i32, all_ends}},
+          {{{experts}, DType::i32}, {{ranks, ranks}, DType::i32}});
+      CHECK(got[0].values() == ends);
+      CHECK(got[1].values() == for_each_rank);
+    }
+  }
+}
+
 }  // namespace dstrain::parity
