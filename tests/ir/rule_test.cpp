@@ -26,7 +26,8 @@ TEST_CASE("an op with a kernel is on the compute queue; collectives but messages
     }
     const bool message = rule.kind == OpKind::send || rule.kind == OpKind::recv;
     CHECK((rule.ring_passes > 0) == (rule.done_by == DoneBy::collective && !message));
-    if (rule.done_by != DoneBy::kernel) CHECK(rule.attrs == 0);
+    if (rule.done_by != DoneBy::kernel)
+      CHECK((rule.attrs == 0 || rule.kind == OpKind::exchange_rows));
   }
 }
 
@@ -61,8 +62,8 @@ TEST_CASE("the ops of the list with a family of kernels are those that a kernel 
 }
 
 TEST_CASE("ops with gradients are a model's, but for those that bring its values to other ranks") {
-  const std::set<OpKind> moves{OpKind::split_columns, OpKind::join_columns, OpKind::all_gather,
-                               OpKind::reduce_scatter, OpKind::all_to_all};
+  const std::set<OpKind> moves{OpKind::split_columns,  OpKind::join_columns, OpKind::all_gather,
+                               OpKind::reduce_scatter, OpKind::all_to_all,   OpKind::exchange_rows};
   for (int i = 0; i < kOpKinds; ++i) {
     const OpRule& rule = rule_of(static_cast<OpKind>(i));
     CAPTURE(rule.name);

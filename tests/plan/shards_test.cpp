@@ -22,7 +22,7 @@ Job shards_job(int ranks, int shard_ranks, DType dtype = DType::bf16) {
 }  // namespace
 
 TEST_CASE("shard groups are consecutive ranks, replica groups have one number in each") {
-  const Place place({2, 2, 4, 1, 1}, 13);  // rank 5 of the second stage
+  const Place place({2, 2, 4, 1, 1, 1}, 13);  // rank 5 of the second stage
   CHECK(place.stage() == 1);
   CHECK(place.rank() == 5);
   CHECK(place.factored());

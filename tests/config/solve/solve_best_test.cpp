@@ -7,14 +7,14 @@ using namespace dstrain;
 using namespace dstrain::test;
 
 namespace {
-std::string ours(const std::string& members) {
+std::string own_keys(const std::string& members) {
   return trains_with("\"dstrain\": {" + members + "}");
 }
 }  // namespace
 
 TEST_CASE("best model: what validations decide has Hugging Face's names and defaults") {
   CHECK(ask(trains_with("")).job().best == BestModelConfig{});
-  const Job job = ask(ours(R"("eval_interval": 2, "load_best_model_at_end": true,
+  const Job job = ask(own_keys(R"("eval_interval": 2, "load_best_model_at_end": true,
                               "metric_for_best_model": "eval_accuracy",
                               "early_stopping_patience": 3, "early_stopping_threshold": 0.25,
                               "save_total_limit": 2)"))
@@ -29,7 +29,7 @@ TEST_CASE("best model: what validations decide has Hugging Face's names and defa
       {{R"("metric_for_best_model": "val_ema_loss")", false},
        {R"("metric_for_best_model": "ema_loss", "greater_is_better": true)", true},
        {R"("metric_for_best_model": "f1", "greater_is_better": false)", false}}));
-  CHECK(ask(ours(R"("eval_interval": 2, "early_stopping_patience": 1, )" + metric))
+  CHECK(ask(own_keys(R"("eval_interval": 2, "early_stopping_patience": 1, )" + metric))
             .job()
             .best.greater_is_better == greater);
 }
@@ -57,11 +57,11 @@ TEST_CASE("best model: verdicts on what validations decide, and on the average o
        "its own: use noop, or remove dstrain.ema"},
   }));
   INFO(members);
-  CHECK(verdict(ask(ours(members)).check(), key) == expected);
+  CHECK(verdict(ask(own_keys(members)).check(), key) == expected);
 }
 
 TEST_CASE("best model: the average of the weights needs fp32 masters that all ranks share") {
-  CHECK(ask(ours(R"("ema": {"decay": 0.999})")).job().optimizer.ema_decay == 0.999);
+  CHECK(ask(own_keys(R"("ema": {"decay": 0.999})")).job().optimizer.ema_decay == 0.999);
   const std::string average = R"(, "dstrain": {"ema": {"decay": 0.9}})";
   CHECK(verdict(
             ask(trains_with(R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})" +

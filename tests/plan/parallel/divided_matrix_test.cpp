@@ -31,7 +31,7 @@ Parameter divided(Shape shape, TensorPart part) {
   return p;
 }
 
-const Place kSecondOfTwo({1, 1, 1, 1, 2}, 1);
+const Place kSecondOfTwo({1, 1, 1, 1, 1, 2}, 1);
 
 }  // namespace
 

@@ -114,7 +114,7 @@ std::vector<KeySpec> expert_parallel() {
     std::string_view key, fallback;
   };
   for (const OfModel& of : {OfModel{"expert_parallel.route_norm", ""},
-                            {"expert_parallel.route_scale", "1.0"},
+                            {"expert_parallel.route_scale", "1"},
                             {"expert_parallel.score_apply", "\"auto\""},
                             {"expert_parallel.score_func", "\"auto\""},
                             {"expert_parallel.top_k", "\"auto\""},

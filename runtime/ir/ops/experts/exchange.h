@@ -8,7 +8,6 @@
 namespace dstrain::ops {
 
 inline constexpr OpRule expert_ends{
-    .of_model = true,
     .attrs = kAttrs<ExpertEndsAttrs>,
     .check =
         [](const Program& p, const Instruction& op) {
@@ -29,7 +28,6 @@ inline constexpr OpRule expert_ends{
 inline constexpr OpRule exchange_rows{
     .queue = Queue::comm,
     .done_by = DoneBy::collective,
-    .of_model = true,
     .attrs = kAttrs<ExchangeAttrs>,
     .collective = Collective::exchange_rows,
     .check =
