@@ -29,6 +29,9 @@ class PartWorld final : public Communicator {
   Work reduce_scatter(Tensor in, Tensor out) override { return part_->reduce_scatter(in, out); }
   Work all_gather(Tensor in, Tensor out) override { return part_->all_gather(in, out); }
   Work all_to_all(Tensor in, Tensor out) override { return part_->all_to_all(in, out); }
+  Work exchange_rows(Tensor in, Tensor out, RowCounts counts) override {
+    return part_->exchange_rows(in, out, counts);
+  }
   Work broadcast(Tensor inout, int root) override { return part_->broadcast(inout, root); }
   Work send(Tensor in) override { return part_->send(in); }
   Work recv(Tensor out) override { return part_->recv(out); }

@@ -66,6 +66,7 @@ class ThreadComm : public Communicator {
   Work reduce_scatter(Tensor, Tensor) override { return unused<Work>(); }
   Work all_gather(Tensor, Tensor) override { return unused<Work>(); }
   Work all_to_all(Tensor, Tensor) override { return unused<Work>(); }
+  Work exchange_rows(Tensor, Tensor, RowCounts) override { return unused<Work>(); }
   Work broadcast(Tensor, int) override { return unused<Work>(); }
   Work send(Tensor) override { return unused<Work>(); }
   Work recv(Tensor) override { return unused<Work>(); }
