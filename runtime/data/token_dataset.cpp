@@ -54,7 +54,8 @@ TokenDataset::TokenDataset(const Job& job, std::vector<std::unique_ptr<TokenSour
       top_k_(job.objective.teacher_top_k) {
   for (const auto& file : files_) {
     tokens_ += file->tokens();
-    if (job.objective.has_teacher()) teachers_.emplace_back(file->file(), file->tokens(), top_k_);
+    if (job.objective.has_teacher())
+      teachers_.emplace_back(*file, TaughtSamples{.length = block_}, top_k_);
   }
   const auto held_out =
       validation_
@@ -287,6 +288,7 @@ std::string TokenDataset::summary() const {
         without_target_);
   for (const auto& file : files_) text += remark_text(*file);
   if (validation_) text += remark_text(*validation_);
+  for (const TeacherFile& teacher : teachers_) text += teacher.remark_text();
   if (features_) text += fmt::format("; {} made-up features beside each", features_->elements());
   return text;
 }

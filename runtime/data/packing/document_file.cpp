@@ -1,5 +1,6 @@
 #include "runtime/data/packing/document_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -41,6 +42,12 @@ int64_t DocumentFile::begin(int64_t document) const {
   uint64_t value = 0;
   std::memcpy(&value, file_->data() + document * 8, sizeof(value));
   return static_cast<int64_t>(value);
+}
+
+int64_t DocumentFile::longest() const {
+  int64_t tokens = 0;
+  for (int64_t d = 0; d < documents(); ++d) tokens = std::max(tokens, begin(d + 1) - begin(d));
+  return tokens;
 }
 
 }  // namespace dstrain

@@ -17,6 +17,8 @@ class DocumentFile {
   int64_t documents() const { return file_->bytes() / 8 - 1; }
   // Returns the token at which a document begins; behind the last document, the number of tokens.
   int64_t begin(int64_t document) const;
+  // Returns the tokens of the longest document.
+  int64_t longest() const;
   const DataFile& file() const { return *file_; }
 
  private:

@@ -44,7 +44,10 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
     Source source{std::move(tokens), std::move(documents)};
     const bool trained = !own_validation_ || &tokens != &files.back();
     if (job.objective.has_teacher() && trained)
-      source.teacher.emplace(source.tokens->file(), source.tokens->tokens(),
+      source.teacher.emplace(*source.tokens,
+                             TaughtSamples{.length = length_,
+                                           .documents = &source.documents.file(),
+                                           .longest = source.documents.longest()},
                              job.objective.teacher_top_k);
     sources_.push_back(std::move(source));
   }
@@ -310,7 +313,10 @@ std::string PackedDataset::summary() const {
                         counted(counts.without_target, "document"), length_);
   const int64_t validation = parts_[1].samples.samples() / rows_;
   std::string remarks;
-  for (const Source& source : sources_) remarks += remark_text(*source.tokens);
+  for (const Source& source : sources_) {
+    remarks += remark_text(*source.tokens);
+    if (source.teacher) remarks += source.teacher->remark_text();
+  }
   if (validation == 0) return text + ", none for validation" + remarks;
   text += fmt::format(", {} for validation", validation);
   if (own_validation_) text += fmt::format(" from {}", sources_.back().tokens->file().path());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "runtime/config/text.h"
@@ -28,23 +29,39 @@ std::unique_ptr<DataFile> open_beside(const DataFile& data) {
   return std::make_unique<DataFile>(path);
 }
 
-}  // namespace
-
-TeacherFile::TeacherFile(const DataFile& data, int64_t tokens, int64_t top_k)
-    : file_(open_beside(data)), top_k_(top_k) {
-  if (file_->bytes() == tokens * teacher_bytes(top_k)) return;
-  const int64_t of_token = file_->bytes() / tokens;
-  if (file_->bytes() % tokens == 0 && of_token % teacher_bytes(1) == 0)
+// Throws UserError if a file is not one of the tokens of `source`, with `top_k` log-probabilities each.
+void check_size(const DataFile& file, const TokenSource& source, int64_t top_k) {
+  const int64_t tokens = source.tokens();
+  if (file.bytes() == tokens * teacher_bytes(top_k)) return;
+  const int64_t of_token = file.bytes() / tokens;
+  if (file.bytes() % tokens == 0 && of_token % teacher_bytes(1) == 0)
     fail_user(
         "{}: it has {} log-probabilities a token, and dstrain.objective.teacher_top_k is {}: set "
         "the "
         "key to {}",
-        file_->path(), of_token / teacher_bytes(1), top_k, of_token / teacher_bytes(1));
+        file.path(), of_token / teacher_bytes(1), top_k, of_token / teacher_bytes(1));
   fail_user(
       "{}: it has {} bytes, and {} of {} with {} log-probabilities each make {}: write it again "
       "(dstrain teach)",
-      file_->path(), file_->bytes(), data.path(), counted(tokens, "token"), top_k,
+      file.path(), file.bytes(), source.file().path(), counted(tokens, "token"), top_k,
       tokens * teacher_bytes(top_k));
+}
+
+}  // namespace
+
+TeacherFile::TeacherFile(const TokenSource& source, const TaughtSamples& samples, int64_t top_k)
+    : file_(open_beside(source.file())), top_k_(top_k) {
+  check_size(*file_, source, top_k);
+  const std::optional<TeacherRecord> record = teacher_record_beside(file_->path());
+  if (!record) return;
+  check_teacher_record(*record, file_->path(), source, samples);
+  recorded_ = true;
+}
+
+std::string TeacherFile::remark_text() const {
+  if (recorded_) return "";
+  return fmt::format("; nothing says of which data {} is: {} is not there", file_->path(),
+                     teacher_record_path(file_->path()));
 }
 
 void TeacherFile::read(int64_t begin, int64_t count, const int32_t* labels, int64_t vocabulary,

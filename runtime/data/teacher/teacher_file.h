@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
-#include "runtime/data/file/data_file.h"
+#include "runtime/data/teacher/teacher_record.h"
+#include "runtime/data/token_source.h"
 
 namespace dstrain {
 
@@ -22,11 +24,13 @@ constexpr int64_t teacher_bytes(int64_t top_k) {
 
 class TeacherFile {
  public:
-  // Opens the file beside `data`, which has so many tokens. Throws UserError if there is none, or if it is not one of that many
-  // tokens with `top_k` each.
-  TeacherFile(const DataFile& data, int64_t tokens, int64_t top_k);
+  // Opens the file beside that of `source`, for a run that reads such samples of it. Throws UserError if there is none, if it is
+  // not one of that many tokens with `top_k` each, or if its record (TeacherRecord) says that it is of other tokens or samples.
+  TeacherFile(const TokenSource& source, const TaughtSamples& samples, int64_t top_k);
 
   const DataFile& file() const { return *file_; }
+  // Returns "; nothing says ..." where the file has no record; else an empty text.
+  std::string remark_text() const;
 
   // Reads what it has of tokens [begin, begin + count), whose labels are those given: to `ids` (count, top_k + 1) the label and
   // the teacher's tokens, -1 all where the label is below 0; to `log_probs` (count, top_k). Throws RunError at an id that is not
@@ -37,6 +41,7 @@ class TeacherFile {
  private:
   std::unique_ptr<DataFile> file_;
   int64_t top_k_;
+  bool recorded_ = false;
 };
 
 }  // namespace dstrain

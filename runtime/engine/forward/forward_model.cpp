@@ -11,12 +11,20 @@ const MemoryTable& checked(const MemoryTable& memory, const CheckDeviceBytes& ch
   return memory;
 }
 
+// Returns the run's job in f32, whose samples do not depend on how the run read its data.
+Job forward_job(const Job& job, ForwardModel::Ends ends) {
+  Job forward = in_f32(job);
+  forward.data.packing =
+      ends == ForwardModel::Ends::with_logits_of_documents ? Packing::pack : Packing::none;
+  return forward;
+}
+
 }  // namespace
 
 ForwardModel::ForwardModel(const Job& job, const WeightsSource& place,
                            const Implementations& implementations, int64_t seq_len, Ends ends,
                            int threads, const CheckDeviceBytes& check_bytes)
-    : job_(in_f32(job)),
+    : job_(forward_job(job, ends)),
       backend_(make_backend(implementations, job_.device)),
       comm_(make_device_communicator(self_, *backend_.device)),
       plans_(make_forward_plan(job_, seq_len, ends == Ends::with_losses,

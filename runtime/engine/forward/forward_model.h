@@ -14,8 +14,9 @@ namespace dstrain {
 
 class ForwardModel {
  public:
-  // What follows the logits: nothing, or the losses.
-  enum class Ends { with_logits, with_losses };
+  // What follows the logits: nothing, or the losses. Where the sample holds several documents, the program has the input
+  // `documents`.
+  enum class Ends { with_logits, with_losses, with_logits_of_documents };
 
   // `job`: of the run. Samples have `seq_len` tokens. `check_bytes` may be empty. Throws UserError if the weights cannot be
   // read.

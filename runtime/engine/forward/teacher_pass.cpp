@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -76,6 +77,64 @@ void write_none(int64_t begin, int64_t end, int64_t top_k, const WriteTeacher& w
   }
 }
 
+// Says of all tokens that no sample has that no teacher was asked.
+void write_untaught(const PackedSamples& samples, int64_t tokens, int64_t top_k,
+                    const WriteTeacher& write) {
+  std::vector<DocumentPart> parts;
+  for (int64_t s = 0; s < samples.samples(); ++s)
+    std::ranges::copy(samples.sample(s), std::back_inserter(parts));
+  std::ranges::sort(parts, {}, &DocumentPart::begin);
+  int64_t end = 0;
+  for (const DocumentPart& part : parts) {
+    write_none(end, part.begin, top_k, write);
+    end = part.begin + part.tokens;
+  }
+  write_none(end, tokens, top_k, write);
+}
+
+// The values of the inputs of a forward pass over one sample.
+class TeacherBatch {
+ public:
+  explicit TeacherBatch(const Program& program) {
+    for (const ProgramInput& input : program.inputs) {
+      const bool documents = input.role == InputRole::documents;
+      check(documents || input.role == InputRole::token_ids, "a teacher reads {}",
+            name_of(input.role));
+      std::vector<int32_t>& values = documents ? documents_ : tokens_;
+      values.resize(static_cast<size_t>(program.at(input.buffer).shape.elements()));
+      inputs_.emplace_back(values);
+    }
+  }
+
+  // Reads ranges, one behind the other. Returns how many tokens they have.
+  int64_t read(const TokenSource& source, std::span<const DocumentPart> ranges) {
+    check(ranges.size() == 1 || !documents_.empty(), "the model tells no documents apart");
+    int32_t end = 0;
+    for (const DocumentPart& range : ranges) {
+      int32_t* const to = tokens_.data() + end;
+      // The file may end with the last token, which has none behind it.
+      targets_.resize(static_cast<size_t>(range.tokens) - 1);
+      source.read(range.begin, range.tokens - 1, to, targets_.data());
+      to[range.tokens - 1] = targets_.back();
+      end = begin_document(end, range.tokens);
+    }
+    std::fill(tokens_.begin() + end, tokens_.end(), 0);
+    begin_document(end, static_cast<int32_t>(tokens_.size()) - end);
+    return end;
+  }
+  std::span<const std::span<const int32_t>> inputs() const { return inputs_; }
+
+ private:
+  // Returns where the document ends.
+  int32_t begin_document(int32_t begin, int32_t tokens) {
+    if (!documents_.empty()) std::fill_n(documents_.begin() + begin, tokens, begin);
+    return begin + tokens;
+  }
+
+  std::vector<int32_t> tokens_, documents_, targets_;
+  std::vector<std::span<const int32_t>> inputs_;  // in the order of the program
+};
+
 }  // namespace
 
 std::vector<TokenRange> ranges_of_windows(int64_t tokens, int64_t length) {
@@ -93,26 +152,28 @@ std::vector<TokenRange> ranges_of_documents(std::span<const int64_t> begins, int
   return ranges;
 }
 
-void teach(ForwardModel& model, const TokenSource& source, std::span<const TokenRange> ranges,
+PackedSamples samples_of(std::span<const TokenRange> ranges, int64_t length, bool several) {
+  std::vector<DocumentPart> parts;
+  for (const TokenRange& range : ranges)
+    parts.push_back({.tokens = static_cast<int32_t>(range.count), .begin = range.begin});
+  return {std::move(parts), static_cast<int32_t>(length), several};
+}
+
+void teach(ForwardModel& model, const TokenSource& source, const PackedSamples& samples,
            int64_t top_k, int64_t ids, const WriteTeacher& write,
-           const std::function<void(int64_t done)>& on_range) {
+           const std::function<void(int64_t done)>& on_sample) {
   check(top_k <= ids && model.program().logits != kNone, "a teacher of {} tokens gives {}", ids,
         top_k);
-  const BufferId input = model.program().input(InputRole::token_ids);
-  std::vector<int32_t> tokens(static_cast<size_t>(model.tensor(input).elements())), targets(tokens);
-  const std::span<const int32_t> inputs[] = {tokens};
+  write_untaught(samples, source.tokens(), top_k, write);
+  TeacherBatch batch(model.program());
   const bool host = model.device().is_host();
   const auto bytes = static_cast<size_t>(teacher_bytes(top_k));
   std::vector<std::byte> values;
-  int64_t written = 0;  // tokens
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    const int64_t begin = ranges[i].begin, count = ranges[i].count;
-    std::ranges::fill(tokens, 0);
-    // The file may end with the last token, which has none behind it.
-    source.read(begin, count - 1, tokens.data(), targets.data());
-    tokens[static_cast<size_t>(count) - 1] = targets[static_cast<size_t>(count) - 2];
+  for (int64_t s = 0; s < samples.samples(); ++s) {
+    const std::span<const DocumentPart> ranges = samples.sample(s);
+    const int64_t count = batch.read(source, ranges);
     StepState state;
-    StepContext step{.state = &state, .inputs = inputs};
+    StepContext step{.state = &state, .inputs = batch.inputs()};
     model.run(step);
     values.resize(static_cast<size_t>(count) * bytes);
     const int64_t parts = host ? thread_count() : 1;
@@ -124,12 +185,14 @@ void teach(ForwardModel& model, const TokenSource& source, std::span<const Token
         write_token(row, best, values.data() + static_cast<size_t>(r) * bytes);
       }
     });
-    write_none(written, begin, top_k, write);
-    write(values, begin * teacher_bytes(top_k));
-    written = begin + count;
-    on_range(static_cast<int64_t>(i) + 1);
+    size_t at = 0;
+    for (const DocumentPart& range : ranges) {
+      const size_t size = static_cast<size_t>(range.tokens) * bytes;
+      write(std::span(values).subspan(at, size), range.begin * teacher_bytes(top_k));
+      at += size;
+    }
+    on_sample(s + 1);
   }
-  write_none(written, source.tokens(), top_k, write);
 }
 
 }  // namespace dstrain

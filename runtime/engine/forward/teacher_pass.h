@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/data/packing/pack.h"
 #include "runtime/data/token_source.h"
 #include "runtime/engine/forward/forward_model.h"
 
@@ -23,14 +24,18 @@ struct TokenRange {
 std::vector<TokenRange> ranges_of_windows(int64_t tokens, int64_t length);
 std::vector<TokenRange> ranges_of_documents(std::span<const int64_t> begins, int64_t length);
 
+// Returns samples of `length` tokens that have each of the ranges once: with `several` as many as fit into one.
+PackedSamples samples_of(std::span<const TokenRange> ranges, int64_t length, bool several);
+
 // Receives values of FILE.teacher, and the byte at which they are.
 using WriteTeacher = std::function<void(std::span<const std::byte> values, int64_t at)>;
 
-// Computes of each token of the ranges, which do not fall, the `top_k` tokens that `model` finds likeliest to follow it, of
-// equal ones those with the smallest ids, and calls `write` with all of the file from its beginning on. The model has logits
-// alone, and a vocabulary of `ids`. `on_range` is told how many ranges are done.
-void teach(ForwardModel& model, const TokenSource& source, std::span<const TokenRange> ranges,
+// Computes of each token of the samples the `top_k` tokens that `model` finds likeliest to follow it, of equal ones those with
+// the smallest ids, and calls `write` with all of the file, in pieces of any order: what no sample has are ids 0 of minus
+// infinity. The model has logits alone, a vocabulary of `ids`, and the input `documents` where a sample has several ranges.
+// `on_sample` is told how many samples are done.
+void teach(ForwardModel& model, const TokenSource& source, const PackedSamples& samples,
            int64_t top_k, int64_t ids, const WriteTeacher& write,
-           const std::function<void(int64_t done)>& on_range);
+           const std::function<void(int64_t done)>& on_sample);
 
 }  // namespace dstrain

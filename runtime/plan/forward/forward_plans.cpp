@@ -97,6 +97,7 @@ RankPlan make_forward_plan(const Job& trained, int64_t seq_len, bool with_losses
                             .seq_len = seq_len,
                             .training = false,
                             .with_loss = with_losses,
+                            .documents = job.data.packing == Packing::pack,
                             .row_multiple = inputs.library->row_multiple()});
   build_model(builder, job.model);
   recognise(program);

@@ -1,4 +1,6 @@
 // What a teacher gives to the tokens of samples (FILE.teacher).
+#include <fmt/format.h>
+
 #include <array>
 #include <fstream>
 #include <limits>
@@ -155,6 +157,76 @@ TEST_CASE("a teacher's token outside of the vocabulary, or a value above 0, ends
     overwrite(3 * 12 + 8, to_f16(wrong).bits);
     CHECK_THAT(read(), Catch::Contains("token 3: the teacher gives id 3"));
   }
+}
+
+// Writes the record of FILE.teacher, as dstrain teach does: of documents, or of windows of so many tokens.
+void write_record(const std::string& file, bool documents, int64_t length) {
+  const auto checksum = [](const std::string& path) {
+    return fmt::format("{:016x}", DataFile(path).checksum());
+  };
+  std::ofstream(file + ".teacher.json")
+      << record_text({.data = checksum(file),
+                      .documents = documents ? checksum(file + ".documents") : std::string(),
+                      .length = length});
+}
+
+std::string summary_of(const Job& job) {
+  return open_dataset(job)->summary();
+}
+
+TEST_CASE("a teacher's file with a record is of these data and these samples") {
+  DocumentFolder folder;
+  const std::vector<std::vector<uint16_t>> documents{{10, 11}, {12, 13, 14, 15, 16}, {17, 18}};
+  const std::string file = folder.write("a.bin", documents);
+  write_teacher(file, 9);
+  const Job pack = taught_job(folder, file, Packing::pack),
+            windows = taught_job(folder, file, Packing::none);
+  CHECK_THAT(summary_of(pack),
+             Catch::Contains("nothing says of which data " + file + ".teacher is"));
+  CHECK_THAT(summary_of(windows), Catch::Contains(file + ".teacher.json is not there"));
+  // The first five tokens of a document are as good as four; three are not enough for the longest one.
+  for (const int64_t length : {4, 5}) {
+    write_record(file, true, length);
+    CHECK_THAT(summary_of(pack), !Catch::Contains("nothing says"));
+  }
+  write_record(file, true, 3);
+  CHECK_THAT(problem(pack), Catch::Contains("the first 3 tokens of each document") &&
+                                Catch::Contains("set dstrain.data.seq_len to 3"));
+  CHECK_THAT(problem(windows), Catch::Contains("was asked about documents of " + file) &&
+                                   Catch::Contains("set dstrain.data.packing to \"pack\""));
+  write_record(file, false, 4);
+  CHECK_THAT(summary_of(windows), !Catch::Contains("nothing says"));
+  CHECK_THAT(problem(pack), Catch::Contains("was asked about windows of " + file) &&
+                                Catch::Contains("dstrain teach without --windows"));
+  write_record(file, false, 5);
+  CHECK_THAT(problem(windows), Catch::Contains("windows of 5 tokens"));
+}
+
+TEST_CASE("a teacher's file of other tokens, or of other documents, is an error") {
+  DocumentFolder folder;
+  const std::string file = folder.write("a.bin", {{10, 11}, {12, 13, 14, 15}});
+  write_teacher(file, 6);
+  const Job job = taught_job(folder, file, Packing::pad);
+  write_record(file, true, 4);
+  CHECK(problem(job).empty());
+  folder.write("a.bin", {{10, 11}, {12, 13, 14, 16}});
+  CHECK_THAT(problem(job), Catch::Contains("it is of other data than " + file + " has now") &&
+                               !Catch::Contains("begin elsewhere"));
+  folder.write("a.bin", {{10, 11, 12}, {13, 14, 15}});
+  CHECK_THAT(problem(job), Catch::Contains("whose documents begin elsewhere"));
+  folder.write("a.bin", {{10, 11}, {12, 13, 14, 15}});
+  CHECK(problem(job).empty());
+  folder.write_text("a.bin.teacher.json", "{\"data\": 5}");
+  CHECK_THAT(problem(job), Catch::Contains("a.bin.teacher.json does not say what"));
+}
+
+TEST_CASE("the record of a teacher's file is the same read back") {
+  for (const TeacherRecord& record :
+       {TeacherRecord{.data = "0123", .documents = "4567", .length = 8},
+        TeacherRecord{.data = "0123", .documents = "", .length = 9}})
+    CHECK(parse_teacher_record(record_text(record)) == record);
+  for (const char* const text : {"", "[]", "{}", "{\"data\":\"1\"}"})
+    CHECK_FALSE(parse_teacher_record(text));
 }
 
 }  // namespace

@@ -22,5 +22,15 @@ TEST_CASE("documents are read from their beginnings, and those without a target 
   CHECK(ranges_of_documents(begins, 16) == Ranges{{0, 3}, {4, 8}});
 }
 
+TEST_CASE("ranges are samples of their own, or as many as fit are one") {
+  const Ranges ranges{{0, 3}, {4, 4}, {8, 2}, {12, 3}};
+  CHECK(samples_of(ranges, 6, false).samples() == 4);
+  const PackedSamples packed = samples_of(ranges, 6, true);
+  REQUIRE(packed.samples() == 2);
+  CHECK(packed.tokens() == 12);
+  CHECK(packed.sample(0)[0].begin == 4);
+  CHECK(packed.sample(0)[1].begin == 8);
+}
+
 }  // namespace
 }  // namespace dstrain

@@ -122,6 +122,43 @@ TEST_CASE("documents are taught from their beginnings, and tokens that no sample
   CHECK(untaught);
 }
 
+// A sample holds several documents, each with a context of its own.
+TEST_CASE(
+    "a document is taught the same alone and beside others, and its record says which data it is "
+    "of") {
+  const TeachFolder folder;
+  folder.write("one.jsonl", json_line("the fox 1 jumps over it"));
+  folder.said(std::string(kProgram) + " tokenize --model m --data one.jsonl --output one.bin");
+  folder.teach("--data one.bin --seq_len 64 --top_k 4");
+  const std::vector<Taught> alone = folder.taught("one.bin.teacher", 4);
+  CHECK(has(folder.teach("--data texts.bin --seq_len 64 --top_k 4"), "in 6 samples"));
+  const std::vector<Taught> all = folder.taught("texts.bin.teacher", 4);
+  const std::string begins = folder.read("texts.bin.documents");
+  uint64_t second = 0;
+  std::memcpy(&second, begins.data() + sizeof(second), sizeof(second));
+  for (size_t t = 0; t < alone.size(); ++t) {
+    CAPTURE(t);
+    CHECK(all[second + t].ids == alone[t].ids);
+    for (size_t i = 0; i < 4; ++i)
+      CHECK(all[second + t].log_probs[i] == Approx(alone[t].log_probs[i]).epsilon(2e-3));
+  }
+  const json record = json::parse(folder.read("texts.bin.teacher.json"));
+  CHECK(record["documents"].is_string());
+  const std::string options =
+      "--data texts.bin --set dstrain.objective.teacher_top_k=4 --set dstrain.data.packing=";
+  CHECK_FALSE(has(folder.learn(options + "pack"), "nothing says of which data"));
+  fs::remove_all(folder.root / "out");
+  CHECK(has(only_error(folder.learn(options + "none", 1)), "was asked about documents"));
+  std::string ids = folder.read("texts.bin");
+  ids[0] ^= 1;
+  folder.write("texts.bin", ids);
+  fs::remove(folder.root / "texts.bin.sums");
+  CHECK(has(only_error(folder.learn(options + "pack", 1)), "is of other data than texts.bin has"));
+  CHECK_FALSE(fs::exists(folder.root / "out"));
+  fs::remove(folder.root / "texts.bin.teacher.json");
+  CHECK(has(folder.learn(options + "pack"), "nothing says of which data texts.bin.teacher is"));
+}
+
 TEST_CASE("a run learns of a teacher, alike at every stage, and goes on") {
   const TeachFolder folder;
   folder.teach("--data texts.bin --seq_len 8 --top_k 16");
