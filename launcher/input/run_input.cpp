@@ -158,8 +158,7 @@ void check_initial_state(const Job& job) {
   std::erase_if(trained, [&job](const StateEntry& entry) {
     return job.model.fine_tuning().freezes(entry.name);
   });
-  ForeignNames names = foreign_names_of(job.model);
-  names.fresh.clear();
+  const ForeignNames names = names_of_state(job.model);
   for (const SlotRule& slot : state_slots(job.optimizer))
     check_weights(file_of_slot(job.optimizer_state, slot.name), trained, names);
 }

@@ -1,23 +1,35 @@
 // The names of objectives in configurations and messages.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "runtime/core/fine_tuning/objective.h"
 
 namespace dstrain {
 
-// In the order of the kinds.
-inline constexpr std::array<std::string_view, 7> kObjectiveNames = {
-    "next_token", "dpo", "simpo", "orpo", "kto", "reward", "distill"};
-inline constexpr std::array<std::string_view, 3> kPairLossNames = {"sigmoid", "ipo", "hinge"};
+// In the order of the values, as the key table has choices.
+inline constexpr std::string_view kObjectiveNames =
+    "next_token|dpo|simpo|orpo|kto|reward|distill";
+inline constexpr std::string_view kPairLossNames = "sigmoid|ipo|hinge";
+
+// Returns name `number` of a list of them.
+constexpr std::string_view name_in(std::string_view list, int number) {
+  for (; number > 0; --number) list.remove_prefix(list.find('|') + 1);
+  return list.substr(0, list.find('|'));
+}
+// Returns the number of a name in a list, which has it.
+constexpr int number_in(std::string_view list, std::string_view name) {
+  int number = 0;
+  while (name_in(list, number) != name) ++number;
+  return number;
+}
 
 constexpr std::string_view name_of(ObjectiveKind kind) {
-  return kObjectiveNames[static_cast<size_t>(kind)];
+  return name_in(kObjectiveNames, static_cast<int>(kind));
 }
 constexpr std::string_view name_of(PairLoss loss) {
-  return kPairLossNames[static_cast<size_t>(loss)];
+  return name_in(kPairLossNames, static_cast<int>(loss));
 }
+static_assert(name_of(ObjectiveKind::distill) == "distill" && name_of(PairLoss::hinge) == "hinge");
 
 }  // namespace dstrain

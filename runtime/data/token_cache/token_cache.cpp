@@ -47,13 +47,40 @@ std::string checksum_of_file_text(const std::string& path) {
   return fmt::format("{:016x}", sum);
 }
 
+constexpr std::string_view kLockFile = ".lock";
+
+// A folder, and those that it is in. Those that were not there before are removed again if nothing is put into the folder.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& path) : path_(path) {
+    std::error_code none;
+    for (fs::path at = path_; !at.empty() && !fs::exists(at, none); at = at.parent_path())
+      made_.push_back(at);
+  }
+  void make() const { make_directory(path_.string()); }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code none;
+    if (made_.empty()) return;
+    for (const auto& entry : fs::directory_iterator(path_, none))
+      if (entry.path().filename() != kLockFile) return;
+    fs::remove(path_ / kLockFile, none);
+    for (const fs::path& folder : made_) fs::remove(folder, none);  // an empty one
+  }
+
+ private:
+  fs::path path_;
+  std::vector<fs::path> made_;  // the innermost first
+};
+
 // Held while files of a folder are made. Where the file system has no locks there is none: files appear whole all the
 // same.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder)
-      : file_(
-            ::open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+      : file_(::open(fmt::format("{}/{}", folder, kLockFile).c_str(),
+                     O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
     while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
     }
   }
@@ -199,8 +226,9 @@ class TokenCache {
           file, text);
     if (!has_json_lines(text)) refuse_doubtful(DataFile(text));
     open_model_tokenizer();
+    const NewFolder folder(folder_);
     before_writing_();
-    make_directory(folder_);
+    folder.make();
     const FolderLock lock(folder_);
     if (take(text, path, file)) return;  // another process has made it meanwhile
     const auto begin = std::chrono::steady_clock::now();

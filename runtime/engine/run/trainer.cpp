@@ -206,8 +206,7 @@ void Trainer::load_state() {
 
 void Trainer::load_optimizer_state() {
   const std::string& folder = job_.optimizer_state;
-  ForeignNames names = foreign_names_of(job_.model);
-  names.fresh.clear();
+  const ForeignNames names = names_of_state(job_.model);
   for (const SlotRule& slot : state_slots(job_.optimizer))
     load_weights(file_of_slot(folder, slot.name),
                  mapped(model_.state_to_read(slot.name), weight_map_of(job_.model)), names);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
 #include "runtime/core/files/atomic_file.h"
 #include "runtime/core/files/input_file.h"
@@ -83,6 +84,12 @@ std::string file_of_slot(const std::string& folder, std::string_view slot) {
         "one",
         path.substr(folder.size() + 1), folder);
   return path;
+}
+
+ForeignNames names_of_state(const ModelConfig& model) {
+  ForeignNames names = foreign_names_of(model);
+  names.fresh.clear();
+  return names;
 }
 
 }  // namespace dstrain

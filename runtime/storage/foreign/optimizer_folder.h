@@ -6,6 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/family/model_config.h"
+#include "runtime/config/family/weight_map.h"
+
 namespace dstrain {
 
 inline constexpr std::string_view kOptimizerFolder = "optimizer", kProgressFile = "progress.json";
@@ -27,5 +30,8 @@ void remove_optimizer_folder(const std::string& folder);
 // Returns the file of a slot of dstrain's optimizers in a folder. Throws UserError if it is not there, or if other programs do
 // not keep what the slot has.
 std::string file_of_slot(const std::string& folder, std::string_view slot);
+
+// Returns the names that its files have of the model's tensors: none of those that weights may lack may be missing here.
+ForeignNames names_of_state(const ModelConfig& model);
 
 }  // namespace dstrain

@@ -1,5 +1,6 @@
 // Section dstrain: what is learned, and what the training loss has besides the cross-entropy.
 #include "runtime/config/keys/table/key_table.h"
+#include "runtime/core/fine_tuning/objective_names.h"
 
 namespace dstrain::keys {
 
@@ -29,12 +30,12 @@ std::vector<KeySpec> loss() {
            "the definition of DPO, SimPO or ORPO; or which answers are desirable, by that of "
            "KTO; or a score of answers, by pairs; or the next token and what a teacher gives to "
            "the likeliest ones (FILE.teacher, which dstrain teach writes)",
-       .choices = "next_token|dpo|simpo|orpo|kto|reward|distill"},
+       .choices = kObjectiveNames},
       {.key = "dstrain.objective.loss_type",
        .type = Type::choice,
        .fallback = "\"sigmoid\"",
        .note = "dpo: the loss of a pair's margin",
-       .choices = "sigmoid|ipo|hinge"},
+       .choices = kPairLossNames},
       {.key = "dstrain.objective.beta",
        .type = Type::real,
        .fallback = "0.1",

@@ -27,9 +27,9 @@ constexpr std::string_view kType = "dstrain.objective.type",
                            kDesirable = "dstrain.objective.desirable_weight",
                            kUndesirable = "dstrain.objective.undesirable_weight";
 
-template <class Kind, class Names>
-Kind named(const Names& names, std::string_view name) {
-  return static_cast<Kind>(std::ranges::find(names, name) - names.begin());
+template <class Kind>
+Kind named(std::string_view names, std::string_view name) {
+  return static_cast<Kind>(number_in(names, name));
 }
 
 // Refuses a key that the objective, or the loss of DPO, does not have.
