@@ -23,6 +23,11 @@ Shape sample_of(const ModelInput& input, const ModelConfig& model, const Forward
   return shape;
 }
 
+// Returns how many tokens a sample has in all of its rows.
+int64_t tokens_of(const ModelConfig& model, const ForwardOptions& options) {
+  return sample_of(*model.family().input(InputRole::labels), model, options)[0];
+}
+
 std::string text_of(std::string_view name, InputRole role, DType dtype, const Shape& sample) {
   return fmt::format("{}: {} {} {}", name, name_of(role), name_of(dtype), to_string(sample));
 }
@@ -35,11 +40,11 @@ std::vector<std::string> expected_inputs(const ModelConfig& model, const Forward
       list.push_back(
           text_of(input.name, input.role, input.dtype, sample_of(input, model, options)));
   if (options.objective.needs_reference())
-    list.push_back(text_of("reference", InputRole::reference, DType::f32,
-                           {options.objective.rows_per_sample()}));
+    list.push_back(text_of(
+        "reference", InputRole::reference, DType::f32,
+        {options.documents ? tokens_of(model, options) : options.objective.rows_per_sample()}));
   if (options.learns_from_teacher()) {
-    const int64_t tokens = sample_of(*model.family().input(InputRole::labels), model, options)[0],
-                  k = options.objective.teacher_top_k;
+    const int64_t tokens = tokens_of(model, options), k = options.objective.teacher_top_k;
     list.push_back(text_of("teacher_ids", InputRole::teacher_ids, DType::i32, {tokens, k + 1}));
     list.push_back(
         text_of("teacher_log_probs", InputRole::teacher_log_probs, DType::f32, {tokens, k}));

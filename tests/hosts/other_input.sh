@@ -105,6 +105,13 @@ answers() {
 answers dpo pairs.jsonl
 answers kto rated.jsonl
 
+# A model with a score has no references.
+rewards=("${options[@]}" --data pairs.jsonl --set dstrain.objective.type=reward --set zero_optimization.stage=3)
+hosts_on node1 "$dstrain" "${rewards[@]}" --num_gpus 4 --output rewards_one >rewards_one.log 2>&1 || fail reward rewards_one.log
+hosts_on node1 "$dstrain" --hostfile hosts "${rewards[@]}" --output rewards >rewards.log 2>&1 || fail reward rewards.log
+cmp rewards_one/model.safetensors rewards/model.safetensors || fail 'reward: other weights' rewards.log
+echo 'reward: two hosts have the weights of one'
+
 # What a teacher gives to the tokens of a file is beside the file on each host.
 hosts_on node1 "$dstrain" teach --run one0 --data one0/cache/text.txt.bin --seq_len 8 --top_k 4 --output values >teach.log 2>&1 ||
   fail teach teach.log

@@ -26,7 +26,7 @@ STEPS, BATCH, LENGTH, LONGEST = 6, 4, 12, 16
 ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
 METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies")
 METRICS_OF_REWARD = ("mean_reward", "accuracy", "margin")
-METRICS_OF_KTO = ("rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected", "kl")
+METRICS_OF_KTO = ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl")
 CASES = {
     "dpo": ({"type": "dpo", "beta": 0.3}, {"beta": 0.3}),
     "hinge": ({"type": "dpo", "loss_type": "hinge", "beta": 0.1}, {"beta": 0.1, "loss_type": "hinge"}),

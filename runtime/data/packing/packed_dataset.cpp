@@ -64,9 +64,29 @@ PackedDataset::PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSo
   check_samples(Split::train, "training", "");
   if (own_validation_ || job.eval_interval > 0)
     check_samples(Split::validation, "validation", " or a larger val_fraction");
-  if (job.objective.needs_reference())
-    references_ =
-        std::make_unique<ReferenceTable>(rows_, samples(Split::train), samples(Split::validation));
+  if (job.objective.needs_reference()) {
+    const bool several = packing_ == Packing::pack;
+    references_ = std::make_unique<ReferenceTable>(several ? rows_ * length_ : rows_,
+                                                   places_of_answers(parts_[0].samples),
+                                                   places_of_answers(parts_[1].samples));
+  }
+}
+
+ReferencePlaces PackedDataset::places_of_answers(const PackedSamples& samples) const {
+  ReferencePlaces all;
+  std::vector<int32_t> places;
+  for (int64_t s = 0; s < samples.samples(); ++s) {
+    places.clear();
+    const std::span<const DocumentPart> parts = samples.sample(s);
+    int32_t begin = 0;
+    for (size_t g = 0; g < parts.size(); g += rows()) {
+      for (int32_t row = 0; row < rows_; ++row)
+        places.push_back(packing_ == Packing::pack ? row * length_ + begin : row);
+      begin += longest_of(parts.subspan(g, rows()));
+    }
+    all.add_sample(places);
+  }
+  return all;
 }
 
 void PackedDataset::check_samples(Split split, std::string_view name,
@@ -101,8 +121,8 @@ PackedDataset::Part PackedDataset::make_part(const Job& job, int32_t first, int3
     }
     before += source.tokens->tokens();
   }
-  part.samples = PackedSamples(std::move(documents), length_, packing_ == Packing::pack);
-  const int64_t samples = part.samples.samples() / rows_;
+  part.samples = PackedSamples(std::move(documents), length_, packing_ == Packing::pack, rows_);
+  const int64_t samples = part.samples.samples();
   if (samples > 0) part.order.emplace(samples, random, job.seed);
   return part;
 }
@@ -150,49 +170,48 @@ bool PackedDataset::add(const Job& job, int32_t source, int64_t begin, int64_t e
   return true;
 }
 
-void PackedDataset::write(std::span<const DocumentPart> parts, const Sample& to) const {
-  int32_t row = 0;
-  // Padding counts as a document of its own.
-  const auto tell = [&to](int32_t begin, int32_t end) {
-    if (to.documents) std::fill(to.documents + begin, to.documents + end, begin);
-    if (to.positions) std::iota(to.positions + begin, to.positions + end, 0);
-  };
-  for (const DocumentPart& part : parts) {
-    // The last token has no target, and the file may end with it.
-    const TokenSource& source = *sources_[static_cast<size_t>(part.source)].tokens;
-    source.read(part.begin, part.tokens - 1, to.ids + row, to.labels + row);
-    const int32_t begin = std::exchange(row, row + part.tokens);
-    to.ids[row - 1] = to.labels[row - 2];
-    to.labels[row - 1] = -1;
-    source.ignore(part.begin + 1, part.tokens - 1, to.labels + begin);
-    tell(begin, row);
+void PackedDataset::write(std::span<const DocumentPart> parts, size_t row, const Sample& to) const {
+  int32_t begin = 0;
+  for (size_t g = 0; g < parts.size(); g += rows()) {
+    const int32_t end = begin + longest_of(parts.subspan(g, rows()));
+    write_document(parts[g + row], begin, to);
+    write_padding(begin + parts[g + row].tokens, end, to);
+    begin = end;
   }
-  if (objective_.scores_answers()) {
-    std::fill(to.labels, to.labels + row, -1);
-    to.labels[row - 1] = to.ids[row - 1];
-  }
-  std::fill(to.ids + row, to.ids + length_, 0);
-  std::fill(to.labels + row, to.labels + length_, -1);
-  tell(row, length_);
-  if (to.teacher.ids) write_teacher(parts, to);
-  if (!to.mask) return;
-  std::fill(to.mask, to.mask + row, 1);
-  std::fill(to.mask + row, to.mask + length_, 0);
+  write_padding(begin, length_, to);
 }
 
-void PackedDataset::write_teacher(std::span<const DocumentPart> parts, const Sample& to) const {
-  int64_t row = 0;
-  for (const DocumentPart& part : parts) {
-    const TeacherInputs teacher = to.teacher.behind(row);
-    sources_[static_cast<size_t>(part.source)].teacher->read(
-        part.begin, part.tokens, to.labels + row, ids_, teacher.ids, teacher.log_probs);
-    row += part.tokens;
+void PackedDataset::write_document(const DocumentPart& part, int32_t begin,
+                                   const Sample& to) const {
+  const int32_t end = begin + part.tokens, last = end - 1;
+  // The last token has no target, and the file may end with it.
+  const Source& source = sources_[static_cast<size_t>(part.source)];
+  source.tokens->read(part.begin, part.tokens - 1, to.ids + begin, to.labels + begin);
+  to.ids[last] = to.labels[last - 1];
+  to.labels[last] = -1;
+  source.tokens->ignore(part.begin + 1, part.tokens - 1, to.labels + begin);
+  if (objective_.scores_answers()) {
+    std::fill(to.labels + begin, to.labels + last, -1);
+    to.labels[last] = to.ids[last];
   }
-  to.teacher.behind(row).clear(length_ - row);
+  to.tell(begin, end);
+  if (to.mask) std::fill(to.mask + begin, to.mask + end, 1);
+  if (!to.teacher.ids) return;
+  const TeacherInputs teacher = to.teacher.behind(begin);
+  source.teacher->read(part.begin, part.tokens, to.labels + begin, ids_, teacher.ids,
+                       teacher.log_probs);
+}
+
+void PackedDataset::write_padding(int32_t begin, int32_t end, const Sample& to) const {
+  std::fill(to.ids + begin, to.ids + end, 0);
+  std::fill(to.labels + begin, to.labels + end, -1);
+  to.tell(begin, end);
+  if (to.mask) std::fill(to.mask + begin, to.mask + end, 0);
+  if (to.teacher.ids) to.teacher.behind(begin).clear(end - begin);
 }
 
 bool PackedDataset::is_desirable(const PackedSamples& samples, int64_t sample) const {
-  const DocumentPart& part = samples.sample(sample * rows_)[0];
+  const DocumentPart& part = samples.sample(sample)[0];
   const DataFile* const file = sources_[static_cast<size_t>(part.source)].tokens->targets_file();
   if (!file) return true;
   const unsigned char* const marks = file->checked(part.begin, part.tokens);
@@ -218,21 +237,21 @@ void PackedDataset::read(Split split, int64_t first, int64_t count,
             .teacher = TeacherInputs(inputs, count, length_, objective_.teacher_top_k)};
   check(packing_ != Packing::pack || to.documents || to.positions,
         "documents are packed into a batch that does not tell them apart");
-  float* references =
-      references_ ? static_cast<float*>(samples_in(inputs, InputRole::reference, count, rows_))
-                  : nullptr;
+  const int64_t references_of_sample = references_ ? references_->width() : 0;
+  float* references = references_ ? static_cast<float*>(samples_in(inputs, InputRole::reference,
+                                                                   count, references_of_sample))
+                                  : nullptr;
   float* desirable = objective_.rates_answers()
                          ? static_cast<float*>(samples_in(inputs, InputRole::desirable, count, 1))
                          : nullptr;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t sample = from.order->sample_at(first + i);
     if (desirable) *desirable++ = is_desirable(from.samples, sample) ? 1 : 0;
-    for (int64_t row = 0; row < rows_; ++row) {
-      write(from.samples.sample(sample * rows_ + row), to);
+    for (size_t row = 0; row < rows(); ++row) {
+      write(from.samples.sample(sample), row, to);
       to.move_by(length_);
     }
-    if (references)
-      references = std::ranges::copy(std::as_const(*references_).at(split, sample), references).out;
+    if (references) references_->write(split, sample, references + i * references_of_sample);
   }
   for (const Source& source : sources_)
     source.each_file([](const DataFile& file) { file.check_whole(); });
@@ -276,7 +295,7 @@ void PackedDataset::check_unchanged() const {
 
 std::string PackedDataset::balance() const {
   const PackedSamples& samples = parts_[0].samples;
-  const int64_t all = samples.samples() / rows_;
+  const int64_t all = samples.samples();
   int64_t desirable = 0;
   for (int64_t s = 0; s < all; ++s) desirable += is_desirable(samples, s) ? 1 : 0;
   const double others = static_cast<double>(all - desirable) * objective_.undesirable_weight;
@@ -291,15 +310,16 @@ std::string PackedDataset::summary() const {
   const Part& training = parts_[0];
   const PackedSamples& samples = training.samples;
   const std::vector<std::string> paths = files(Split::train).paths;
+  const bool packs_pairs = objective_.has_pairs() && packing_ == Packing::pack;
+  const bool is_pair = objective_.has_pairs() && !packs_pairs;
   std::string text = fmt::format(
       "{}: {}, {}; {} in {} of {}, {:.1f} % full",
       paths.size() == 1 ? paths.front() : names_of_files(paths), counted(samples.tokens(), "token"),
-      vocabulary_.size_text(), counted(samples.documents(), "document"),
-      counted(samples.samples() / rows_,
-              objective_.has_pairs() ? "training pair" : "training sample"),
-      length_,
+      vocabulary_.size_text(),
+      packs_pairs ? counted(samples.groups(), "pair") : counted(samples.documents(), "document"),
+      counted(samples.samples(), is_pair ? "training pair" : "training sample"), length_,
       100 * static_cast<double>(samples.tokens()) /
-          (static_cast<double>(samples.samples()) * static_cast<double>(length_)));
+          (static_cast<double>(samples.samples() * rows_) * static_cast<double>(length_)));
   if (objective_.rates_answers()) text += balance();
   const Counts& counts = training.counts;
   if (counts.cut > 0) text += fmt::format(", {} cut to it", counted(counts.cut, "longer one"));
@@ -311,7 +331,7 @@ std::string PackedDataset::summary() const {
   if (counts.without_target > 0)
     text += fmt::format(", {} without a target in the first {} tokens left out",
                         counted(counts.without_target, "document"), length_);
-  const int64_t validation = parts_[1].samples.samples() / rows_;
+  const int64_t validation = parts_[1].samples.samples();
   std::string remarks;
   for (const Source& source : sources_) {
     remarks += remark_text(*source.tokens);

@@ -1,11 +1,13 @@
 // PackedDataset: samples of whole documents of token files, several in a sample or one; or where the job compares answers,
-// samples of two rows with a document each: documents 2i and 2i + 1 of a file. A token's target is the one that
+// samples of two rows, of which documents 2i and 2i + 1 of a file have the same place: one pair, or several. A token's target is the one that
 // follows in its document; the last token of a document, the padding behind the documents of a sample, and tokens whose
 // next one does not count by FILE.targets have none. Where answers get a score, the last token of a row alone has a target.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -29,7 +31,7 @@ class PackedDataset : public Dataset {
   PackedDataset(const Job& job, std::vector<std::unique_ptr<TokenSource>> files,
                 std::unique_ptr<TokenSource> validation);
 
-  int64_t samples(Split split) const override { return part(split).samples.samples() / rows_; }
+  int64_t samples(Split split) const override { return part(split).samples.samples(); }
   void read(Split split, int64_t first, int64_t count,
             std::span<const InputTensor> inputs) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -86,16 +88,25 @@ class PackedDataset : public Dataset {
     int32_t *documents = nullptr, *positions = nullptr, *mask = nullptr;
     TeacherInputs teacher{};
 
-    // Goes on to where another sample is, so many elements behind.
+    // Says that these tokens are a document. Padding counts as one, too.
+    void tell(int32_t begin, int32_t end) const {
+      if (documents) std::fill(documents + begin, documents + end, begin);
+      if (positions) std::iota(positions + begin, positions + end, 0);
+    }
+    // Goes on to where another row is, so many elements behind.
     void move_by(int64_t elements) {
       for (int32_t** to : {&ids, &labels, &documents, &positions, &mask})
         if (*to) *to += elements;
       teacher = teacher.behind(elements);
     }
   };
-  void write(std::span<const DocumentPart> parts, const Sample& to) const;
-  // Writes what a teacher gives to the tokens of a sample, whose labels are written.
-  void write_teacher(std::span<const DocumentPart> parts, const Sample& to) const;
+  // Writes a row of a sample: padding behind a document that is shorter than others of its group, and behind the last group.
+  void write(std::span<const DocumentPart> parts, size_t row, const Sample& to) const;
+  void write_document(const DocumentPart& part, int32_t begin, const Sample& to) const;
+  void write_padding(int32_t begin, int32_t end, const Sample& to) const;
+  // Returns where the values of answers are among what a model gives for samples.
+  ReferencePlaces places_of_answers(const PackedSamples& samples) const;
+  size_t rows() const { return static_cast<size_t>(rows_); }
   // Returns whether FILE.targets says that the answer of a sample is desirable.
   bool is_desirable(const PackedSamples& samples, int64_t sample) const;
   // Returns how many samples for training are desirable, and how much they weigh beside the others.

@@ -31,7 +31,7 @@ double seconds_since(Clock::time_point start) {
 
 // Returns what a sample is, for messages.
 std::string_view unit_of(const Job& job) {
-  return job.objective.has_pairs() ? "pair" : "sample";
+  return job.objective.has_pairs() && job.data.packing != Packing::pack ? "pair" : "sample";
 }
 
 std::string file_in(const std::string& run) {
@@ -60,11 +60,11 @@ uint64_t key_of_data(const Job& job, const Dataset& dataset) {
   for (const ModelKey& key : job.model.family().keys)
     std::visit([&](const auto& value) { model += fmt::format(" {}", value); },
                job.model.value(key.name()));
-  return sum_of_text(
-      fmt::format("{:016x} {:016x}, {} and {} samples, T {}, order {} {}, dtype {}, {}",
-                  dataset.fingerprint(), dataset.validation_fingerprint(),
-                  dataset.samples(Split::train), dataset.samples(Split::validation),
-                  job.model.seq_len(), job.data.random_order, job.seed, name_of(job.dtype), model));
+  return sum_of_text(fmt::format(
+      "{:016x} {:016x}, {} and {} samples, T {}, order {} {}, dtype {}, {}{}",
+      dataset.fingerprint(), dataset.validation_fingerprint(), dataset.samples(Split::train),
+      dataset.samples(Split::validation), job.model.seq_len(), job.data.random_order, job.seed,
+      name_of(job.dtype), model, job.data.packing == Packing::pack ? ", packed" : ""));
 }
 
 }  // namespace
@@ -79,29 +79,46 @@ ReferencePass::ReferencePass(const Job& job, const Dataset& dataset, Communicato
       path_(file_in(job.output)),
       resumed_(job.resume.empty() ? path_ : file_in(run_folder_of(job.resume))) {}
 
-void ReferencePass::put(int64_t number, const float* values) {
+ReferencePass::Sample ReferencePass::sample(int64_t number) const {
   const int64_t trained = table_.samples(Split::train);
   const Split split = number < trained ? Split::train : Split::validation;
-  const int64_t place = number < trained ? number : number - trained;
-  std::ranges::copy_n(values, table_.rows(),
-                      table_.at(split, dataset_.sample_at(split, place)).begin());
+  return {split, dataset_.sample_at(split, number < trained ? number : number - trained)};
+}
+
+size_t ReferencePass::values_of(int64_t number) const {
+  const Sample of = sample(number);
+  return table_.places(of.split, of.number).size();
+}
+
+void ReferencePass::put(int64_t number, const float* values) {
+  const Sample of = sample(number);
+  const std::span<float> to = table_.at(of.split, of.number);
+  std::copy_n(values, to.size(), to.begin());
 }
 
 int64_t ReferencePass::share(std::vector<float> read) {
   auto values = static_cast<double>(read.size());
   comm_.broadcast({&values, {1}, DType::f64}, 0).wait();
-  const int64_t count = static_cast<int64_t>(values) / table_.rows();
+  const auto count = static_cast<size_t>(values);
   done_ = std::move(read);
-  done_.resize(static_cast<size_t>(count * table_.rows()));
+  done_.resize(count);
   if (count > 0) comm_.broadcast({done_.data(), {std::ssize(done_)}, DType::f32}, 0).wait();
-  for (int64_t s = 0; s < count; ++s) put(s, done_.data() + s * table_.rows());
-  return count;
+  int64_t number = 0;
+  size_t at = 0;
+  for (; number < all_samples() && at + values_of(number) <= count; ++number) {
+    put(number, done_.data() + at);
+    at += values_of(number);
+  }
+  done_.resize(at);
+  return number;
 }
 
-ReferencePass::Wishes ReferencePass::measure_batch(Split split, int64_t first,
-                                                   const Wishes& wishes) {
+ReferencePass::Wishes ReferencePass::measure_batch(int64_t number, const Wishes& wishes) {
+  const int64_t trained = table_.samples(Split::train);
+  const Split split = number < trained ? Split::train : Split::validation;
+  const int64_t first = number < trained ? number : number - trained;
   const int64_t micro = job_.batch.micro_batch, end = table_.samples(split);
-  const auto width = static_cast<size_t>(micro * table_.rows());
+  const auto width = static_cast<size_t>(micro * table_.width());
   std::vector<float> mine = measure_(split, first, end);
   const bool has = !mine.empty();
   mine.resize(width);
@@ -114,22 +131,28 @@ ReferencePass::Wishes ReferencePass::measure_batch(Split split, int64_t first,
       .wait();
   const int64_t batch = micro * place_of(job_, 0).ranks_in(kSampleAxes);
   const int64_t count = std::min(batch, end - first);
-  const size_t begin = done_.size();
-  done_.resize(begin + static_cast<size_t>(count * table_.rows()));
+  // Where the values of each sample of the batch are in done_.
+  std::vector<size_t> begins{done_.size()};
+  for (int64_t s = 0; s < count; ++s) begins.push_back(begins.back() + values_of(number + s));
+  done_.resize(begins.back());
   for (int r = 0; r < comm_.size(); ++r) {
     const float* const of_rank = all.data() + static_cast<size_t>(r) * mine.size();
     if (of_rank[width + 1] != 0) {
-      done_.resize(begin);
+      done_.resize(begins.front());
       return {.stop = true, .write = true};
     }
     if (of_rank[width] == 0) continue;
     const int64_t at = place_of(job_, r).rank_in(kSampleAxes) * micro;
-    for (int64_t i = at; i < std::min(at + micro, count); ++i)
-      std::copy_n(of_rank + (i - at) * table_.rows(), table_.rows(),
-                  done_.begin() + static_cast<std::ptrdiff_t>(begin) + i * table_.rows());
+    for (int64_t i = at; i < std::min(at + micro, count); ++i) {
+      const float* const measured = of_rank + (i - at) * table_.width();
+      const Sample of = sample(number + i);
+      float* to = done_.data() + begins[static_cast<size_t>(i)];
+      for (const int32_t place : table_.places(of.split, of.number)) *to++ = measured[place];
+    }
   }
-  const int64_t number = static_cast<int64_t>(begin) / table_.rows();
-  for (int64_t s = number; s < number + count; ++s) put(s, done_.data() + s * table_.rows());
+  for (int64_t s = 0; s < count; ++s)
+    put(number + s, done_.data() + begins[static_cast<size_t>(s)]);
+  measured_ += count;
   return {.stop = false, .write = all[width + 2] != 0};
 }
 
@@ -142,15 +165,14 @@ void ReferencePass::write() {
 }
 
 bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped) {
-  const int64_t trained = table_.samples(Split::train),
-                all = trained + table_.samples(Split::validation), rows = table_.rows();
+  const int64_t all = all_samples();
   std::vector<float> read;
   if (root()) {
     key_ = {key_of_data(job_, dataset_), may_measure ? key_of_weights(job_) : 0};
     const ReferenceKey wanted = key_;
     for (const std::string& path : {path_, resumed_}) {
       ReferenceFile file(path, wanted);
-      std::vector<float> held = file.read(all * rows);
+      std::vector<float> held = file.read(table_.values());
       if (held.size() <= read.size()) continue;
       read = std::move(held);
       key_ = file.key();
@@ -165,16 +187,14 @@ bool ReferencePass::fill(bool may_measure, const std::function<bool()>& stopped)
         resumed_);
   const auto begin = Clock::now();
   auto written = begin;
-  for (int64_t number = known; number < all; number = std::ssize(done_) / rows) {
-    const bool training = number < trained;
+  measured_ = known;
+  while (measured_ < all) {
     const Wishes agreed = measure_batch(
-        training ? Split::train : Split::validation, training ? number : number - trained,
-        {.stop = stopped(), .write = seconds_since(written) > kSecondsBetweenWrites});
+        measured_, {.stop = stopped(), .write = seconds_since(written) > kSecondsBetweenWrites});
     if (agreed.write) {
       write();
       written = Clock::now();
-      if (root())
-        log::info("reference: {} of {}", std::ssize(done_) / rows, counted(all, unit_of(job_)));
+      if (root()) log::info("reference: {} of {}", measured_, counted(all, unit_of(job_)));
     }
     if (agreed.stop) return false;
   }

@@ -17,8 +17,9 @@ namespace dstrain {
 
 class ReferencePass {
  public:
-  // Computes the micro-batches of all ranks that begin with place `first` of a split's order. Returns the values of the rows
-  // of this rank's samples; none where another stage of a pipeline has them. Collective.
+  // Computes the micro-batches of all ranks that begin with place `first` of a split's order. Returns the values that the model
+  // gives for this rank's samples, as many of each as the table is wide; none where another stage of a pipeline has them.
+  // Collective.
   using Measure = std::function<std::vector<float>(Split split, int64_t first, int64_t end)>;
 
   // The caller keeps all of it alive. The dataset has a table of references. comm: of all ranks, on the host's memory.
@@ -39,15 +40,23 @@ class ReferencePass {
   int64_t share(std::vector<float> read);
   // Replaces the run's file. Collective.
   void write();
-  // Puts the values of the `number`-th sample of the pass where it belongs.
+  // The `number`-th sample of the pass: those for training come first, in their order.
+  struct Sample {
+    Split split{};
+    int64_t number = 0;  // in its split
+  };
+  Sample sample(int64_t number) const;
+  // Returns how many values it has.
+  size_t values_of(int64_t number) const;
+  // Puts its values where they belong.
   void put(int64_t number, const float* values);
   // What this rank asks for behind a batch, and what all have agreed on: to stop, which any rank may ask for and which discards
   // the batch, and to write the file, which rank 0 says.
   struct Wishes {
     bool stop = false, write = false;
   };
-  // Measures a batch of samples. Collective.
-  Wishes measure_batch(Split split, int64_t first, const Wishes& mine);
+  // Measures a batch of samples of one split, from the `number`-th of the pass on. Collective.
+  Wishes measure_batch(int64_t number, const Wishes& mine);
 
   const Job& job_;
   const Dataset& dataset_;
@@ -57,8 +66,8 @@ class ReferencePass {
   std::string path_,
       resumed_;       // the files of this run and of the one that it resumes, which may be the same
   ReferenceKey key_;  // on rank 0
-  std::vector<float>
-      done_;  // in the order of the pass: training samples in their order, then those for validation
+  std::vector<float> done_;  // in the order of the pass
+  int64_t measured_ = 0;     // how many samples these are of
 };
 
 }  // namespace dstrain

@@ -6,8 +6,8 @@
 #include <exception>
 #include <utility>
 
-#include "runtime/config/family/family.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/pairs/pair_count.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/proof/verify_ranks.h"
@@ -28,7 +28,7 @@ Executor::Executor(const Plan& plan, const Arenas& arenas, const Backend& backen
       mesh_(mesh),
       slot_(slot),
       first_name_(first_name),
-      feed_(plan, arenas, backend, job.model.family().weigh),
+      feed_(plan, arenas, backend, weigh_of(job)),
       device_state_(backend, plan.micro_batches) {
   arenas.write_constants(plan);
   Communicator& comm = mesh.data();

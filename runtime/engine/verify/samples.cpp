@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/data/generated_dataset.h"
 #include "runtime/data/generated_features.h"
+#include "runtime/data/packing/reference_table.h"
 #include "runtime/engine/verify/verified_rank.h"
 
 namespace dstrain {
@@ -56,7 +57,8 @@ void make_up_teacher(std::span<const InputTensor> inputs, int64_t ids) {
 // hold several documents, a token in eight begins one.
 class RandomTokens final : public Dataset {
  public:
-  explicit RandomTokens(const Job& job) : seed_(mixed(job.seed)) {
+  explicit RandomTokens(const Job& job)
+      : seed_(mixed(job.seed)), rows_(job.objective.rows_per_sample()) {
     vocabulary_.size = job.model.vocabulary();
     if (job.model.family().input(InputRole::features) != nullptr)
       features_.emplace(job.seed, job.model.elements_of(InputRole::features));
@@ -90,11 +92,12 @@ class RandomTokens final : public Dataset {
     int64_t document = 0;
     for (int64_t i = 0; i < elements; ++i) {
       const uint64_t number = number_of(sample, i + behind);
-      if (number >> 61 == 0) document = i;
+      const int64_t place = i % (elements / rows_);
+      if (number >> 61 == 0 || place == 0) document = place;
       if (input.role == InputRole::documents)
         values[i] = static_cast<int32_t>(document);
       else if (input.role == InputRole::positions)
-        values[i] = static_cast<int32_t>(i - document);
+        values[i] = static_cast<int32_t>(place - document);
       else if (input.role == InputRole::mask)
         values[i] = 1;
       else
@@ -106,6 +109,7 @@ class RandomTokens final : public Dataset {
   }
 
   uint64_t seed_;
+  int64_t rows_;  // of a sample
   std::optional<GeneratedFeatures> features_;
   Vocabulary vocabulary_;
 };
@@ -148,12 +152,20 @@ class ShrunkSamples final : public Dataset {
   void read(Split split, int64_t first, int64_t count,
             std::span<const InputTensor> inputs) const override {
     std::deque<std::vector<int32_t>> tokens;
-    std::vector<float> features(static_cast<size_t>(count * data_features_));
+    std::vector<float> features(static_cast<size_t>(count * data_features_)), references;
     std::vector<InputTensor> whole, small;
     std::ranges::copy_if(inputs, std::back_inserter(small),
                          [](const InputTensor& input) { return !is_of_teacher(input.role); });
     for (const InputTensor& input : small) {
       whole.push_back(input);
+      if (input.role == InputRole::reference) {
+        // Those of an answer belong to other places here, and are 0.
+        const int64_t width = data_->references()->width();
+        references.resize(static_cast<size_t>(count * width));
+        whole.back().tensor = {references.data(), {count, width}, DType::f32};
+        std::fill_n(input.tensor.as<float>(), input.tensor.elements(), 0.0f);
+        continue;
+      }
       if (is_of_objective(input.role)) continue;
       if (input.role == InputRole::features) {
         whole.back().tensor = {features.data(), {count, data_features_}, DType::f32};

@@ -7,7 +7,8 @@ namespace dstrain {
 
 // Adds the loss of the objective in the builder's options, which compares answers, as a mean over samples, and metrics with
 // TRL's names. logits (R,V) and targets i32 (R) are those of two rows of a sample; the target of a token that does not count is
-// below 0. `classes`: columns of the logits that count; 0: all. A model that is not trained keeps the sums of the
+// below 0. Where samples hold several documents, those that begin at the same place of both rows are a pair, and the mean is one
+// over pairs (count_pairs). `classes`: columns of the logits that count; 0: all. A model that is not trained keeps the sums of the
 // log-probabilities (Program::log_probs).
 //
 // With p the log-probability of a row's targets together, r that of the reference, n the number of targets, and c and j of
@@ -23,7 +24,7 @@ namespace dstrain {
 void add_answer_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes);
 
 // Adds the loss of an objective that scores answers: -log s(z_c - z_j) + coefficient (z_c + z_j)^2, z being the score of a row's
-// last token, a mean over samples; and metrics with TRL's names. scores: (R, 1); targets i32 (R): of tokens below 0, but of
+// last token, a mean over samples, or over pairs as above; and metrics with TRL's names. scores: (R, 1); targets i32 (R): of tokens below 0, but of
 // the last one of a row, whatever it is there.
 void add_reward_loss(Builder& b, BufferId scores, BufferId targets);
 

@@ -19,7 +19,7 @@ TEST_CASE("a sample of pairs has a row for each answer, and the references of it
   REQUIRE(data->samples(Split::train) == 2);
   CHECK_THAT(data->summary(), Catch::Contains("4 documents in 2 training pairs of 4"));
   ReferenceTable* const table = data->references();
-  REQUIRE((table && table->rows() == 2 && table->samples(Split::train) == 2));
+  REQUIRE((table && table->width() == 2 && table->samples(Split::train) == 2));
   for (int64_t place = 0; place < 2; ++place) {
     const int64_t sample = data->sample_at(Split::train, place);
     const auto number = static_cast<float>(place);
@@ -35,6 +35,46 @@ TEST_CASE("a sample of pairs has a row for each answer, and the references of it
   CHECK(ids == Ids{1, 2, 3, 0, 1, 4, 0, 0, 31, 32, 0, 0, 33, 34, 35, 0});
   CHECK(labels == Ids{2, 3, -1, -1, 4, -1, -1, -1, 32, -1, -1, -1, 34, 35, -1, -1});
   CHECK(references == std::vector<float>{0, 0.5f, 1, 1.5f});
+}
+
+// The pairs have 3, 4 and 2 tokens at most.
+TEST_CASE(
+    "packed pairs have the same place in both rows of a sample, and their references begin there") {
+  DocumentFolder folder;
+  const std::string file =
+      folder.write("a.bin", {{1, 2, 3}, {1, 4}, {21, 22}, {21, 23, 24, 25}, {31, 32}, {31, 33}});
+  Job job = folder.job(file, 6, Packing::pack);
+  job.objective.kind = ObjectiveKind::dpo;
+  job.data.random_order = false;
+  const auto data = open_dataset(job);
+  REQUIRE(data->samples(Split::train) == 2);
+  CHECK_THAT(data->summary(), Catch::Contains("3 pairs in 2 training samples of 6, 62.5 % full"));
+  ReferenceTable* const table = data->references();
+  REQUIRE((table && table->width() == 12 && table->values() == 6));
+  std::ranges::copy(std::array{1.0f, 2.0f, 3.0f, 4.0f}, table->at(Split::train, 0).begin());
+  std::ranges::copy(std::array{5.0f, 6.0f}, table->at(Split::train, 1).begin());
+  CHECK(std::ranges::equal(table->places(Split::train, 0), std::array{0, 6, 4, 10}));
+  Ids ids(24), labels(24), documents(24);
+  std::vector<float> references(24, -1);
+  const std::array inputs{
+      InputTensor{"ids", InputRole::token_ids, {ids.data(), {2, 12}, DType::i32}},
+      InputTensor{"documents", InputRole::documents, {documents.data(), {2, 12}, DType::i32}},
+      InputTensor{"targets", InputRole::labels, {labels.data(), {2, 12}, DType::i32}},
+      InputTensor{"reference", InputRole::reference, {references.data(), {2, 12}, DType::f32}}};
+  data->read(Split::train, 0, 2, inputs);
+  CHECK(ids == Ids{21, 22, 0, 0, 31, 32, 21, 23, 24, 25, 31, 33,  //
+                   1,  2,  3, 0, 0,  0,  1,  4,  0,  0,  0,  0});
+  CHECK(labels == Ids{22, -1, -1, -1, 32, -1, 23, 24, 25, -1, 33, -1,  //
+                      2,  3,  -1, -1, -1, -1, 4,  -1, -1, -1, -1, -1});
+  CHECK(documents == Ids{0, 0, 2, 2, 4, 4, 0, 0, 0, 0, 4, 4,  //
+                         0, 0, 0, 3, 3, 3, 0, 0, 2, 3, 3, 3});
+  CHECK(references == std::vector<float>{1, 0, 0, 0, 3, 0, 2, 0, 0, 0, 4, 0,  //
+                                         5, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0});
+  job.objective.kind = ObjectiveKind::reward;
+  const auto scored = open_dataset(job);
+  scored->read(Split::train, 0, 2, std::span(inputs).first(3));
+  CHECK(labels == Ids{-1, 22, -1, -1, -1, 32, -1, -1, -1, 25, -1, 33,  //
+                      -1, -1, 3,  -1, -1, -1, -1, 4,  -1, -1, -1, -1});
 }
 
 TEST_CASE("the last tokens of answers that get a score have a target, and no other ones") {

@@ -42,6 +42,15 @@ TEST_CASE("best fit puts the longest documents first, each where it leaves the l
                     Catch::Contains("a document of 11 tokens in samples of 10"));
 }
 
+TEST_CASE("groups of documents are packed by the longest of each") {
+  const PackedSamples packed(parts_of({3, 6, 1, 2, 5, 4, 2, 2}), 8, true, 2);
+  CHECK(lengths_of(packed) == std::vector<std::vector<int32_t>>{{3, 6, 1, 2}, {5, 4, 2, 2}});
+  CHECK((packed.groups() == 4 && packed.documents() == 8 && packed.tokens() == 25));
+  CHECK(lengths_of({parts_of({3, 6, 1, 2}), 8, false, 2}) ==
+        std::vector<std::vector<int32_t>>{{3, 6}, {1, 2}});
+  CHECK_THROWS_WITH(PackedSamples(parts_of({3, 6, 1}), 8, true, 2), Catch::Contains("no groups"));
+}
+
 TEST_CASE("packing keeps every document once, and fills samples of ordinary documents") {
   std::mt19937 random(5);
   std::vector<int32_t> lengths;

@@ -2,12 +2,14 @@
 #include "runtime/engine/pairs/reference_pass.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
 
 #include "runtime/comm/self_comm.h"
 #include "runtime/core/error.h"
+#include "runtime/engine/pairs/pair_count.h"
 #include "runtime/engine/pairs/reference_file.h"
 #include "tests/support/models.h"
 #include "tests/support/temp_dir.h"
@@ -112,6 +114,78 @@ TEST_CASE("a pass that was stopped goes on behind the samples that it has measur
   CHECK(rest.full);
   CHECK(rest.batches.front() == std::pair(Split::train, int64_t{4}));
   check_table(again);
+}
+
+namespace {
+
+// Samples of four places, of which some have one value and others two.
+class PackedPairs final : public Dataset {
+ public:
+  PackedPairs() : table_(4, places(kTrained), places(kHeldOut)) {}
+  int64_t samples(Split split) const override { return table_.samples(split); }
+  void read(Split, int64_t, int64_t, std::span<const InputTensor>) const override {}
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  ReferenceTable* references() const override { return &table_; }
+
+ private:
+  static ReferencePlaces places(int64_t samples) {
+    ReferencePlaces all;
+    for (int64_t s = 0; s < samples; ++s)
+      all.add_sample(s % 2 == 0 ? std::vector<int32_t>{2} : std::vector<int32_t>{0, 3});
+    return all;
+  }
+
+  Vocabulary vocabulary_;
+  mutable ReferenceTable table_;
+};
+
+// Runs a pass that is stopped after so many batches. What the weights give to place p of sample s is 10 s + p.
+int64_t packed_pass(const Job& job, const Dataset& data, int64_t batches = 100) {
+  SelfComm comm;
+  int64_t measured = 0;
+  ReferencePass references(job, data, comm, [&](Split, int64_t first, int64_t) {
+    ++measured;
+    std::vector<float> values;
+    for (int64_t i = 0; i < 2; ++i)
+      for (int64_t place = 0; place < 4; ++place)
+        values.push_back(static_cast<float>(10 * (first + i) + place));
+    return values;
+  });
+  references.fill(true, [&] { return measured >= batches; });
+  return measured;
+}
+
+}  // namespace
+
+TEST_CASE("of samples with several answers the values at their places are kept") {
+  const TempDir dir;
+  const Job job = pair_job(dir);
+  CHECK(packed_pass(job, PackedPairs(), 2) == 3);
+  const PackedPairs data;
+  CHECK(packed_pass(job, data) == 6 - 2);
+  CHECK(data.references()->at(Split::train, 6)[0] == 62);
+  for (const Split split : {Split::train, Split::validation})
+    for (int64_t s = 0; s < data.samples(split); ++s) {
+      std::array<float, 4> values{};
+      data.references()->write(split, s, values.data());
+      const auto of = [s](int64_t place) { return static_cast<float>(10 * s + place); };
+      CHECK(values == (s % 2 == 0 ? std::array<float, 4>{0, 0, of(2), 0}
+                                  : std::array<float, 4>{of(0), 0, 0, of(3)}));
+    }
+  CHECK(packed_pass(job, PackedPairs()) == 0);
+}
+
+TEST_CASE("pairs are documents that begin at the same place of both rows with a target in both") {
+  // Two samples of two rows of four tokens.
+  std::vector<int32_t> documents{0, 0, 2, 2, 0, 0, 2, 3, 0, 1, 1, 3, 0, 0, 1, 1};
+  std::vector<int32_t> labels{5, -1, 6, 6, 7, -1, 8, -1, 5, -1, -1, 5, -1, -1, 9, -1};
+  const std::array inputs{
+      InputTensor{"targets", InputRole::labels, {labels.data(), {2, 8}, DType::i32}},
+      InputTensor{"documents", InputRole::documents, {documents.data(), {2, 8}, DType::i32}}};
+  CHECK(count_pairs(inputs) == 2);
+  labels[9] = 3;
+  CHECK(count_pairs(inputs) == 3);
+  CHECK(count_pairs(std::span(inputs).first(1)) == 0);
 }
 
 TEST_CASE("a file of references of something else, or with a wrong byte, has none") {

@@ -119,12 +119,15 @@ void check_objective(const Job& job, const Values& values, Diagnostics& diagnost
                                          "{}: remove it",
                                          type));
   if (!job.objective.compares_answers()) return;
-  if (values.given("dstrain.data.packing") && job.data.packing != Packing::pad)
+  const bool packs = job.data.packing == Packing::pack;
+  if (values.given("dstrain.data.packing") && job.data.packing != Packing::pad &&
+      !(packs && job.objective.has_pairs()))
     diagnostics.error(
         "dstrain.data.packing",
         fmt::format("a sample of dstrain.objective {} is two answers, a row each with padding "
-                    "behind it: use \"pad\", or remove the key",
-                    type));
+                    "behind it{}: use \"pad\"{}, or remove the key",
+                    type, packs ? ", and its loss compares the samples of a micro-batch" : "",
+                    job.objective.has_pairs() ? " or \"pack\"" : ""));
   if (job.objective.needs_reference() && !job.adapters.init.empty())
     diagnostics.error("dstrain.lora.init",
                       fmt::format("{} compares with the model that the adapters are of, and they "

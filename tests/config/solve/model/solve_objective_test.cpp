@@ -28,6 +28,8 @@ TEST_CASE("objective: a run learns next tokens, or answers with TRL's defaults")
   CHECK((dpo.objective.has_pairs() && dpo.objective.needs_reference()));
   CHECK(dpo.rows_of(3) == 6);
   CHECK(dpo.data.packing == Packing::pad);
+  CHECK(ask(learns(R"("type": "dpo")", R"(, "data": {"packing": "pack"})")).job().data.packing ==
+        Packing::pack);
   CHECK(dpo.loss_chunks == 1);
   CHECK(ask(learns(R"("type": "dpo", "beta": 0.5, "label_smoothing": 0.1)")).job().objective ==
         Objective{.kind = ObjectiveKind::dpo, .beta = 0.5, .label_smoothing = 0.1});
@@ -82,7 +84,9 @@ TEST_CASE("objective: a setting that it does not have, or that is of next tokens
   CHECK(said(R"("type": "reward")", "objective.type")
             .ends_with("has no head that gives a score: use a model of transformers"));
   CHECK(said(R"("type": "dpo")", "data.packing", R"(, "data": {"packing": "none"})")
-            .starts_with("error: a sample of dstrain.objective dpo is two answers"));
+            .ends_with("padding behind it: use \"pad\" or \"pack\", or remove the key"));
+  CHECK(said(R"("type": "kto")", "data.packing", R"(, "data": {"packing": "pack"})")
+            .ends_with("compares the samples of a micro-batch: use \"pad\", or remove the key"));
   CHECK(said(R"("type": "dpo", "desirable_weight": 2)", "objective.desirable_weight") ==
         "error: dpo has no such setting: remove it");
   CHECK(said(R"("type": "kto", "desirable_weight": 0, "undesirable_weight": 0)",

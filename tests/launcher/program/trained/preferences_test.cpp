@@ -141,12 +141,28 @@ TEST_CASE("rated answers are learned, and go on, with the same bits") {
   CHECK(has(first, std::string(kMeasured) + " to 12 samples, 12 of them measured"));
   CHECK(folder.first_step()["loss"].get<double>() == Approx(0.5).epsilon(1e-6));
   CHECK(folder.first_step()["kl"] == 0);
+  int margins = 0;
+  std::istringstream steps(folder.read("out/metrics.jsonl"));
+  for (std::string line; std::getline(steps, line);) {
+    const json step = json::parse(line);
+    if (!step.contains("rewards/margins") || step["rewards/margins"].is_null()) continue;
+    ++margins;
+    CHECK(step["rewards/margins"].get<double>() ==
+          Approx(step["rewards/chosen"].get<double>() - step["rewards/rejected"].get<double>())
+              .margin(1e-6));
+  }
+  CHECK(margins > 0);
   const std::string expected = folder.read("out/model.safetensors");
   folder.learn(kto + "--steps 2 --save_interval 1", 0, "rated.jsonl");
   const std::string resumed =
       folder.said(std::string(kProgram) + " --resume out --num_gpus 2 --steps 4");
   CHECK_FALSE(has(resumed, kMeasured));
   CHECK(folder.read("out/model.safetensors") == expected);
+  folder.learn(kto + "--steps 2 --save_interval 1", 0, "rated.jsonl");
+  folder.said(std::string(kProgram) + " --resume out --num_gpus 2 --steps 4 --output layout " +
+              "--set zero_optimization.stage=3 --set dstrain.reduce=boundary "
+              "--set zero_optimization.offload_optimizer.device=cpu");
+  CHECK(folder.read("layout/model.safetensors") == expected);
   // Lines that were tokenized as rated ones are not those of another objective.
   CHECK(has(folder.learn("", 1, "rated.jsonl"), "rated.jsonl:1: the line has no \"chosen\""));
   CHECK(json::parse(folder.said(std::string(kProgram) +
@@ -219,6 +235,67 @@ TEST_CASE("a model with a score is trained, goes on, is a beginning, and has no 
   CHECK(folder.nothing_left());
 }
 
+// Lines whose answers have different lengths.
+std::string odd_pairs() {
+  std::string lines;
+  for (int i = 0; i < 13; ++i) {
+    const std::string more = i % 3 == 0 ? " and over all the others" : i % 3 == 1 ? " again" : "";
+    lines += json{{"prompt", "the fox " + std::to_string(i)},
+                  {"chosen", " jumps over it" + (i % 2 == 0 ? more : "")},
+                  {"rejected", " sleeps" + (i % 2 == 0 ? "" : more)}}
+                 .dump() +
+             "\n";
+  }
+  return lines;
+}
+
+TEST_CASE("packed pairs are learned alike at every stage and by any ranks, and go on") {
+  const PairFolder folder;
+  folder.write("odd.jsonl", odd_pairs());
+  const auto learn = [&](const std::string& options, int steps = 4) {
+    const std::string said =
+        folder.learn("--set dstrain.data.packing=pack --set dstrain.data.seq_len=53 --steps " +
+                         std::to_string(steps) + " " + options,
+                     0, "odd.jsonl");
+    return std::pair(said, folder.read("out/model.safetensors"));
+  };
+  for (const std::string type : {"dpo", "orpo", "reward"}) {
+    CAPTURE(type);
+    const std::string of_type =
+        "--set dstrain.objective.type=" + type + " --set dstrain.reduce=boundary ";
+    const auto [said, expected] = learn(of_type + "--num_gpus 2 --set zero_optimization.stage=0");
+    CHECK(has(said, " pairs in "));
+    CHECK(has(said, type == "dpo" ? kMeasured : "the run sees"));
+    // The pairs of a batch, of which its four samples have one or more each.
+    const json step = folder.first_step();
+    CHECK(step["tokens"].get<int>() > 4);
+    if (type == "dpo") CHECK(step["loss"].get<double>() == Approx(std::log(2)).epsilon(1e-6));
+    for (const std::string options : {"--num_gpus 2 --set zero_optimization.stage=2",
+                                      "--num_gpus 2 --set zero_optimization.stage=3",
+                                      "--num_gpus 2 --set zero_optimization.stage=3 "
+                                      "--set zero_optimization.offload_optimizer.device=cpu "
+                                      "--set activation_checkpointing.number_checkpoints=1"}) {
+      CAPTURE(options);
+      CHECK(learn(of_type + options).second == expected);
+    }
+    CHECK(learn(of_type + "--num_gpus 2 --set pipeline.stages=2").second ==
+          learn(of_type + "--num_gpus 1").second);
+    learn(of_type + "--num_gpus 2 --save_interval 2 --set zero_optimization.stage=2", 2);
+    const std::string resumed =
+        folder.said(std::string(kProgram) + " --resume out --num_gpus 2 --steps 4");
+    CHECK_FALSE(has(resumed, kMeasured));
+    CHECK(folder.read("out/model.safetensors") == expected);
+    CHECK(json::parse(folder.said(
+              std::string(kProgram) +
+                  " verify --json --config t.json --model m --data odd.jsonl "
+                  "--set dstrain.data.packing=pack --set dstrain.data.seq_len=53 --set "
+                  "zero_optimization.stage=3 --num_gpus 2 --set dstrain.objective.type=" +
+                  type,
+              0, " 2>err"))["equal"] == true);
+  }
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("adapters learn of pairs, and begin where their model is") {
   const PairFolder folder;
   folder.learn("--set dstrain.lora.r=2 --num_gpus 2");
@@ -253,7 +330,9 @@ TEST_CASE("what pairs cannot be of is one error before anything is written") {
     CHECK(has(said, message));
     CHECK_FALSE(fs::exists(folder.root / "out"));
   };
-  refused("--set dstrain.data.packing=pack", "is two answers, a row each");
+  refused("--set dstrain.data.packing=none", "use \"pad\" or \"pack\", or remove the key");
+  refused("--set dstrain.objective.type=kto --set dstrain.data.packing=pack",
+          "its loss compares the samples of a micro-batch: use \"pad\", or remove the key");
   refused("--set dstrain.objective.simpo_gamma=1", "dpo has no such setting");
   refused("--set dstrain.objective.loss_type=hinge --set dstrain.objective.label_smoothing=0.1",
           "the loss hinge has no such setting");
@@ -270,6 +349,7 @@ TEST_CASE("what pairs cannot be of is one error before anything is written") {
   folder.write("lines.jsonl", json_line("a text"));
   CHECK(has(folder.learn("", 1, "lines.jsonl"),
             "lines.jsonl:1: the line has no \"chosen\" and \"rejected\""));
+  CHECK_FALSE(fs::exists(folder.root / "out"));
   CHECK(has(folder.learn("--set dstrain.objective.type=kto", 1),
             "pairs.jsonl:1: the line has no \"prompt\" and \"completion\" with a \"label\""));
   CHECK(has(folder.run("--data pairs.jsonl", 1),
