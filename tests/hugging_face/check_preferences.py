@@ -35,11 +35,16 @@ CASES = {
               {"beta": 2.0, "simpo_gamma": 1.0, "loss_type": "simpo", "cpo_alpha": 0.0}),
     "reward": ({"type": "reward", "center_rewards_coefficient": 0.01}, {"center_rewards_coefficient": 0.01}),
     "kto": ({"type": "kto", "beta": 0.3, "desirable_weight": 1.2}, {"beta": 0.3, "desirable_weight": 1.2}),
+    "apo": ({"type": "kto", "loss_type": "apo_zero_unpaired", "beta": 0.3, "undesirable_weight": 0.8},
+            {"loss_type": "apo_zero_unpaired", "beta": 0.3, "undesirable_weight": 0.8}),
 }
 
 
+RATED = ("kto", "apo")
+
+
 def data_of(name):
-    return GOLDEN / "preferences" / ("rated.jsonl" if name == "kto" else "pairs.jsonl")
+    return GOLDEN / "preferences" / ("rated.jsonl" if name in RATED else "pairs.jsonl")
 
 
 def model_folder(folder):
@@ -73,7 +78,7 @@ def trl_steps(name, settings, model, folder):
     """Returns the logs of TRL's steps, on the pairs in their order."""
     if name == "simpo":
         from trl.experimental.cpo import CPOConfig as Config, CPOTrainer as Trainer
-    elif name == "kto":
+    elif name in RATED:
         from trl import KTOConfig as Config, KTOTrainer as Trainer
     elif name == "reward":
         from trl import RewardConfig as Config, RewardTrainer as Trainer
@@ -142,7 +147,7 @@ def main():
         model = scored if name == "reward" else arguments.folder / "model"
         theirs = trl_steps(name, settings, model, arguments.folder)
         ours = own_steps(arguments.program, name, objective, model, arguments.folder)
-        for key in ("loss", *{"kto": METRICS_OF_KTO, "reward": METRICS_OF_REWARD}.get(name, METRICS)):
+        for key in ("loss", *{"kto": METRICS_OF_KTO, "apo": METRICS_OF_KTO[:-1], "reward": METRICS_OF_REWARD}.get(name, METRICS)):
             worst = 0.0
             for a, b in zip(ours, theirs, strict=True):
                 if key not in b and a[key] is None:  # no answer of this label is in the batch

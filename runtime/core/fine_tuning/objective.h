@@ -13,13 +13,14 @@ namespace dstrain {
 enum class ObjectiveKind : uint8_t { next_token, dpo, simpo, orpo, kto, reward, distill };
 
 // What DPO makes of the margin of a pair: -log sigmoid, the square of its distance from 1 / (2 beta) (Azar et al., 2023), or
-// max(0, 1 - beta margin).
-enum class PairLoss : uint8_t { sigmoid, ipo, hinge };
+// max(0, 1 - beta margin). What KTO's objective makes of an answer: its own loss, or that of APO-zero (D'Oosterlinck et al.,
+// 2024), which needs no other answers.
+enum class AnswerLoss : uint8_t { sigmoid, ipo, hinge, kto, apo_zero_unpaired };
 
 // Settings have the names and the defaults of TRL's configurations, and kd_ratio those of torchtune's.
 struct Objective {
   ObjectiveKind kind = ObjectiveKind::next_token;
-  PairLoss loss_type = PairLoss::sigmoid;
+  AnswerLoss loss_type = AnswerLoss::sigmoid;  // of dpo and kto
   double beta = 0.1;
   double label_smoothing = 0;  // the probability that a pair's label is wrong: sigmoid alone
   double simpo_gamma = 0.5;    // the margin that SimPO asks for

@@ -180,8 +180,8 @@ std::string objective_text(const Objective& o) {
     return fmt::format("{}, center_rewards_coefficient {}", name_of(o.kind),
                        o.center_rewards_coefficient);
   if (o.rates_answers())
-    return fmt::format("{}, beta {}, desirable_weight {}, undesirable_weight {}", name_of(o.kind),
-                       o.beta, o.desirable_weight, o.undesirable_weight);
+    return fmt::format("{}, beta {}, desirable_weight {}, undesirable_weight {}",
+                       name_of(o.loss_type), o.beta, o.desirable_weight, o.undesirable_weight);
   return fmt::format("{}, loss_type {}, beta {}, label_smoothing {}, simpo_gamma {}",
                      name_of(o.kind), name_of(o.loss_type), o.beta, o.label_smoothing,
                      o.simpo_gamma);

@@ -115,7 +115,7 @@ class AnswerLossWriter {
   // Returns whether the loss is of the mean log-probability of a row's targets, instead of their sum.
   bool of_means() const {
     if (objective_.rates_answers()) return false;
-    return objective_.kind != ObjectiveKind::dpo || objective_.loss_type == PairLoss::ipo;
+    return objective_.kind != ObjectiveKind::dpo || objective_.loss_type == AnswerLoss::ipo;
   }
   float beta() const { return static_cast<float>(objective_.beta); }
 
@@ -195,16 +195,20 @@ class AnswerLossWriter {
     add_log_probs(chosen.log_prob, rejected.log_prob, pair);
     const Formula margin = beta() * (chosen.score() - rejected.score());
     switch (objective_.loss_type) {
-      case PairLoss::sigmoid:
+      case AnswerLoss::sigmoid:
         return add_loss(negative_log_sigmoid(margin, objective_.label_smoothing), pair);
-      case PairLoss::hinge:
+      case AnswerLoss::hinge:
         return add_loss(maximum(1 - margin, 0), pair);
-      case PairLoss::ipo:
+      case AnswerLoss::ipo:
         return add_loss(squared_error(chosen.score() / chosen.length,
                                       rejected.score() / rejected.length +
                                           static_cast<float>(0.5 / objective_.beta)),
                         pair);
+      case AnswerLoss::kto:
+      case AnswerLoss::apo_zero_unpaired:
+        break;
     }
+    throw InternalError("the loss is not one of pairs");
   }
 
   void write_simpo() {
@@ -245,10 +249,14 @@ class AnswerLossWriter {
   void write_kto() {
     Pair pair = operands();
     const Formula score = pair.chosen.score();
-    View one{};
-    one.strides[0] = 0;
-    pair.operands.push_back({divergence(), one});
-    const Formula kl = maximum(Formula::input(static_cast<int>(pair.operands.size()) - 1), 0);
+    const bool diverges = objective_.loss_type != AnswerLoss::apo_zero_unpaired;
+    Formula kl = 0;
+    if (diverges) {
+      View one{};
+      one.strides[0] = 0;
+      pair.operands.push_back({divergence(), one});
+      kl = maximum(Formula::input(static_cast<int>(pair.operands.size()) - 1), 0);
+    }
     pair.operands.push_back({desirable_, dense_view(answers_.pairs())});
     const Formula desirable = Formula::input(static_cast<int>(pair.operands.size()) - 1);
     for (const bool wanted : {true, false}) {
@@ -258,12 +266,13 @@ class AnswerLossWriter {
       add_mean_of_kind("rewards/" + name, beta() * score, kind, count, pair);
       add_mean_of_kind("logps/" + name, pair.chosen.log_prob, kind, count, pair);
     }
-    add_metric("kl", kl, pair);
+    if (diverges) add_metric("kl", kl, pair);
     const auto weight = [](double w) { return static_cast<float>(w); };
-    add_loss(select(less(0.5f, desirable),
-                    weight(objective_.desirable_weight) * sigmoid(beta() * (kl - score)),
-                    weight(objective_.undesirable_weight) * sigmoid(beta() * (score - kl))),
-             pair);
+    const Formula below = diverges ? kl - score : -score, above = diverges ? score - kl : score;
+    add_loss(
+        select(less(0.5f, desirable), weight(objective_.desirable_weight) * sigmoid(beta() * below),
+               weight(objective_.undesirable_weight) * sigmoid(beta() * above)),
+        pair);
   }
 
   Builder& b_;

@@ -19,7 +19,7 @@ namespace dstrain {
 //   orpo    -p_c / n_c - beta log s(o_c - o_j) with the log odds o = p / n - log(1 - exp(p / n))
 //   kto     w s(beta (k - m)) of a desirable answer, w s(beta (m - k)) of another one, with their weights w; of the first row
 //           m = p - r, and k is the mean of p - r of the second rows of a micro-batch, at least 0, through which no gradient
-//           goes back
+//           goes back; with apo_zero_unpaired it is 0
 // where s is the logistic function.
 void add_answer_loss(Builder& b, BufferId logits, BufferId targets, int64_t classes);
 

@@ -172,8 +172,8 @@ void require_near(const FirstStep& packed, const FirstStep& padded, double toler
 
 std::vector<Objective> objectives() {
   return {{.kind = ObjectiveKind::dpo, .beta = 0.3, .label_smoothing = 0.1},
-          {.kind = ObjectiveKind::dpo, .loss_type = PairLoss::ipo, .beta = 0.2},
-          {.kind = ObjectiveKind::dpo, .loss_type = PairLoss::hinge, .beta = 0.01},
+          {.kind = ObjectiveKind::dpo, .loss_type = AnswerLoss::ipo, .beta = 0.2},
+          {.kind = ObjectiveKind::dpo, .loss_type = AnswerLoss::hinge, .beta = 0.01},
           {.kind = ObjectiveKind::simpo, .beta = 2},
           {.kind = ObjectiveKind::orpo, .beta = 0.5},
           {.kind = ObjectiveKind::reward, .center_rewards_coefficient = 0.1}};

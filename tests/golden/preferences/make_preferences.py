@@ -47,6 +47,7 @@ OBJECTIVES = {
     "orpo": {"type": "orpo", "beta": 0.25},
     "reward": {"type": "reward", "center_rewards_coefficient": 0.05},
     "kto": {"type": "kto", "beta": 0.3, "desirable_weight": 1.2, "undesirable_weight": 0.8},
+    "apo": {"type": "kto", "loss_type": "apo_zero_unpaired", "beta": 0.3, "undesirable_weight": 0.8},
 }
 
 
@@ -156,24 +157,27 @@ def mean_over(objective, model, reference, pairs):
 def kto_loss(objective, model, reference, samples):
     """The sum of the losses of samples, their rewards and log-probabilities by label, and the sum of their divergence."""
     beta, losses, metrics = objective["beta"], [], {"kl": 0.0}
+    diverges = objective.get("loss_type") != "apo_zero_unpaired"
     for first in range(0, len(samples), MICRO):
         micro = samples[first : first + MICRO]
         with torch.no_grad():
             kl = sum(log_prob(model, *other)[0] - log_prob(reference, *other)[0] for _, other, _ in micro) / len(micro)
-            kl = max(float(kl), 0.0)
+            kl = max(float(kl), 0.0) if diverges else 0.0
         metrics["kl"] += kl * len(micro)
         for own, _, wanted in micro:
             answer = log_prob(model, *own)[0]
             with torch.no_grad():
                 before = log_prob(reference, *own)[0]
             score = answer - before
-            weight = objective["desirable_weight" if wanted else "undesirable_weight"]
+            weight = objective.get("desirable_weight" if wanted else "undesirable_weight", 1.0)
             losses.append(weight * (1 - torch.sigmoid(beta * (score - kl if wanted else kl - score))))
             kind = "chosen" if wanted else "rejected"
             metrics.setdefault("rewards/" + kind, []).append(beta * score.item())
             metrics.setdefault("logps/" + kind, []).append(answer.item())
     means = {name: sum(values) / len(values) for name, values in metrics.items() if name != "kl"}
-    return sum(losses) / len(losses), means | {"kl": metrics["kl"] / len(samples)}
+    if "rewards/chosen" in means and "rewards/rejected" in means:
+        means["rewards/margins"] = means["rewards/chosen"] - means["rewards/rejected"]
+    return sum(losses) / len(losses), means | ({"kl": metrics["kl"] / len(samples)} if diverges else {})
 
 
 class Scorer(torch.nn.Module):
@@ -237,7 +241,7 @@ def main():
         config = transformers.AutoConfig.for_model(**configs[weights])
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
         model.load_state_dict(load_file(FAMILIES / weights / "model.safetensors"))
-        if name == "kto":
+        if objective["type"] == "kto":
             data = [rated_rows(some, tokenizer) for some in (rated, rated_out)]
         else:
             data = [[rows_of(p, tokenizer) for p in some] for some in (pairs, held_out)]
@@ -251,7 +255,7 @@ def main():
             model = Scorer(model.model, score)
         steps, validation = train(model, objective, *data)
         cases.append({"name": name, "weights": weights, "config": configs[weights], "objective": objective,
-                      "micro_batch": MICRO if name == "kto" else 1, "steps": steps, "validation": validation})
+                      "micro_batch": MICRO if objective["type"] == "kto" else 1, "steps": steps, "validation": validation})
     own = {"data": {"order": "sequential", "seq_len": LENGTH}, "steps": STEPS, "save_last": False}
     config = {"train_batch_size": BATCH, "train_micro_batch_size_per_gpu": 1, "gradient_clipping": CLIP,
               "optimizer": {"type": "AdamW", "params": ADAMW}, "dstrain": own}

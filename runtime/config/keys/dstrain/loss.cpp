@@ -34,8 +34,10 @@ std::vector<KeySpec> loss() {
       {.key = "dstrain.objective.loss_type",
        .type = Type::choice,
        .fallback = "\"sigmoid\"",
-       .note = "dpo: the loss of a pair's margin",
-       .choices = kPairLossNames},
+       .note = "dpo: the loss of a pair's margin (sigmoid, ipo, hinge); kto: the loss of an answer "
+               "(kto, "
+               "apo_zero_unpaired)",
+       .choices = kAnswerLossNames},
       {.key = "dstrain.objective.beta",
        .type = Type::real,
        .fallback = "0.1",

@@ -61,13 +61,20 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   const std::string type = values.text(kType);
   o.kind = named<ObjectiveKind>(kObjectiveNames, type);
   const bool dpo = o.kind == ObjectiveKind::dpo, simpo = o.kind == ObjectiveKind::simpo;
-  if (dpo) o.loss_type = named<PairLoss>(kPairLossNames, values.text(kLossType));
   const bool compares = o.compares_answers(), rates = o.rates_answers(), distills = o.has_teacher();
+  if (dpo || rates) {
+    const std::string loss = rates ? values.text(kLossType, "kto", kType) : values.text(kLossType);
+    o.loss_type = named<AnswerLoss>(kAnswerLossNames, loss);
+    if (!has_loss(o.kind, o.loss_type))
+      diagnostics.error(kLossType, fmt::format("{} has no loss \"{}\": use {}", type, loss,
+                                               rates ? "\"kto\" or \"apo_zero_unpaired\""
+                                                     : "\"sigmoid\", \"ipo\" or \"hinge\""));
+  }
   const bool scores = o.scores_answers();
   if (compares && !scores) o.beta = values.real(kBeta);
   if (scores) o.center_rewards_coefficient = values.real(kCenter);
   job.model.set_gives_score(scores);
-  const bool smooths = simpo || (dpo && o.loss_type == PairLoss::sigmoid);
+  const bool smooths = simpo || (dpo && o.loss_type == AnswerLoss::sigmoid);
   if (smooths) o.label_smoothing = values.real(kSmoothing);
   if (simpo) o.simpo_gamma = values.real(kGamma);
   if (rates) {
@@ -82,7 +89,7 @@ void solve_objective(Job& job, Values& values, Diagnostics& diagnostics) {
   }
   refuse(kRatio, distills, type, values, diagnostics);
   refuse(kTopK, distills, type, values, diagnostics);
-  refuse(kLossType, dpo, type, values, diagnostics);
+  refuse(kLossType, dpo || rates, type, values, diagnostics);
   refuse(kBeta, compares && !scores, type, values, diagnostics);
   refuse(kCenter, scores, type, values, diagnostics);
   refuse(kSmoothing, smooths, dpo ? fmt::format("the loss {}", name_of(o.loss_type)) : type, values,

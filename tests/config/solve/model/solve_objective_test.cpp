@@ -34,13 +34,18 @@ TEST_CASE("objective: a run learns next tokens, or answers with TRL's defaults")
   CHECK(ask(learns(R"("type": "dpo", "beta": 0.5, "label_smoothing": 0.1)")).job().objective ==
         Objective{.kind = ObjectiveKind::dpo, .beta = 0.5, .label_smoothing = 0.1});
   CHECK(ask(learns(R"("type": "dpo", "loss_type": "ipo")")).job().objective.loss_type ==
-        PairLoss::ipo);
+        AnswerLoss::ipo);
   const Job simpo = ask(learns(R"("type": "simpo", "simpo_gamma": 1.5)")).job();
   CHECK(simpo.objective == Objective{.kind = ObjectiveKind::simpo, .simpo_gamma = 1.5});
   CHECK_FALSE(simpo.objective.needs_reference());
   CHECK(ask(learns(R"("type": "orpo")")).job().objective.kind == ObjectiveKind::orpo);
   const Objective kto = ask(learns(R"("type": "kto", "undesirable_weight": 0.5)")).job().objective;
-  CHECK(kto == Objective{.kind = ObjectiveKind::kto, .undesirable_weight = 0.5});
+  CHECK(kto == Objective{.kind = ObjectiveKind::kto,
+                         .loss_type = AnswerLoss::kto,
+                         .undesirable_weight = 0.5});
+  CHECK(
+      ask(learns(R"("type": "kto", "loss_type": "apo_zero_unpaired")")).job().objective.loss_type ==
+      AnswerLoss::apo_zero_unpaired);
   CHECK((kto.rates_answers() && !kto.has_pairs() && kto.needs_reference()));
   CHECK(kto.rows_per_sample() == 2);
   CHECK_FALSE(ask(learns(R"("type": "dpo")")).job().model.gives_score());
@@ -69,6 +74,10 @@ TEST_CASE("objective: a setting that it does not have, or that is of next tokens
         "error: next_token has no such setting: remove it");
   CHECK(said(R"("type": "orpo", "loss_type": "ipo")", "objective.loss_type") ==
         "error: orpo has no such setting: remove it");
+  CHECK(said(R"("type": "kto", "loss_type": "ipo")", "objective.loss_type") ==
+        "error: kto has no loss \"ipo\": use \"kto\" or \"apo_zero_unpaired\"");
+  CHECK(said(R"("type": "dpo", "loss_type": "kto")", "objective.loss_type") ==
+        "error: dpo has no loss \"kto\": use \"sigmoid\", \"ipo\" or \"hinge\"");
   CHECK(said(R"("type": "dpo", "loss_type": "hinge", "label_smoothing": 0.1)",
              "objective.label_smoothing") ==
         "error: the loss hinge has no such setting: remove it");
