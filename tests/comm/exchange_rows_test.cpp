@@ -19,7 +19,8 @@ std::unique_ptr<Communicator> world_of_rows() {
 // The same on every rank. `most`: rows of one rank for another.
 std::vector<int32_t> counts_of(int ranks, uint32_t seed, int most) {
   std::mt19937 random(seed);
-  std::vector<int32_t> counts(static_cast<size_t>(ranks * ranks));
+  const auto wide = static_cast<size_t>(ranks);
+  std::vector<int32_t> counts(wide * wide);
   for (int32_t& count : counts)
     count =
         random() % 4 == 0 ? 0 : static_cast<int32_t>(random() % static_cast<uint32_t>(most + 1));
@@ -75,8 +76,9 @@ TEST_CASE("rows come to the ranks that they are for, in the order of senders, an
       check_rows(*comm, counts_of(comm->size(), seed, most), columns, there, here);
     }
   // All rows are one rank's.
-  std::vector<int32_t> all(static_cast<size_t>(comm->size() * comm->size()));
-  for (int r = 0; r < comm->size(); ++r) all[static_cast<size_t>(r * comm->size())] = 1000;
+  const auto ranks = static_cast<size_t>(comm->size());
+  std::vector<int32_t> all(ranks * ranks);
+  for (size_t r = 0; r < ranks; ++r) all[r * ranks] = 1000;
   check_rows(*comm, all, 129, there, here);
   comm->finish();
 }
