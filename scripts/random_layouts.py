@@ -9,6 +9,7 @@ configuration, or if a sanitizer reports anything. A failed case prints its seed
 `--seed N --cases 1` repeats it. The exit status is 1 if a case has failed, or if more than half are refused.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -141,18 +142,41 @@ def run_once(program, config, ranks, folder):
     return "refused" if refused else text
 
 
+def divide_experts(config, ranks):
+    """Takes out of a configuration what does not run beside expert_parallel. Returns its number of ranks."""
+    ranks //= config["sequence_parallel_size"] * config["tensor_parallel"]["autotp_size"]
+    config["sequence_parallel_size"] = config["tensor_parallel"]["autotp_size"] = 1
+    config["zero_optimization"].pop("zero_quantized_weights", None)
+    config["dstrain"].pop("lora", None)
+    if config["optimizer"]["type"] == "Lamb":
+        config["optimizer"]["type"] = "AdamW"
+    if "objective" in config["dstrain"]:
+        config["dstrain"]["model"]["output_router_logits"] = False
+    return ranks
+
+
+def layouts(options, drive):
+    """Yields seeds, and the configurations and numbers of ranks that they make."""
+    for seed in itertools.count(options.seed):
+        config, ranks = configuration(random.Random(seed), drive)
+        if not options.experts:
+            yield seed, config, ranks
+        elif "expert_parallel" in config:
+            yield seed, config, divide_experts(config, ranks)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--cases", type=int, default=100, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="of the first case; the next ones count up")
+    parser.add_argument("--experts", action="store_true", help="those alone in which ranks divide experts")
     options = parser.parse_args()
     program = str(pathlib.Path(options.program).resolve())
     counts = {"equal": 0, "refused": 0, "failed": 0}
     with tempfile.TemporaryDirectory(prefix="dstrain-layouts-") as name:
         folder = pathlib.Path(name)
-        for seed in range(options.seed, options.seed + options.cases):
-            config, ranks = configuration(random.Random(seed), name)
+        for seed, config, ranks in itertools.islice(layouts(options, name), options.cases):
             result = run(program, config, ranks, folder)
             counts[result if result in counts else "failed"] += 1
             if result not in ("equal", "refused"):

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs the tests of build/release again and again on a loaded machine: beside busy processes, and with process numbers
 # that wrap around every 15 seconds, so that a number does not tell which process is older. Needs root.
-#   scripts/stress_test.sh [--runs 5] [--cpu 4] [--no_table] [--random_faults 200] [arguments for ctest, e.g. -L dist]
+#   scripts/stress_test.sh [--runs 5] [--cpu 4] [--no_table] [--random_faults 200] [--expert_layouts 500] [arguments for ctest, e.g. -L dist]
 # Each run takes other samples of the long lists of cases, by a number that its line tells. Prints what failed in it or
 # was skipped. Before the busy processes start, the plans of all layouts of ranks are proved (seconds), every cell of the
-# table of stop signals is run once (half an hour; --no_table leaves it out), and random faults on three hosts are caused
-# (three quarters of an hour; --random_faults 0).
+# table of stop signals is run once (half an hour; --no_table leaves it out), random faults on three hosts are caused
+# (three quarters of an hour; --random_faults 0), and random layouts in which ranks divide experts are verified (a quarter of
+# an hour; --expert_layouts 0).
 # Tests with twelve processes in all run at a time, so that they get more of the cores than the busy processes do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,12 +15,14 @@ runs=5
 cpu=4
 table=yes
 random_faults=200
+expert_layouts=500
 while true; do
   case ${1:-} in
     --runs) runs=$2 && shift ;;
     --cpu) cpu=$2 && shift ;;
     --no_table) table=no ;;
     --random_faults) random_faults=$2 && shift ;;
+    --expert_layouts) expert_layouts=$2 && shift ;;
     *) break ;;
   esac
   shift
@@ -42,6 +45,8 @@ status=0
 build/release/bin/test_plan "in all layouts*" || status=1 # the runs below sample them
 [[ $table == no ]] || bash tests/hosts/stop_table.sh build/release/bin/dstrain || status=1
 ((random_faults == 0)) || bash tests/hosts/random_faults.sh build/release/bin/dstrain "$random_faults" || status=1
+((expert_layouts == 0)) ||
+  scripts/random_layouts.py build/release/bin/dstrain --cases "$expert_layouts" --experts --seed "$RANDOM" || status=1
 stress-ng --cpu "$cpu" --quiet &
 background+=($!)
 while sleep 15; do echo $((pid_max - 100)) >/proc/sys/kernel/ns_last_pid; done &
