@@ -43,7 +43,7 @@ int64_t wire_bytes(const Plan& plan) {
     int64_t bytes = 0;
     for_operands(op, [&](BufferId id) { bytes = std::max(bytes, plan.program.at(id).bytes()); });
     // Of rows of experts, those of one rank: as many leave where all choices are even.
-    if (op.op == OpKind::exchange_rows)
+    if (rule_of(op.op).collective == Collective::exchange_rows)
       bytes = std::min(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
     const int64_t ranks = ranks_of(plan.place, plan.comm_channel(op));
     total += ring_bytes(*rule_of(op.op).collective, bytes, ranks);

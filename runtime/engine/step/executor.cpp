@@ -8,6 +8,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/engine/pairs/pair_count.h"
+#include "runtime/engine/step/queues/start_collective.h"
 #include "runtime/ir/kernel_spec.h"
 #include "runtime/ir/rule.h"
 #include "runtime/plan/proof/verify_ranks.h"
@@ -287,13 +288,8 @@ void Executor::post_collective(const Bound& bound, const Issue& issue) {
   const Instruction& op = instruction_of(issue);
   const Tensor in = op.reads.empty() ? Tensor{} : operand(bound, 0, issue.micro);
   const Tensor out = op.writes.empty() ? Tensor{} : operand(bound, op.reads.size(), issue.micro);
-  RowCounts rows;
-  if (op.op == OpKind::exchange_rows) {
-    const Tensor counts = operand(bound, 1, issue.micro);
-    rows = {counts.as<const int32_t>(), mesh_.channels()[static_cast<size_t>(op.channel)]->size(),
-            attrs_as<ExchangeAttrs>(op.attrs).back, in.shape[-1]};
-  }
-  queue_->post(op.channel, op.op, in, out, rows);
+  const Tensor counts = bound.reads > 1 ? operand(bound, 1, issue.micro) : Tensor{};
+  queue_->post(op.channel, op.op, in, out, row_counts(op, in, counts));
 }
 
 void Executor::run_one(const Bound& bound, const Issue& issue, StepContext& context) {

@@ -51,8 +51,8 @@ constexpr Rule kBalance{
       if (const auto judgement = without_experts(facts)) return *judgement;
       if (is_absent(value)) return {State::no_effect, "unset"};
       return {State::error,
-              "DeepSpeed takes null alone: dstrain.model.output_router_logits adds the loss that "
-              "keeps experts balanced"};
+              "DeepSpeed takes null alone: models have keys for the loss that keeps experts "
+              "balanced"};
     },
     "off, or null: no_effect; else error"};
 

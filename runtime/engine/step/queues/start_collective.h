@@ -7,6 +7,15 @@
 
 namespace dstrain {
 
+// Returns how many rows each rank sends to each in an exchange of rows, whose counts are given; nothing for other collectives.
+inline RowCounts row_counts(const Instruction& op, const Tensor& rows, const Tensor& counts) {
+  if (rule_of(op.op).collective != Collective::exchange_rows) return {};
+  return {.counts = counts.as<const int32_t>(),
+          .ranks = static_cast<int>(counts.shape[0]),
+          .back = attrs_as<ExchangeAttrs>(op.attrs).back,
+          .columns = rows.shape[-1]};
+}
+
 // Starts the collective `op` of a Communicator, or of its StreamCollectives in a `stream`, and returns what the call
 // returns. `rows`: of an exchange of rows. Throws InternalError for other ops.
 template <class Collectives, class... InStream>
