@@ -59,6 +59,27 @@ struct EstimateArguments {
   int64_t nodes = 1;
 };
 
+// The arguments of `dstrain init`, which writes a configuration. Absent: what is usual, or follows from the machine.
+struct InitArguments {
+  std::string output = "ds_config.json";
+  std::string model;                 // a type, or a folder of transformers' files
+  std::optional<double> parameters;  // of a model of a type
+  std::string data;
+  std::string optimizer = "AdamW";
+  std::optional<double> learning_rate;
+  std::string precision;         // "bf16", "fp16" or "fp32"; empty: follows from the device
+  std::optional<int64_t> ranks;  // on each host
+  int64_t nodes = 1;
+  std::optional<int64_t> device_memory, host_memory;  // bytes: of each rank's GPU, of a host
+  std::optional<int64_t> zero_stage;
+  std::optional<int64_t> batch, steps;
+  std::vector<std::string> sets;       // further path.to.key=value of the file
+  bool yes = false;                    // ask nothing
+  std::vector<std::string> words{};    // of the command line, behind the command's name
+  std::vector<std::string> command{};  // the whole command line
+  const ModelRegistry* models = nullptr;
+};
+
 // The arguments of `dstrain hosts`, which prints where the ranks of a run would be started.
 struct HostsArguments {
   HostOptions hosts;
@@ -219,9 +240,9 @@ struct PrintArguments {
 
 using Arguments =
     std::variant<TrainArguments, PlanArguments, VerifyArguments, CheckArguments, EstimateArguments,
-                 GenerateArguments, ChatArguments, EvalArguments, TeachArguments, ExportArguments,
-                 ImportArguments, ReportArguments, CompareArguments, WatchArguments,
-                 ModelsArguments, HostsArguments, DoctorArguments, BenchIoArguments,
+                 InitArguments, GenerateArguments, ChatArguments, EvalArguments, TeachArguments,
+                 ExportArguments, ImportArguments, ReportArguments, CompareArguments,
+                 WatchArguments, ModelsArguments, HostsArguments, DoctorArguments, BenchIoArguments,
                  TokenizeArguments, HostAgentArguments, HostWatchArguments, RelayArguments,
                  RelayEndArguments, RankStarterArguments, HelpArguments, PrintArguments>;
 

@@ -12,6 +12,7 @@
 #include "launcher/cli/headings.h"
 #include "launcher/cli/help/completion.h"
 #include "launcher/cli/help/man_page.h"
+#include "launcher/cli/init_arguments.h"
 #include "launcher/cli/option_readers.h"
 #include "launcher/cli/planned_arguments.h"
 #include "launcher/cli/report_arguments.h"
@@ -176,8 +177,9 @@ Arguments without_models(const std::vector<std::string>& words, const ModelRegis
 }
 
 // The first one needs no name.
-constexpr std::array<Command, 20> kCommands{{
+constexpr std::array<Command, 21> kCommands{{
     {"train", "--config FILE --num_gpus N", "train on N ranks of this machine", parse_train},
+    {"init", "--data PATH", "a configuration that fits, by questions or options", parse_init},
     {"plan", "--config FILE --num_gpus N", "print the plan of a step and its memory", parse_plan},
     {"verify", "--config FILE", "does it compute what plain training would?", parse_verify},
     {"check", "--config FILE", "a verdict for every key of the file", parse_check},

@@ -13,6 +13,7 @@ namespace dstrain {
 // `words`: the command line, which the ranks get too.
 int run_train(const TrainArguments& arguments, const std::vector<std::string>& words);
 int run_plan(const PlanArguments& arguments);
+int run_init(const InitArguments& arguments, const ModelRegistry& models);
 int run_verify(const VerifyArguments& arguments);
 int run_check(const CheckArguments& arguments);
 int run_estimate(const EstimateArguments& arguments);

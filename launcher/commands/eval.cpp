@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "launcher/commands/commands.h"
-#include "launcher/commands/eval_samples.h"
+#include "launcher/text/eval_samples.h"
 #include "launcher/implementations.h"
 #include "launcher/process/failure.h"
 #include "launcher/text/named_model.h"

@@ -27,6 +27,7 @@ struct Runner {
   const ModelRegistry& models;
   int operator()(const TrainArguments& a) const { return run_train(a, words); }
   int operator()(const PlanArguments& a) const { return run_plan(a); }
+  int operator()(const InitArguments& a) const { return run_init(a, models); }
   int operator()(const VerifyArguments& a) const { return run_verify(a); }
   int operator()(const CheckArguments& a) const { return run_check(a); }
   int operator()(const EstimateArguments& a) const { return run_estimate(a); }

@@ -15,8 +15,8 @@ using test::parse;
 
 // The commands, as an error lists them.
 constexpr const char* kAllCommands =
-    "train, plan, verify, check, estimate, generate, chat, eval, teach, export, import, tokenize, "
-    "report, compare, watch, models, hosts, doctor, bench-io or help";
+    "train, init, plan, verify, check, estimate, generate, chat, eval, teach, export, import, "
+    "tokenize, report, compare, watch, models, hosts, doctor, bench-io or help";
 
 TEST_CASE("train is the default command and knows every option of the contract") {
   for (const std::string prefix : {"", "train "}) {

@@ -1,4 +1,4 @@
-#include "launcher/commands/eval_samples.h"
+#include "launcher/text/eval_samples.h"
 
 #include <algorithm>
 #include <cmath>
