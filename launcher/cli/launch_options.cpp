@@ -16,6 +16,7 @@ namespace dstrain {
 namespace {
 
 constexpr int64_t kMostPort = 65535;
+constexpr int64_t kLongestHostWait = 86400;  // a day
 
 struct FrontName {
   std::string_view name;
@@ -117,6 +118,10 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
               integer(options.master_port, 1, kMostPort));
   line.option("--ssh_port", "PORT", "the port of the hosts' ssh servers",
               integer(options.ssh_port, 1, kMostPort));
+  line.option("--host_wait", "SECONDS",
+              "wait so long for hosts whose names have no address yet (120 for a hostfile that was "
+              "found, else 0)",
+              integer(options.host_wait, 0, kLongestHostWait));
   line.flag("--no_ssh_check",
             "wait a minute for ssh, not 15 s, before a host counts as unreachable",
             options.no_ssh_check);

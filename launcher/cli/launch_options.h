@@ -29,6 +29,7 @@ struct LaunchOptions {
   std::string master_addr;                 // an address of the first host; empty: any of them
   std::optional<int64_t> master_port;      // the first port at which a run on several hosts listens
   std::optional<int64_t> ssh_port;
+  std::optional<int64_t> host_wait{};  // seconds for names without an address
   bool no_ssh_check = false;
   bool no_ssh = false;                           // this command is given on every host
   std::optional<int64_t> node_rank{}, nnodes{};  // with no_ssh: the number of this host, and of all

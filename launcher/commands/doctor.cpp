@@ -7,6 +7,7 @@
 #include "launcher/doctor/look_at_machine.h"
 #include "launcher/hosts/checks/output_probe.h"
 #include "launcher/hosts/start/agents.h"
+#include "launcher/hosts/start/name_wait.h"
 #include "launcher/hosts/start/run_questions.h"
 #include "launcher/implementations.h"
 #include "launcher/input/output_folder.h"
@@ -50,7 +51,12 @@ int check_hosts(const DoctorArguments& arguments, const Placement& placement) {
   }
   questions.run = new_run_name();
   add_option_questions(questions, arguments.launch, placement.hosts);
-  const auto agents = start_agents(placement.hosts, ssh_options(arguments.launch));
+  const SshOptions ssh = ssh_options(arguments.launch);
+  std::vector<std::string> lacking;
+  if (const std::string lack = lack_of_addresses(placement, arguments.launch, ssh, lacking);
+      !lack.empty())
+    fail_user("{}", lack);
+  const auto agents = start_agents(placement.hosts, ssh);
   const PreflightResult result = preflight(agents, questions);
   for (const auto& agent : agents) agent->end();
   std::string text;

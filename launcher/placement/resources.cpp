@@ -196,12 +196,17 @@ std::vector<HostRanks> choose_hosts(const Hostfile& pool, const HostOptions& opt
   return hosts;
 }
 
+std::vector<std::string> usual_hostfiles() {
+  return {"/job/hostfile", "/etc/mpi/hostfile"};
+}
+
 Placement place_ranks(const HostOptions& options, const LocalSlots& local,
-                      const std::string& default_hostfile) {
+                      const std::vector<std::string>& usual) {
   check_filters(options);
   std::error_code none;
   std::string path = options.hostfile;
-  if (path.empty() && std::filesystem::exists(default_hostfile, none)) path = default_hostfile;
+  for (size_t i = 0; path.empty() && i < usual.size(); ++i)
+    if (std::filesystem::exists(usual[i], none)) path = usual[i];
   const Hostfile pool = path.empty() ? this_machine(options, local) : read_hostfile(path);
   return {path, choose_hosts(pool, options), pool.warnings};
 }

@@ -46,9 +46,13 @@ struct Placement {
 // there are more ranks than a run can have.
 std::vector<HostRanks> choose_hosts(const Hostfile& pool, const HostOptions& options);
 
-// Returns where the ranks run: on the hosts of --hostfile, else of `default_hostfile` if it exists (DeepSpeed's path),
-// else on this machine. Throws UserError.
+// Returns the paths at which a hostfile is looked for where no option names one: DeepSpeed's, and the one at which
+// Kubernetes' MPI operator (kubeflow.org/v2beta1) writes one for its launcher.
+std::vector<std::string> usual_hostfiles();
+
+// Returns where the ranks run: on the hosts of --hostfile, else of the first of `usual` that exists, else on this machine.
+// Throws UserError.
 Placement place_ranks(const HostOptions& options, const LocalSlots& local,
-                      const std::string& default_hostfile = "/job/hostfile");
+                      const std::vector<std::string>& usual = usual_hostfiles());
 
 }  // namespace dstrain

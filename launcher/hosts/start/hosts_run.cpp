@@ -8,6 +8,7 @@
 
 #include "launcher/hosts/start/agents.h"
 #include "launcher/hosts/start/mpirun_command.h"
+#include "launcher/hosts/start/name_wait.h"
 #include "launcher/hosts/start/run_questions.h"
 #include "launcher/output/rank_log.h"
 #include "launcher/output/rank_output.h"
@@ -133,6 +134,10 @@ StartOutcome HostsRun::start(const std::vector<std::string>& words) const {
   PreflightQuestions questions = questions_about(input_, arguments_.request.path, words);
   questions.run = start.run;
   add_option_questions(questions, arguments_.launch, placement_.hosts);
+  std::vector<std::string> lacking;
+  if (const std::string lack = lack_of_addresses(placement_, arguments_.launch, start.ssh, lacking);
+      !lack.empty())
+    throw HostsNotReady(lack, lacking);
   std::vector<std::unique_ptr<AgentView>> agents =
       start_agents(hosts, start.ssh, questions.silence_ns);
   const PreflightResult result = preflight(agents, questions);

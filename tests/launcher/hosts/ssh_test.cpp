@@ -23,5 +23,13 @@ TEST_CASE("ssh never asks, and a host is never an option") {
   CHECK_THROWS_AS(ssh_command(options, "", {"x"}), InternalError);
 }
 
+TEST_CASE("without --ssh_port the port is that of ssh's configuration") {
+  for (const std::string& word : ssh_command({}, "node1", {"dstrain"})) {
+    CHECK(word.find("Port") == std::string::npos);
+    CHECK(word != "-p");
+    CHECK(word != "-F");  // ~/.ssh/config is read
+  }
+}
+
 }  // namespace
 }  // namespace dstrain

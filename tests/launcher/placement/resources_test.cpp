@@ -176,7 +176,7 @@ TEST_CASE("10,000 hosts are placed at once") {
 std::string placed(const HostOptions& options, const LocalSlots& local = {.all = 4}) {
   const TempDir empty;
   try {
-    const Placement p = place_ranks(options, local, empty / "hosts");
+    const Placement p = place_ranks(options, local, {empty / "hosts"});
     return fmt::format("{}[{}] {}", p.hostfile, p.ranks(), text_of(p.hosts));
   } catch (const UserError& e) {
     return e.what();
@@ -207,15 +207,18 @@ TEST_CASE("a hostfile that is named must be there") {
         "cannot read the hostfile " + named + ": No such file or directory");
 }
 
-TEST_CASE("a hostfile is the one that is given, else DeepSpeed's default where it exists") {
+TEST_CASE("a hostfile is the one that is given, else the first of the usual ones that exists") {
   const std::filesystem::path folder = std::filesystem::temp_directory_path();
   const std::string given = (folder / fmt::format("given_{}", ::getpid())).string();
   const std::string usual = (folder / fmt::format("usual_{}", ::getpid())).string();
   std::ofstream(given) << "g slots=1,\n";
   std::ofstream(usual) << "u slots=2\n";
-  CHECK(text_of(place_ranks({}, {}, usual).hosts) == "u:0-1=0");
-  CHECK(place_ranks({}, {}, usual).hostfile == usual);
-  const Placement p = place_ranks({.hostfile = given}, {}, usual);
+  CHECK(usual_hostfiles() == std::vector<std::string>{"/job/hostfile", "/etc/mpi/hostfile"});
+  CHECK(text_of(place_ranks({}, {}, {usual}).hosts) == "u:0-1=0");
+  CHECK(place_ranks({}, {}, {usual}).hostfile == usual);
+  CHECK(place_ranks({}, {}, {usual, given}).hostfile == usual);
+  CHECK(place_ranks({}, {}, {usual + "_absent", usual}).hostfile == usual);
+  const Placement p = place_ranks({.hostfile = given}, {}, {usual});
   CHECK(text_of(p.hosts) == "g:0=0");
   CHECK(p.warnings == std::vector<std::string>{given + ":1: ',' after slots=1 is ignored"});
   std::filesystem::remove(given);
