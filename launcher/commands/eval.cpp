@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "launcher/commands/commands.h"
-#include "launcher/text/eval_samples.h"
 #include "launcher/implementations.h"
 #include "launcher/process/failure.h"
+#include "launcher/text/eval_samples.h"
 #include "launcher/text/named_model.h"
 #include "runtime/config/family/family.h"
 #include "runtime/config/text.h"

@@ -59,7 +59,8 @@ int run_init(const InitArguments& given, const ModelRegistry& models) {
     const auto parsed = [&models](const std::vector<std::string>& words) {
       return std::get<InitArguments>(parse_init(words, models));
     };
-    arguments = parsed(ask(given.words, init_questions(models, machine), parsed, std::cin, std::cerr));
+    arguments =
+        parsed(ask(given.words, init_questions(models, machine), parsed, std::cin, std::cerr));
   }
   require("init", "--data PATH", !arguments.data.empty());
   const NewConfig made = plan_init(arguments, machine);
