@@ -66,7 +66,7 @@ TEST_CASE("bash completes commands, options, values and names of files") {
   CHECK(completed("dstrain --device ''") == "auto cpu cuda\n");
   CHECK(completed("dstrain --device =") == "auto cpu cuda\n");
   CHECK(completed("dstrain --device = cu") == "cuda\n");
-  CHECK(completed("dstrain ''").starts_with("train plan verify "));
+  CHECK(completed("dstrain ''").starts_with("train init plan verify "));
   CHECK(completed("dstrain plan --config c.json --larg") == "--largest\n");
   CHECK(completed("dstrain plan --config c.j") == "c.json\n");
   CHECK(completed("dstrain --config c.json --json") == "\n");
