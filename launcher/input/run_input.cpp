@@ -179,13 +179,13 @@ std::string first_weights(const Job& job, bool is_option) {
 }  // namespace
 
 void settle_device(Job& job, RunsWhere where) {
-  if (job.device == DeviceChoice::automatic)
+  if (job.device == DeviceChoice::automatic) {
     job.device = cuda_device_count() > 0 ? DeviceChoice::cuda : DeviceChoice::cpu;
-  if (is_gpu(job.device) && job.expert_ranks > 1)
-    fail_user(
-        "expert_parallel.autoep_size: rows of experts travel between processors alone: use "
-        "--device "
-        "cpu, or 1");
+    if (is_gpu(job.device) && job.expert_ranks > 1)  // a device that is given is judged before
+      fail_user(
+          "expert_parallel.autoep_size: rows of experts travel between processors alone, and this "
+          "machine has a GPU: use --device cpu, or 1");
+  }
   if (where != RunsWhere::nowhere && job.device == DeviceChoice::cpu && job.graph == GraphMode::on)
     fail_user("dstrain.cuda_graph: the CPU has no graphs: use \"auto\" or --device cuda");
   if (!is_gpu(job.device) || cuda_device_count() > 0) return;

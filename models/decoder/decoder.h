@@ -72,7 +72,7 @@ struct MixturePart {
   std::string_view experts_path = {}, experts_alias = {}, experts = {};
   std::string_view per_token = {};  // of num_experts_per_tok
   std::string_view width_path = "dstrain.model.intermediate_size", width = {};  // of an expert
-  // Of tensors: the block in a layer, and the products of an expert.
+  // These are parts of tensors' names: the block in a layer, and the products of an expert.
   std::string_view block = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
   // Whether the weights of a row's experts add up to 1 always, or where norm_topk_prob says so.
   bool always_normalised = false;

@@ -35,6 +35,7 @@ ModelFamily mixture_family(const DecoderNames& names, const DecoderDefaults& def
   ModelFamily family = decoder_family(names, defaults, kParts);
   family.undivided = true;
   family.experts_key = kParts.mixture.experts_key();
+  family.experts_per_token_key = "num_experts_per_tok";
   family.problem = [](const ModelConfig& c) {
     const auto problem = decoder_problem(c);
     return problem ? problem : mixture_problem(c, kParts.mixture);
@@ -70,7 +71,7 @@ class Mixture {
   const float std_;
   const int64_t experts_, slots_, width_;
   const bool balances_;
-  // Of all layers so far, f32 (experts): how often each was chosen, and the sum of its shares of rows.
+  // How often each expert was chosen in all layers so far, and the sum of its shares of rows: f32 (experts).
   BufferId chosen_ = kNone, shares_ = kNone;
   int64_t rows_ = 0;  // of all layers so far
 };

@@ -34,17 +34,21 @@ std::vector<int32_t> count_collectives(const Plan& plan) {
   return counts;
 }
 
+int64_t payload_bytes(const Program& program, const Instruction& op) {
+  if (rule_of(op.op).collective == Collective::exchange_rows)
+    return std::min(program.at(op.reads[0]).bytes(), program.at(op.writes[0]).bytes());
+  int64_t bytes = 0;
+  for_operands(op, [&](BufferId id) { bytes = std::max(bytes, program.at(id).bytes()); });
+  return bytes;
+}
+
 int64_t wire_bytes(const Plan& plan) {
   int64_t total = 0;
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.instruction_of(issue);
     if (!is_collective(op.op)) continue;
     if (receives_message(op)) continue;  // its sender counts it
-    int64_t bytes = 0;
-    for_operands(op, [&](BufferId id) { bytes = std::max(bytes, plan.program.at(id).bytes()); });
-    // Of rows of experts, those of one rank: as many leave where all choices are even.
-    if (rule_of(op.op).collective == Collective::exchange_rows)
-      bytes = std::min(plan.program.at(op.reads[0]).bytes(), plan.program.at(op.writes[0]).bytes());
+    const int64_t bytes = payload_bytes(plan.program, op);
     const int64_t ranks = ranks_of(plan.place, plan.comm_channel(op));
     total += ring_bytes(*rule_of(op.op).collective, bytes, ranks);
   }

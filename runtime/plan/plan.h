@@ -168,6 +168,9 @@ RankPlan make_slot_plans(const Job& job, const SlotSizes& sizes, const PlanInput
 std::vector<int32_t> count_collectives(const Plan& plan);
 // Returns how many operations a step starts, by channel: those, copies and transfers of drives.
 std::vector<int32_t> count_posted(const Plan& plan);
+// Returns the bytes of the whole tensor of a collective or message. Of rows of experts, those of one rank: as many travel where
+// all choices are even.
+int64_t payload_bytes(const Program& program, const Instruction& op);
 // Returns the bytes that a rank sends in a step if every collective runs on a ring (docs/formats.md).
 int64_t wire_bytes(const Plan& plan);
 

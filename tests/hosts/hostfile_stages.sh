@@ -19,6 +19,20 @@ for stage in 0 1 2 3; do
   hosts_wait_until 'no process is left' hosts_idle node1 node2
 done
 
+# Experts that the ranks of both hosts divide: the weights are those of ranks on one host that have all experts each.
+model='{"type": "mixtral", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, '
+model+='"num_key_value_heads": 2, "num_local_experts": 8, "max_position_embeddings": 32}'
+sed "s/\"model\": {[^}]*}/\"model\": $model/" c.json >experts.json
+hosts_on node1 "$dstrain" --config experts.json --num_gpus 4 --output one_experts >one_experts.log 2>&1 ||
+  fail 'experts on one host' one_experts.log
+for ranks in 2 4; do
+  hosts_on node1 "$dstrain" --hostfile hosts --config experts.json --output "experts$ranks" --set expert_parallel.enabled=true \
+    --set "expert_parallel.autoep_size=$ranks" >"experts$ranks.log" 2>&1 || fail "$ranks expert ranks" "experts$ranks.log"
+  cmp one_experts/model.safetensors "experts$ranks/model.safetensors" ||
+    fail "$ranks expert ranks: other weights" "experts$ranks.log"
+done
+echo 'ranks of two hosts divide experts, and have the weights of ranks that do not'
+
 # A run without --output takes a directory for all hosts, beside that of a finished run. Its own settings are enough to go
 # on with it.
 for name in c c-2; do

@@ -23,7 +23,7 @@ DividedSizes divided_sizes(const ModelConfig& model, int64_t micro_batch);
 
 // Numbers of ranks along the axes that divide a model's sizes.
 struct DividingRanks {
-  int64_t sequence = 1, tensor = 1;
+  int64_t sequence = 1, tensor = 1, expert = 1;
 };
 
 // Return why the sizes do not divide among the tensor ranks, or the sequence ranks, and which numbers of them work

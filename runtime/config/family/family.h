@@ -82,8 +82,9 @@ struct ModelFamily {
   std::string_view heads_key = {};
   // The name of the key of the heads that keys and values have, whose value 0 is as many as heads_key says; empty: as many.
   std::string_view kv_heads_key = {};
-  // The name of the key of a layer's experts, which ranks may divide; empty: there are none.
-  std::string_view experts_key = {};
+  // The name of the key of a layer's experts, which ranks may divide, and of how many of them a token chooses; empty: there
+  // are none.
+  std::string_view experts_key = {}, experts_per_token_key = {};
   // The most tokens of a sample that training takes where dstrain.data.seq_len does not say it; 0: the whole context.
   int64_t usual_tokens = 0;
   // Returns whether samples may have more tokens than the context; null: they may not.

@@ -272,11 +272,8 @@ void Executor::report_collectives(const StepContext& context) const {
     if (!is_collective(op.op)) continue;
     const auto channel = static_cast<size_t>(op.channel);
     const TimeSpan time = queue_->times(op.channel, next[channel]++);
-    int64_t bytes = 0;
-    for (const std::vector<BufferId>* operands : {&op.reads, &op.writes})
-      for (const BufferId id : *operands) bytes = std::max(bytes, plan_.program.at(id).bytes());
     context.on_collective({.op = op.op,
-                           .bytes = bytes,
+                           .bytes = payload_bytes(plan_.program, op),
                            .ranks = mesh_.channels()[channel]->size(),
                            .seconds = static_cast<double>(time.size()) * 1e-9},
                           op);

@@ -49,7 +49,7 @@ void shrink_ranks(Job& job) {
   const int others = pipeline.stages * job.sequence_ranks * job.tensor_ranks;
   if (job.sequence_ranks * job.tensor_ranks > 1) ranks = std::min(ranks, kMostRanks / others);
   job.ranks = ranks * others;
-  job.expert_ranks = ranks % 2 == 0 ? small_degree(job.expert_ranks) : 1;
+  job.expert_ranks = small_degree(job.expert_ranks);
 }
 
 void shrink_batch(Job& job) {
@@ -163,7 +163,8 @@ SmallJob small_job(const Job& job) {
   shrink_ranks(small);
   shrink_batch(small);
   const int64_t layers = layers_of(small);
-  small.model = small_model(job.model, layers, {small.sequence_ranks, small.tensor_ranks});
+  small.model = small_model(job.model, layers,
+                            {small.sequence_ranks, small.tensor_ranks, small.expert_ranks});
   if (!divides_among_ranks(small))
     fail_user(
         "verify: the small model has {} and samples of {}, which do not divide among {} sequence "

@@ -15,7 +15,8 @@
 namespace dstrain {
 namespace {
 
-constexpr int64_t kHeads = 2, kChannelsOfHead = 16, kWidth = 24, kContext = 16, kVocabulary = 97;
+constexpr int64_t kHeads = 2, kChannelsOfHead = 16, kWidth = 24, kContext = 16, kVocabulary = 97,
+                  kExperts = 4, kExpertsPerToken = 2;
 
 bool is_legal(const ModelConfig& model) {
   const ModelFamily& family = model.family();
@@ -37,6 +38,7 @@ bool is_other_size(const ModelConfig& model, const ModelKey& key) {
   return key.spec.type == Type::integer && key.spec.min >= 1 && model.integer(name) > 0 &&
          name != family.layers_key && name != family.width_key && name != family.heads_key &&
          name != family.context_key() && name != family.vocabulary_key() &&
+         name != family.experts_key && name != family.experts_per_token_key &&
          !is_of_arrays(family, name);
 }
 
@@ -117,6 +119,12 @@ ModelConfig small_model(const ModelConfig& model, int64_t layers, const Dividing
     small.set_seq_len(std::min(tokens, small.context()));
     const int64_t known = model.vocabulary();
     small.set_vocabulary(known > 0 ? std::min(known, kVocabulary) : kVocabulary);
+  }
+  if (!family.experts_key.empty()) {
+    const int64_t experts = std::min(model.integer(family.experts_key), kExperts);
+    small.set(family.experts_key, multiple_of(ranks.expert, experts));
+    small.set(family.experts_per_token_key,
+              std::min({model.integer(family.experts_per_token_key), kExpertsPerToken, experts}));
   }
   // With the other sizes in proportion, else as they are; a width that fits them, else the model's own.
   for (const bool in_proportion_too : {true, false})

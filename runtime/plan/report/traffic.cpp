@@ -68,11 +68,7 @@ int64_t leaving(const Plan& plan, std::span<const int> hosts) {
   for (const Issue& issue : plan.order) {
     const Instruction& op = plan.instruction_of(issue);
     if (!is_collective(op.op) || !plan.comm_channel(op).is_group()) continue;
-    const int64_t read = plan.program.at(op.reads[0]).bytes(),
-                  written = plan.program.at(op.writes[0]).bytes();
-    // Of rows of experts, those of one rank, as wire_bytes() counts them.
-    const bool rows = rule_of(op.op).collective == Collective::exchange_rows;
-    const int64_t bytes = rows ? std::min(read, written) : std::max(read, written);
+    const int64_t bytes = payload_bytes(plan.program, op);
     if (bytes < kSmallest) continue;
     for (const std::vector<int>& group : groups_here(place, plan.comm_channel(op).group, hosts))
       total += times_leaving(op.op, group, here) * static_cast<double>(bytes);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/engine/test_rank.h"
+#include "tests/support/decoders.h"
 #include "tests/support/distance.h"
 #include "tests/support/models.h"
 
@@ -107,17 +108,11 @@ class PairSamples final : public Dataset {
 };
 
 ModelConfig tiny_llama(bool scores) {
-  ModelConfig model(*model_registry().find("llama"));
-  for (const auto& [name, size] :
-       std::initializer_list<std::pair<const char*, int64_t>>{{"num_hidden_layers", 2},
-                                                              {"hidden_size", 24},
-                                                              {"intermediate_size", 21},
-                                                              {"num_attention_heads", 4},
-                                                              {"num_key_value_heads", 2},
-                                                              {"max_position_embeddings", kTokens},
-                                                              {"vocab_size", kIds}})
-    model.set(name, size);
-  model.set("initializer_range", 0.2);
+  ModelConfig model = decoder("llama", {{"num_hidden_layers", int64_t{2}},
+                                        {"num_key_value_heads", int64_t{2}},
+                                        {"max_position_embeddings", int64_t{kTokens}},
+                                        {"vocab_size", int64_t{kIds}},
+                                        {"attention_dropout", 0.0}});
   model.set_gives_score(scores);
   return model;
 }

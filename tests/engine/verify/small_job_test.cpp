@@ -1,6 +1,7 @@
 #include "runtime/engine/verify/small_job.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 
 #include "runtime/config/family/family.h"
@@ -43,6 +44,26 @@ TEST_CASE("small job: sizes shrink and the rest of the model stays") {
   CHECK(small.model.text("activation") == "gelu");
   CHECK(small.ranks == 2);
   CHECK(small.batch == BatchConfig{12, 2, 3});
+}
+
+TEST_CASE("small job: several experts stay, of which a token chooses, and ranks divide them") {
+  Job job = job_of(decoder("mixtral", {{"hidden_size", int64_t{4096}},
+                                       {"num_attention_heads", int64_t{32}},
+                                       {"num_local_experts", int64_t{8}}}));
+  for (const auto& [ranks, experts, expert_ranks] :
+       {std::array<int, 3>{1, 8, 1}, {4, 8, 4}, {3, 3, 3}, {6, 6, 3}, {2, 2, 2}}) {
+    CAPTURE(ranks, experts, expert_ranks);
+    job.ranks = ranks;
+    job.expert_ranks = expert_ranks;
+    job.batch = {ranks, 1, 1};
+    job.model.set("num_local_experts", int64_t{experts});
+    const Job small = small_job(job).job;
+    CHECK(small.expert_ranks == std::min(expert_ranks, 2));
+    CHECK(small.data_ranks() % small.expert_ranks == 0);
+    CHECK(small.model.integer("num_local_experts") % small.expert_ranks == 0);
+    CHECK(small.model.integer("num_local_experts") >= std::min(experts, 4));
+    CHECK(small.model.integer("num_experts_per_tok") == 2);
+  }
 }
 
 TEST_CASE("small job: a model without heads and one that is small already") {

@@ -60,6 +60,30 @@ TEST_CASE("a run with a killed rank goes on from its newest checkpoint to the sa
   CHECK(history_of(folder) == history_of(undisturbed));
 }
 
+// Rows of experts are on their way when it is killed.
+TEST_CASE(
+    "a run whose ranks divide experts goes on after a kill, to the weights of one where they do "
+    "not") {
+  const std::string options =
+      "--steps 400 --save_interval 40 --set steps_per_print=40 --num_gpus 2 --data text.txt --set ";
+  const RunFolder folder, undivided;
+  for (const RunFolder* const of : {&folder, &undivided})
+    of->write("c.json", R"({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1},
+      "expert_parallel": {"enabled": true, "autoep_size": 2}, "optimizer": {"type": "AdamW"},
+      "dstrain": {"model": {"type": "mixtral", "num_hidden_layers": 2, "hidden_size": 16,
+        "intermediate_size": 24, "num_attention_heads": 2, "num_key_value_heads": 2,
+        "num_local_experts": 4, "max_position_embeddings": 8}, "eval_samples": 2}})");
+  RunningProgram program = folder.train(options + "dstrain.keep_last=2 --max_restarts 1");
+  REQUIRE(wait_until([&] { return program.wrote("step=120 "); }));
+  kill_a_rank(program);
+  CHECK(program.wait() == 0);
+  CAPTURE(program.text());
+  CHECK(program.wrote("restart 1 of 1 in 1 s, from its checkpoint of step "));
+  CHECK(undivided.train(options + "expert_parallel.enabled=false").wait() == 0);
+  CHECK(folder.read("out/model.safetensors") == undivided.read("out/model.safetensors"));
+  CHECK(folder.nothing_left());
+}
+
 TEST_CASE("a restart passes over a newest checkpoint that is damaged") {
   const std::string options = "--steps 1500 --save_interval 100 --set steps_per_print=100";
   const RunFolder folder, undisturbed;

@@ -7,6 +7,7 @@
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/settings/fit.h"
 #include "tests/plan/plans.h"
+#include "tests/support/decoders.h"
 
 using namespace dstrain;
 
@@ -146,4 +147,29 @@ TEST_CASE("state bytes: those of the parameters are the plan's persistent buffer
         CHECK(persistent(plan.program, Space::device) == Approx(state.device).epsilon(0.03));
         CHECK(persistent(plan.program, Space::host) == Approx(state.host).epsilon(0.03));
       }
+}
+
+TEST_CASE("state bytes: where ranks divide experts the least is below what is planned") {
+  Job job;
+  job.model =
+      decoder("mixtral", {{"num_local_experts", int64_t{64}}, {"num_key_value_heads", int64_t{2}}});
+  job.ranks = 4;
+  job.batch = {4, 1, 1};
+  for (const int stage : {0, 1, 2, 3})
+    for (const int expert_ranks : {1, 2, 4}) {
+      CAPTURE(stage, expert_ranks);
+      set_stage(job, stage);
+      job.expert_ranks = expert_ranks;
+      CHECK(least_state_bytes(job).memory() < planned(job));
+      // A parameter's bytes are those of the ranks that have it.
+      const Program program = plan_of(job, 0).train.program;
+      double bytes = 0, held = 0;
+      for (const Parameter& p : program.parameters)
+        bytes +=
+            state_bytes(job, p).device * static_cast<double>(program.at(p.value).shape.elements());
+      for (const MemoryClass memory : {MemoryClass::parameters, MemoryClass::optimizer})
+        held += static_cast<double>(persistent_bytes(program, memory));
+      CHECK(bytes > held);  // with gradients
+      CHECK(bytes < 2.2 * held);
+    }
 }
