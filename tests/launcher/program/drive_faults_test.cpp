@@ -1,10 +1,11 @@
 // Whole runs with tensors on disk whose drives fail: one error, all ranks down, nothing of the user's touched.
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <filesystem>
-#include <thread>
+#include <vector>
 
 #include "tests/launcher/support/run_folder.h"
 
@@ -140,17 +141,19 @@ TEST_CASE("a file that is truncated behind the run's back ends it") {
   make_drive(folder);
   RunningProgram run = folder.train(kOnDisk + "--steps 100000");
   REQUIRE(wait_until([&] { return run.wrote("step=1"); }));
-  int truncated = 0;  // files without a name
+  // Both are opened before the first is truncated: the run that finds one too short ends, and its files with it.
+  std::vector<int> swap_files;  // without names
+  std::error_code closed;
   for (const pid_t pid : processes_with(folder.token()))
     for (const auto& file :
-         fs::directory_iterator(fs::path("/proc") / std::to_string(pid) / "fd")) {
-      std::error_code closed;
-      if (!fs::read_symlink(file.path(), closed).string().starts_with(folder.path("drive/")))
-        continue;
-      fs::resize_file(file.path(), 4096);
-      ++truncated;
-    }
-  REQUIRE(truncated == 2);
+         fs::directory_iterator(fs::path("/proc") / std::to_string(pid) / "fd", closed))
+      if (fs::read_symlink(file.path(), closed).string().starts_with(folder.path("drive/")))
+        swap_files.push_back(::open(file.path().c_str(), O_WRONLY | O_CLOEXEC));
+  REQUIRE(swap_files.size() == 2);
+  for (const int file : swap_files) {
+    CHECK(::ftruncate(file, 4096) == 0);
+    ::close(file);
+  }
   CHECK(run.wait() == 2);
   CAPTURE(run.text());
   CHECK(only_error(run.text()).find("the swap file in drive") != std::string::npos);
