@@ -16,7 +16,9 @@ namespace {
 constexpr int kMostRetries = 1000;  // of a request that the kernel puts off, a millisecond apart
 constexpr std::chrono::milliseconds kRetryPause{1};
 constexpr std::chrono::milliseconds kLookForMore{
-    20};  // while the drive is slow and has room for requests
+    20};                         // while the drive is slow and has room for requests
+constexpr int kMostTries = 100;  // to set up a queue, ten milliseconds apart
+constexpr std::chrono::milliseconds kTryPause{10};
 
 bool put_off(int64_t result) {
   return result == -EAGAIN || result == -EINTR;
@@ -25,6 +27,15 @@ bool put_off(int64_t result) {
 bool is_aligned(const std::byte* data, int64_t offset, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % kDiskBlock == 0 && offset % kDiskBlock == 0 &&
          bytes % kDiskBlock == 0;
+}
+
+// Sets up a queue. The kernel returns those of processes that have ended a little later than they end.
+int set_up_queue(IoCalls& calls, int depth, io_context_t* context) {
+  for (int tries = 1;; ++tries) {
+    const int status = calls.setup(depth, context);
+    if (status != -EAGAIN || tries == kMostTries) return status;
+    std::this_thread::sleep_for(kTryPause);
+  }
 }
 
 }  // namespace
@@ -47,7 +58,7 @@ IoWorker::IoWorker(ChunkQueue& queue, const SwapFiles& files, const DiskLayout& 
   // Through the page cache a request is complete when it has been submitted, so that more requests would only take chunks
   // away from other workers.
   const auto depth = static_cast<size_t>(files.direct() ? config.queue_depth : 1);
-  const int status = files.calls().setup(static_cast<int>(depth), &context_);
+  const int status = set_up_queue(files.calls(), static_cast<int>(depth), &context_);
   if (status == -EAGAIN)
     fail_run(
         "the kernel has no queue of {} requests left for aio.queue_depth: raise the limit "

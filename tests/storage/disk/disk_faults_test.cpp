@@ -174,6 +174,13 @@ TEST_CASE("a kernel without room for the queue says which setting or limit to ch
   CHECK_THROWS_WITH(f.open(), Contains(text));
 }
 
+TEST_CASE("a queue that the kernel has no room for yet is set up when others are gone") {
+  StoreFixture f({{"w", 4096}}, {.block_size = 4096, .queue_depth = 8, .intra_op_parallelism = 2});
+  f.calls.refused_setups = 3;
+  CHECK_NOTHROW(f.open());
+  CHECK(f.calls.refused_setups == 0);
+}
+
 TEST_CASE("a kernel queue that breaks fails what is in flight and nothing after it") {
   Fault f;
   f.calls.completion_error = EINVAL;

@@ -54,6 +54,10 @@ class FakeIo : public IoCalls {
     return no_direct_reads ? -EINVAL : IoCalls::read(file, block);
   }
   int setup(int most_in_flight, io_context_t* context) override {
+    if (refused_setups > 0) {
+      --refused_setups;
+      return -EAGAIN;
+    }
     return setup_error != 0 ? -setup_error : IoCalls::setup(most_in_flight, context);
   }
   int submit(io_context_t context, std::span<iocb*> requests) override {
@@ -84,6 +88,7 @@ class FakeIo : public IoCalls {
   // Set before the store exists.
   std::optional<int64_t> free;
   int create_error = 0, reserve_error = 0, setup_error = 0;
+  int refused_setups = 0;  // before the kernel has room
   bool no_unnamed = false, no_direct = false, no_direct_reads = false;
   size_t most_at_a_time = 1 << 20;
   std::atomic<int> completion_error{0};
