@@ -1,6 +1,7 @@
 #include "models/registry.h"
 
 #include "models/benchmark/benchmark.h"
+#include "models/deepseek_v3/deepseek_v3.h"
 #include "models/exported/family/exported_family.h"
 #include "models/gemma/gemma.h"
 #include "models/gemma2/gemma2.h"
@@ -33,6 +34,7 @@ const ModelRegistry& model_registry() {
       &qwen2_moe(),
       &qwen3_moe(),
       &olmoe(),
+      &deepseek_v3(),
       &gemma(),
       &gemma2(),
       &gemma3_text(),

@@ -25,7 +25,7 @@ SILENCE_S, TRIES = 20, 8
 HANGING = "has not moved for"
 LIMITS = (0, 100, 3000, 50_000, 1_000_000_000)
 # Families whose ranks do not divide layers or samples.
-EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe")
+EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v3")
 REPORTS = ("Sanitizer", "runtime error:", "internal error")
 TABLES = {"gptlite": "token_embedding_table", "gpt_neox": "embed_in"}  # of tokens, as modules
 
@@ -42,6 +42,14 @@ def model(r):
     if kind == "gpt_neox":
         return {**sizes, "rope_parameters": {"partial_rotary_factor": 0.5}, "use_parallel_residual": r.random() < 0.5}
     sizes["num_key_value_heads"] = heads // r.choice((1, 2, heads))
+    if kind == "deepseek_v3":
+        groups = r.choice((1, 2, 4))
+        sizes.pop("num_key_value_heads")
+        return {**sizes, "n_routed_experts": 8, "n_group": groups, "topk_group": r.randint(1, groups), "num_experts_per_tok": 2,
+                "moe_intermediate_size": r.choice((5, 16)), "n_shared_experts": r.choice((1, 2)),
+                "first_k_dense_replace": r.choice((0, 1)), "q_lora_rank": r.choice((0, 12)), "kv_lora_rank": 10,
+                "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": r.choice((6, 14)),
+                "norm_topk_prob": r.random() < 0.5, "rope_interleave": r.random() < 0.5}
     if kind in EXPERTS:
         experts = r.choice((1, 3, 8))
         sizes.update({"num_local_experts" if kind == "mixtral" else "num_experts": experts},

@@ -39,6 +39,9 @@ FAMILIES = {
     "qwen2_moe": SIZES | KEYS | EXPERTS | {"shared_expert_intermediate_size": 24, "mlp_only_layers": [1]},
     "qwen3_moe": SIZES | HEADS | EXPERTS | {"norm_topk_prob": True},
     "olmoe": SIZES | KEYS | CHOSEN | {"clip_qkv": 2.0},
+    "deepseek_v3": SIZES | {"num_key_value_heads": 4, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 3,
+                            "moe_intermediate_size": 20, "first_k_dense_replace": 1, "q_lora_rank": 24, "kv_lora_rank": 16,
+                            "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 12},
 }
 
 

@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "models/decoder/keys.h"
+#include "models/decoder/latent.h"
 #include "models/decoder/mixture.h"
 #include "models/decoder/rotary_keys.h"
+#include "models/decoder/window_keys.h"
 #include "models/measure.h"
 #include "models/token_head.h"
 #include "models/token_inputs.h"
@@ -15,6 +17,9 @@
 
 namespace dstrain::models {
 namespace {
+
+// The norms inside latent attention have transformers' default, whatever rms_norm_eps says.
+constexpr float kLatentEps = 1e-6f;
 
 class Decoder {
  public:
@@ -25,7 +30,7 @@ class Decoder {
         width_(c.width()),
         heads_(c.integer("num_attention_heads")),
         kv_heads_(kv_heads_of(c)),
-        head_size_(head_size_of(c)),
+        head_size_(parts.latent.exists() ? 0 : head_size_of(c)),
         seq_len_(b.seq_len(c.context())),
         eps_(static_cast<float>(c.real("rms_norm_eps"))),
         std_(static_cast<float>(c.real("initializer_range"))),
@@ -43,7 +48,7 @@ class Decoder {
     for (int64_t i = 0; i < c_.layers(); ++i) x = block(x, i);
     b_.unit("head");
     x = norm(x, "model.norm", width_);
-    if (mixture_) mixture_->add_balance_loss();
+    if (mixture_) mixture_->finish();
     add_token_head(b_, c_, x,
                    {.table = c_.flag("tie_word_embeddings") ? token : kNone,
                     .std = std_,
@@ -54,7 +59,9 @@ class Decoder {
   BufferId block(BufferId x, int64_t number) {
     const std::string name = b_.layer("model.layers", number, "attn");
     const bool results = parts_.norms.of_results;
-    BufferId y = attention(norm(x, name + ".input_layernorm", width_), name, number);
+    const BufferId normed = norm(x, name + ".input_layernorm", width_);
+    BufferId y = parts_.latent.exists() ? latent_attention(normed, name + ".self_attn.")
+                                        : attention(normed, name, number);
     if (results) y = norm(y, name + ".post_attention_layernorm", width_);
     x = b_.add_dropout(x, y, seq_len_, 0);
     b_.sublayer("mlp");
@@ -100,13 +107,37 @@ class Decoder {
     return linear(y, name + "o_proj", q_width, width_, attention_bias_);
   }
 
+  BufferId latent_attention(BufferId x, const std::string& name) {
+    LatentAttention latent(b_, c_);
+    const int64_t between = c_.integer("q_lora_rank"), of_queries = latent.query_columns();
+    const auto inner_norm = [this](BufferId of, const std::string& module, int64_t columns) {
+      return b_.rms_norm(of, b_.parameter(module + ".weight", {columns}, Init::ones),
+                         {.eps = kLatentEps});
+    };
+    BufferId q = x;
+    if (between > 0) {
+      q = linear(x, name + "q_a_proj", width_, between, attention_bias_);
+      q = inner_norm(q, name + "q_a_layernorm", between);
+    }
+    q = between > 0 ? linear(q, name + "q_b_proj", between, of_queries, false)
+                    : linear(x, name + "q_proj", width_, of_queries, false);
+    const BufferId joint =
+        linear(x, name + "kv_a_proj_with_mqa", width_, latent.joint_columns(), attention_bias_);
+    const BufferId of_both =
+        inner_norm(latent.latent(joint), name + "kv_a_layernorm", latent.rank());
+    const BufferId expanded =
+        linear(of_both, name + "kv_b_proj", latent.rank(), latent.expanded_columns(), false);
+    const BufferId y = latent.attend(q, joint, expanded, seq_len_, c_.real("attention_dropout"));
+    return linear(y, name + "o_proj", latent.result_columns(), width_, attention_bias_);
+  }
+
   BufferId experts(BufferId x, const std::string& layer) {
     const BufferId y = mixture_->layer(x, layer);
-    if (parts_.mixture.shared.empty()) return y;
-    const int64_t hidden = c_.integer("shared_expert_intermediate_size");
-    const BufferId shared = mlp(x, layer + ".mlp.shared_expert.", hidden);
-    return mixture_->add_shared(y, shared,
-                                linear(x, layer + ".mlp.shared_expert_gate", width_, 1, false));
+    const SharedPart& shared = parts_.mixture.shared;
+    if (!shared.exists()) return y;
+    const std::string name = layer + ".mlp." + std::string(shared.block);
+    return mixture_->add_shared(y, mlp(x, name + ".", shared_width(c_, parts_.mixture)),
+                                shared.gated ? linear(x, name + "_gate", width_, 1, false) : kNone);
   }
 
   BufferId mlp(BufferId x, const std::string& name, int64_t hidden) {

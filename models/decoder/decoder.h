@@ -8,6 +8,7 @@
 
 #include "models/decoder/rotary_keys.h"
 #include "runtime/config/family/family.h"
+#include "runtime/ir/op.h"
 
 namespace dstrain::models {
 
@@ -57,12 +58,35 @@ struct ScoresPart {
   std::string_view clip = {};  // the same of clip_qkv, which limits queries, keys and values
 };
 
+// Latent attention (DeepSeek-AI, 2024): queries, and keys and values together, are products of products with few columns.
+// A head of queries and keys has columns without positions and, behind them, rotated ones, which are the same in all heads of
+// keys. Defaults as JSON text.
+struct LatentPart {
+  std::string_view query_rank =
+      {};                      // of q_lora_rank, which may be null: queries are one product then
+  std::string_view rank = {};  // of kv_lora_rank; empty: the family has no latent attention
+  std::string_view plain = {}, rotated = {}, values = {};  // columns of a head
+
+  constexpr bool exists() const { return !rank.empty(); }
+};
+
 // The gated MLP.
 struct MlpPart {
   bool bias_key = false;                                         // mlp_bias
   std::string_view activation_key = "dstrain.model.hidden_act";  // of the gate
   std::string_view activation = "\"silu\"";                      // its default, as JSON text
   bool gelu_is_tanh = false;  // "gelu" is an old name of its tanh form
+};
+
+// The gated MLP that all rows have beside their experts. `path`, as in MixturePart, is the key of its channels or, `in_experts`, of
+// how many experts' channels it has; empty: there is none.
+struct SharedPart {
+  std::string_view path = {}, fallback = {};
+  bool in_experts = false;
+  std::string_view block = "shared_expert";  // a part of tensors' names
+  bool gated = true;                         // each row has a share of it, which the row decides
+
+  constexpr bool exists() const { return !path.empty(); }
 };
 
 // The experts that layers have instead of one gated MLP: of each row that the router scores, the best ones, by their shares.
@@ -74,17 +98,30 @@ struct MixturePart {
   std::string_view width_path = "dstrain.model.intermediate_size", width = {};  // of an expert
   // These are parts of tensors' names: the block in a layer, and the products of an expert.
   std::string_view block = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
-  // Whether the weights of a row's experts add up to 1 always, or where norm_topk_prob says so.
+  // Whether the weights of a row's experts add up to 1 always, or where norm_topk_prob, with this default, says so.
   bool always_normalised = false;
-  bool rounded_weights = true;         // to the run's dtype
-  std::string_view shared = {};        // of shared_expert_intermediate_size; empty: no such key
-  bool some_layers = false;            // those that mlp_only_layers and decoder_sparse_step say
-  bool has_jitter = false;             // router_jitter_noise
-  std::string_view balance = "0.001";  // of router_aux_loss_coef
+  std::string_view normalised = "false";
+  RouterScores scores = RouterScores::softmax;
+  // Of n_group and topk_group: of the groups of experts the best ones count; of routed_scaling_factor, by which weights are
+  // multiplied. Empty: no such keys.
+  std::string_view groups = {}, kept_groups = {}, scaling = {};
+  bool choice_bias =
+      false;  // choices, but not weights, are by scores and a registered buffer together
+  bool rounded_weights = true;  // to the run's dtype
+  SharedPart shared{};
+  bool some_layers = false;  // those that mlp_only_layers and decoder_sparse_step say
+  std::string_view dense_first =
+      {};                   // of first_k_dense_replace: layers without experts; empty: no such key
+  bool has_jitter = false;  // router_jitter_noise
+  std::string_view balance =
+      "0.001";  // of router_aux_loss_coef; empty: there is no loss that balances
 
   constexpr bool has_experts() const { return !experts_path.empty(); }
   constexpr std::string_view experts_key() const { return name_of_path(experts_path); }
   constexpr std::string_view width_key() const { return name_of_path(width_path); }
+  constexpr std::string_view shared_key() const { return name_of_path(shared.path); }
+  // Returns whether layers may differ in whether they have experts.
+  constexpr bool layers_differ() const { return some_layers || !dense_first.empty(); }
 
  private:
   static constexpr std::string_view name_of_path(std::string_view path) {
@@ -99,6 +136,7 @@ struct DecoderParts {
   WindowPart windows{};
   RotaryPart rotary{};
   ScoresPart scores{};
+  LatentPart latent{};
   MlpPart mlp{};
   MixturePart mixture{};
   bool null_head_dim = false;     // files may have head_dim as null, and keep it

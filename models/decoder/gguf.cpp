@@ -7,6 +7,7 @@
 
 #include "models/decoder/keys.h"
 #include "models/decoder/rotary_keys.h"
+#include "models/decoder/window_keys.h"
 #include "models/gguf/gguf_rotary.h"
 
 namespace dstrain::models {

@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "models/decoder/latent.h"
 #include "models/decoder/mixture.h"
 #include "models/decoder/rotary_keys.h"
+#include "models/decoder/window_keys.h"
 #include "models/hugging_face/fields.h"
 #include "models/sizes.h"
 #include "runtime/config/json/reader.h"
@@ -18,53 +20,10 @@
 namespace dstrain::models {
 namespace {
 
-constexpr std::string_view kSliding = "sliding_attention", kFull = "full_attention";
 constexpr std::string_view kUsualActivation = "dstrain.model.hidden_act";
 constexpr std::string_view kScoresCap = "dstrain.model.attn_logit_softcapping",
                            kLogitsCap = "dstrain.model.final_logit_softcapping",
                            kClip = "dstrain.model.clip_qkv";
-constexpr std::string_view kTypesText = "window_layers", kTypesList = "layer_types";
-
-// Returns whether layer_types may say which layers have a window.
-bool reads_layer_types(const WindowPart& part) {
-  return part.layers == WindowedLayers::by_key || part.layers == WindowedLayers::most;
-}
-
-void add_window_keys(const DecoderDefaults& defaults, const WindowPart& part,
-                     std::vector<ModelKey>& keys) {
-  using enum FactChange;
-  if (part.layers != WindowedLayers::none)
-    keys.push_back({{.key = "dstrain.model.sliding_window",
-                     .type = Type::integer,
-                     .fallback = defaults.sliding_window,
-                     .note = "keys that a query sees; null: all before it",
-                     .min = 0,
-                     .max = kMostOfASize,
-                     .nullable = true},
-                    forbidden});
-  if (!reads_layer_types(part)) return;
-  if (part.layers == WindowedLayers::by_key) {
-    keys.push_back({{.key = "dstrain.model.use_sliding_window", .fallback = "false"}, forbidden});
-    keys.push_back({{.key = "dstrain.model.max_window_layers",
-                     .type = Type::integer,
-                     .fallback = "28",
-                     .note = "layers without a window, at the beginning",
-                     .min = 0,
-                     .max = kMostOfASize},
-                    forbidden});
-  }
-  if (part.pattern_key)
-    keys.push_back({size_key("dstrain.model.sliding_window_pattern", "6",
-                             "every so many layers one has no window"),
-                    forbidden});
-  keys.push_back({{.key = "dstrain.model.window_layers",
-                   .type = Type::string,
-                   .fallback = "\"\"",
-                   .note = "layer_types as one text: which layers have a window, instead of "
-                           "max_window_layers or a pattern"},
-                  forbidden});
-}
-
 ModelKey activation_key(const MlpPart& part) {
   return {{.key = part.activation_key,
            .type = Type::choice,
@@ -88,49 +47,6 @@ void add_scores_keys(const ScoresPart& part, std::vector<ModelKey>& keys) {
   add_cap(kLogitsCap, part.logits_softcap,
           "the limit of logits, as cap tanh(logit / cap); null: none");
   add_cap(kClip, part.clip, "the limit of queries, keys and values, either way; null: none");
-}
-
-std::vector<std::string> types_in(std::string_view text) {
-  std::vector<std::string> types;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    types.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return types;
-}
-
-std::string text_of_types(const Node& list) {
-  std::string text;
-  for (const Node& type : list.items) text += (text.empty() ? "" : ",") + type.text;
-  return text;
-}
-
-std::vector<std::string> layer_types(const ModelConfig& c) {
-  return types_in(c.text(kTypesText));
-}
-
-constexpr Rule kLayerTypes{
-    [](const Facts& facts, const KeySpec&, const Node& value) -> Judgement {
-      const Member* const text = find(*facts.root, "dstrain.model.window_layers");
-      if (!text || text->value.text == text_of_types(value)) return {};
-      return {State::error,
-              "is given together with dstrain.model.window_layers, which has other types: keep "
-              "one"};
-    },
-    "error if window_layers says otherwise; else honoured"};
-
-constexpr Rule kFullAttention{
-    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
-      if (std::ranges::all_of(value.items, [](const Node& type) { return type.text == kFull; }))
-        return {State::no_effect, "the usual"};
-      return {State::not_yet,
-              fmt::format("layers of this family have no window: only \"{}\" is available", kFull)};
-    },
-    "layers of full attention alone: no_effect; else not_yet"};
-
-bool has_key(const ModelConfig& c, std::string_view name) {
-  return std::ranges::find(c.family().keys, name, &ModelKey::name) != c.family().keys.end();
 }
 
 Member* member_of(Node& section, std::string_view name) {
@@ -163,74 +79,16 @@ void restore_caps(Node& section) {
       cap->value.kind = Node::Kind::null;
 }
 
-// Keys hold no lists, and no null beside a default.
-void normalise_windows(Node& section) {
-  if (Member* const window = member_of(section, "sliding_window");
-      window && window->value.is(Node::Kind::null)) {
-    window->value.kind = Node::Kind::integer;
-    window->value.integer = 0;
-    window->value.real = 0;
-  }
-  const Member *const types = member_of(section, kTypesList), *const own =
-                                                                  member_of(section, kTypesText);
-  if (!types || !types->value.is(Node::Kind::array)) return;
-  if (own && !own->value.text.empty()) return;  // the rule of layer_types compares them
-  Node text = types->value;
-  text.kind = Node::Kind::string;
-  text.text = text_of_types(types->value);
-  text.items.clear();
-  put(section, kTypesText, std::move(text));
-}
-
-// transformers do not know the text.
-void restore_windows(Node& section) {
-  const Member* const text = member_of(section, kTypesText);
-  if (!text) return;
-  Node list;
-  list.kind = Node::Kind::array;
-  for (const std::string& type : types_in(text->value.text)) {
-    Node item;
-    item.kind = Node::Kind::string;
-    item.text = type;
-    list.items.push_back(std::move(item));
-  }
-  std::erase_if(section.members, [](const Member& m) { return m.key == kTypesText; });
-  if (!list.items.empty()) put(section, kTypesList, std::move(list));
-}
-
 void restore(Node& section, const DecoderParts& parts) {
   // transformers derives the size where the key is absent, and fails at a null in families whose settings lack it.
   std::erase_if(section.members, [&parts](const Member& m) {
     return !parts.null_head_dim && m.key == "head_dim" && m.value.is(Node::Kind::null);
   });
+  if (parts.latent.exists()) restore_latent(section);
   restore_mixture(section, parts.mixture);
   restore_rotary(section, parts.rotary);
   restore_windows(section);
   restore_caps(section);
-}
-
-std::vector<std::string> ignored_tensors(const ModelConfig& c) {
-  std::vector<std::string> patterns{"layers.*.self_attn.rotary_emb.inv_freq"};
-  if (c.flag("tie_word_embeddings")) patterns.emplace_back(kHeadTensor);
-  return patterns;
-}
-
-std::optional<KeyProblem> window_problem(const ModelConfig& c) {
-  if (!has_key(c, kTypesText)) return std::nullopt;
-  const std::vector<std::string> types = layer_types(c);
-  if (types.empty()) return std::nullopt;
-  const std::vector<std::string_view> keys{"dstrain.model.layer_types",
-                                           "dstrain.model.window_layers"};
-  if (static_cast<int64_t>(types.size()) != c.layers())
-    return KeyProblem{keys, fmt::format("layer_types has {} layers, and num_hidden_layers is {}",
-                                        types.size(), c.layers())};
-  for (const std::string& type : types)
-    if (type != kSliding && type != kFull)
-      return KeyProblem{keys,
-                        fmt::format("a layer of type \"{}\" is not available: expected \"{}\" "
-                                    "or \"{}\"",
-                                    type, kFull, kSliding)};
-  return std::nullopt;
 }
 
 }  // namespace
@@ -251,9 +109,6 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts&
       {optional_size("dstrain.model.num_key_value_heads", d.num_key_value_heads,
                      "unset: num_attention_heads"),
        forbidden},
-      {optional_size("dstrain.model.head_dim", d.head_dim,
-                     "unset: hidden_size / num_attention_heads"),
-       forbidden},
       {size_key("dstrain.model.max_position_embeddings", d.max_position_embeddings,
                 "the most tokens of a sample")},
       activation_key(parts.mlp),
@@ -270,11 +125,16 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts&
         .nullable = true},
        allowed},
   };
+  if (!parts.latent.exists())
+    keys.push_back({optional_size("dstrain.model.head_dim", d.head_dim,
+                                  "unset: hidden_size / num_attention_heads"),
+                    forbidden});
+  std::ranges::move(latent_keys(parts.latent), std::back_inserter(keys));
   if (parts.biases == AttentionBiases::by_key)
     keys.push_back({{.key = "dstrain.model.attention_bias", .fallback = "false"}});
   if (parts.mlp.bias_key) keys.push_back({{.key = "dstrain.model.mlp_bias", .fallback = "false"}});
   add_scores_keys(parts.scores, keys);
-  add_window_keys(d, parts.windows, keys);
+  std::ranges::move(window_keys(d, parts.windows), std::back_inserter(keys));
   std::ranges::move(mixture_keys(parts.mixture), std::back_inserter(keys));
   std::ranges::move(rotary_keys(parts.rotary), std::back_inserter(keys));
   keys.push_back({{.key = "dstrain.model.tie_word_embeddings",
@@ -284,9 +144,16 @@ std::vector<ModelKey> decoder_keys(const DecoderDefaults& d, const DecoderParts&
   return keys;
 }
 
+std::vector<std::string> decoder_ignored(const ModelConfig& c) {
+  std::vector<std::string> patterns{"layers.*.self_attn.rotary_emb.inv_freq"};
+  if (c.flag("tie_word_embeddings")) patterns.emplace_back(kHeadTensor);
+  return patterns;
+}
+
 HuggingFace decoder_directories(std::string_view architecture, const DecoderDefaults& defaults,
                                 const DecoderParts& parts) {
   std::vector<KeySpec> own = rotary_fields(parts.rotary);
+  std::ranges::move(latent_fields(parts.latent), std::back_inserter(own));
   std::ranges::move(mixture_fields(parts.mixture), std::back_inserter(own));
   own.push_back(harmless("dstrain.model.pretraining_tp", "products are not divided"));
   own.push_back(harmless("dstrain.model.is_llama_config", "what wrote the file"));
@@ -303,29 +170,20 @@ HuggingFace decoder_directories(std::string_view architecture, const DecoderDefa
   if (parts.mlp.gelu_is_tanh)
     own.push_back(harmless("dstrain.model.hidden_activation",
                            "of an older model: transformers takes hidden_act"));
-  if (parts.windows.layers == WindowedLayers::most) {
-    own.push_back(harmless("dstrain.model._sliding_window_pattern", "layer_types says it"));
-    own.push_back(harmless("dstrain.model.cache_implementation", "training keeps no cache"));
-    own.push_back(harmless("dstrain.model.sliding_window_size",
-                           "an old name of sliding_window, which transformers ignores"));
-  }
   if (parts.scores.softcap.empty() && !parts.scores.logits_softcap.empty())
     own.push_back(fixed(kScoresCap, Type::real, "null", "a limit of scores"));
   if (!parts.mlp.bias_key)
     own.push_back(
         fixed("dstrain.model.mlp_bias", Type::boolean, "false", "biases of the MLP's products"));
-  own.push_back({.key = "dstrain.model.layer_types",
-                 .type = Type::strings,
-                 .rule = reads_layer_types(parts.windows) ? &kLayerTypes : &kFullAttention});
-  if (parts.windows.layers == WindowedLayers::none)
-    own.push_back(harmless("dstrain.model.sliding_window", "attention of this family has none"));
+  std::ranges::move(window_fields(parts.windows), std::back_inserter(own));
   return {.fields = fields_with(own),
           .architecture = architecture,
           .prefix = "model.",
           .table = "model.embed_tokens.weight",
-          .ignored = ignored_tensors,
+          .ignored = decoder_ignored,
           .normalise =
               [parts, heads = defaults.num_attention_heads](Node& section) {
+                if (parts.latent.exists()) normalise_latent(section);
                 normalise_mixture(section, parts.mixture);
                 normalise_rotary(section, parts.rotary);
                 normalise_heads(section, heads);
@@ -345,23 +203,6 @@ int64_t head_size_of(const ModelConfig& c) {
   return size > 0 ? size : c.width() / c.integer("num_attention_heads");
 }
 
-bool has_window(const ModelConfig& c, const WindowPart& part, int64_t layer) {
-  if (!reads_layer_types(part)) return part.layers == WindowedLayers::all;
-  const bool by_key = part.layers == WindowedLayers::by_key;
-  if (by_key && !c.flag("use_sliding_window")) return false;
-  const std::vector<std::string> types = layer_types(c);
-  // The problem of another number of layers is told, and the model is measured all the same.
-  const auto index = static_cast<size_t>(layer);
-  if (!types.empty()) return index < types.size() && types[index] == kSliding;
-  if (by_key) return layer >= c.integer("max_window_layers");
-  const int64_t every = part.pattern_key ? c.integer("sliding_window_pattern") : part.whole_every;
-  return (layer + 1) % every != 0;
-}
-
-int64_t window_of(const ModelConfig& c, const WindowPart& part, int64_t layer) {
-  return has_window(c, part, layer) ? c.integer("sliding_window") : 0;
-}
-
 Activation activation_of(std::string_view name) {
   if (name == "relu") return Activation::relu;
   if (name == "silu" || name == "swish") return Activation::silu;
@@ -374,7 +215,7 @@ Activation gate_of(const ModelConfig& c, const MlpPart& part) {
 }
 
 bool decoder_exceeds_context(const ModelConfig& c) {
-  return rotary_of(c, head_size_of(c)).kind == RotaryKind::dynamic;
+  return rotary_of(c, 0).kind == RotaryKind::dynamic;
 }
 
 std::optional<KeyProblem> decoder_problem(const ModelConfig& c) {

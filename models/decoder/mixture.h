@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "models/decoder/decoder.h"
+#include "models/decoder/expert_balance.h"
 #include "models/decoder/keys.h"
+#include "models/decoder/latent.h"
 #include "models/measure.h"
 #include "runtime/ir/builder/builder.h"
 
@@ -24,6 +26,10 @@ void restore_mixture(Node& section, const MixturePart& part);
 // Returns what is wrong with values that are legal one by one.
 std::optional<KeyProblem> mixture_problem(const ModelConfig& config, const MixturePart& part);
 
+// Lets a model of few layers and experts keep layers with experts, and groups of these (ModelFamily::shrink).
+void shrink_mixture(ModelConfig& config, const MixturePart& part);
+// Returns the channels of the MLP that all rows have beside their experts.
+int64_t shared_width(const ModelConfig& config, const MixturePart& part);
 // Returns whether a layer has experts: else it has one MLP.
 bool has_experts(const ModelConfig& config, const MixturePart& part, int64_t layer);
 // Returns how weight files have the experts: each of them has tensors of its own there, and one parameter has all here.
@@ -34,14 +40,19 @@ template <const DecoderParts& kParts>
 ModelFamily mixture_family(const DecoderNames& names, const DecoderDefaults& defaults) {
   ModelFamily family = decoder_family(names, defaults, kParts);
   family.undivided = true;
+  family.has_choice_bias = kParts.mixture.choice_bias;
   family.experts_key = kParts.mixture.experts_key();
   family.experts_per_token_key = "num_experts_per_tok";
   family.problem = [](const ModelConfig& c) {
-    const auto problem = decoder_problem(c);
+    const auto problem = kParts.latent.exists() ? latent_problem(c) : decoder_problem(c);
     return problem ? problem : mixture_problem(c, kParts.mixture);
   };
   family.weight_map = [](const ModelConfig& c) { return mixture_weights(c, kParts.mixture); };
-  if (kParts.mixture.some_layers) family.measure = measure_all_layers;
+  if (kParts.mixture.layers_differ()) family.measure = measure_all_layers;
+  family.shrink = [](ModelConfig& c) {
+    if (kParts.latent.exists()) shrink_latent(c);
+    shrink_mixture(c, kParts.mixture);
+  };
   return family;
 }
 
@@ -54,15 +65,14 @@ class Mixture {
 
   // Returns what the experts of the layer with this name make of rows x.
   BufferId layer(BufferId x, const std::string& name);
-  // Returns y + sigmoid(gate) * shared: `gate` has one value for a row.
+  // Returns y + sigmoid(gate) * shared: `gate` has one value for a row; kNone: y + shared.
   BufferId add_shared(BufferId y, BufferId shared, BufferId gate);
-  // Adds the loss that keeps the choices of all layers together balanced, if the configuration has one.
-  void add_balance_loss();
+  // Adds the losses and the metric of all layers together.
+  void finish() { balance_.finish(); }
 
  private:
   BufferId weight(const std::string& name, int64_t rows, int64_t columns);
-  void count_choices(BufferId logits, BufferId ends);
-  BufferId sum_of(BufferId before, BufferId now);
+  RouteAttrs routing() const;
 
   Builder& b_;
   const ModelConfig& c_;
@@ -70,10 +80,7 @@ class Mixture {
   const Activation gate_;
   const float std_;
   const int64_t experts_, slots_, width_;
-  const bool balances_;
-  // How often each expert was chosen in all layers so far, and the sum of its shares of rows: f32 (experts).
-  BufferId chosen_ = kNone, shares_ = kNone;
-  int64_t rows_ = 0;  // of all layers so far
+  ExpertBalance balance_;
 };
 
 }  // namespace dstrain::models

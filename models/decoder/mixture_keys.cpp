@@ -82,12 +82,34 @@ std::vector<ModelKey> mixture_keys(const MixturePart& part) {
     keys.push_back({size_key(part.width_path, part.width, "channels inside an expert")});
   if (!part.always_normalised)
     keys.push_back({{.key = "dstrain.model.norm_topk_prob",
-                     .fallback = "false",
+                     .fallback = part.normalised,
                      .note = "the weights of a token's experts add up to 1"},
                     forbidden});
-  if (!part.shared.empty())
-    keys.push_back({size_key("dstrain.model.shared_expert_intermediate_size", part.shared,
-                             "channels inside the expert that all tokens have")});
+  if (part.shared.exists())
+    keys.push_back({size_key(
+        part.shared.path, part.shared.fallback,
+        part.shared.in_experts ? "by how many experts' channels the expert is wide that all tokens "
+                                 "have"
+                               : "channels inside the expert that all tokens have")});
+  if (!part.groups.empty()) {
+    keys.push_back(
+        {size_key("dstrain.model.n_group", part.groups, "groups of experts", 64), forbidden});
+    keys.push_back({size_key("dstrain.model.topk_group", part.kept_groups,
+                             "groups from which a token chooses experts"),
+                    forbidden});
+  }
+  if (!part.scaling.empty())
+    keys.push_back({real_key("dstrain.model.routed_scaling_factor", part.scaling,
+                             "by which the weights of a token's experts are multiplied", 0),
+                    forbidden});
+  if (!part.dense_first.empty())
+    keys.push_back({{.key = "dstrain.model.first_k_dense_replace",
+                     .type = Type::integer,
+                     .fallback = part.dense_first,
+                     .note = "layers without experts, at the beginning",
+                     .min = 0,
+                     .max = kMostLayers},
+                    forbidden});
   if (part.some_layers) {
     keys.push_back(
         {size_key("dstrain.model.decoder_sparse_step", "1", "every so many layers one has experts"),
@@ -98,6 +120,7 @@ std::vector<ModelKey> mixture_keys(const MixturePart& part) {
                      .note = "mlp_only_layers as one text: the numbers of layers without experts"},
                     forbidden});
   }
+  if (part.balance.empty()) return keys;
   keys.push_back({{.key = "dstrain.model.output_router_logits",
                    .fallback = "false",
                    .note = "a loss keeps the choices of experts balanced"},
@@ -158,6 +181,22 @@ std::optional<KeyProblem> mixture_problem(const ModelConfig& c, const MixturePar
   if (chosen > experts)
     return KeyProblem{{"dstrain.model.num_experts_per_tok", part.experts_path},
                       fmt::format("a token chooses {} of {} experts", chosen, experts)};
+  if (!part.groups.empty()) {
+    const int64_t groups = c.integer("n_group"), kept = c.integer("topk_group");
+    const std::string_view groups_key = "dstrain.model.n_group",
+                           kept_key = "dstrain.model.topk_group";
+    if (experts % groups != 0 || experts / groups < 2)
+      return KeyProblem{
+          {groups_key, part.experts_path},
+          fmt::format("{} experts do not divide into {} groups of 2 or more", experts, groups)};
+    if (kept > groups)
+      return KeyProblem{{kept_key, groups_key},
+                        fmt::format("a token chooses from {} of {} groups", kept, groups)};
+    if (chosen > experts / groups * kept)
+      return KeyProblem{{"dstrain.model.num_experts_per_tok", kept_key},
+                        fmt::format("a token chooses {} experts from {} groups of {}", chosen, kept,
+                                    experts / groups)};
+  }
   if (!part.some_layers) return std::nullopt;
   const auto dense = numbers_in(c.text(kDenseText));
   if (!dense)
@@ -167,8 +206,24 @@ std::optional<KeyProblem> mixture_problem(const ModelConfig& c, const MixturePar
   return std::nullopt;
 }
 
+void shrink_mixture(ModelConfig& c, const MixturePart& part) {
+  if (!part.dense_first.empty())
+    c.set("first_k_dense_replace", std::min(c.integer("first_k_dense_replace"), c.layers() - 1));
+  if (part.groups.empty()) return;
+  const int64_t experts = c.integer(part.experts_key());
+  const bool grouped = c.integer("n_group") > 1 && experts >= 4 && experts % 2 == 0;
+  c.set("topk_group", grouped && c.integer("topk_group") == c.integer("n_group") ? 2 : 1);
+  c.set("n_group", grouped ? 2 : 1);
+}
+
+int64_t shared_width(const ModelConfig& c, const MixturePart& part) {
+  const int64_t of_key = c.integer(part.shared_key());
+  return part.shared.in_experts ? of_key * c.integer(part.width_key()) : of_key;
+}
+
 bool has_experts(const ModelConfig& c, const MixturePart& part, int64_t layer) {
   if (!part.has_experts()) return false;
+  if (!part.dense_first.empty()) return layer >= c.integer("first_k_dense_replace");
   if (!part.some_layers) return true;
   const auto dense = numbers_in(c.text(kDenseText)).value_or(std::vector<int64_t>{});
   return std::ranges::find(dense, layer) == dense.end() &&

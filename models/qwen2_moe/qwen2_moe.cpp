@@ -8,13 +8,14 @@ namespace {
 
 constexpr models::DecoderParts kQwen2MoeParts{
     .biases = models::AttentionBiases::inputs,
-    .mixture = {.experts_path = "dstrain.model.num_experts",
-                .experts = "60",
-                .per_token = "4",
-                .width_path = "dstrain.model.moe_intermediate_size",
-                .width = "1408",
-                .shared = "5632",
-                .some_layers = true}};
+    .mixture = {
+        .experts_path = "dstrain.model.num_experts",
+        .experts = "60",
+        .per_token = "4",
+        .width_path = "dstrain.model.moe_intermediate_size",
+        .width = "1408",
+        .shared = {.path = "dstrain.model.shared_expert_intermediate_size", .fallback = "5632"},
+        .some_layers = true}};
 
 }  // namespace
 

@@ -267,6 +267,13 @@ struct LossConfig {
   bool operator==(const LossConfig&) const = default;
 };
 
+// What keeps choices of experts balanced besides a model's own loss (section dstrain.experts).
+struct ExpertsConfig {
+  double bias_update = 0;  // by which a step changes the biases of choices
+  double z_loss = 0;       // the weight of the loss of routers
+  bool operator==(const ExpertsConfig&) const = default;
+};
+
 // What validations decide, under the names of Hugging Face's TrainingArguments.
 struct BestModelConfig {
   bool load_at_end = false;        // the files of weights are those of the best validation
@@ -297,6 +304,7 @@ struct Job {
   DType master_dtype = DType::f32;
   DType state_dtype = DType::f32;  // of the optimizer's state: f32, or that of the masters
   LossConfig loss;
+  ExpertsConfig experts{};
   Objective objective;
   LossScaleConfig loss_scale;
   bool skip_on_overflow = false;   // fp16, and bf16 with check_grad_overflow

@@ -61,6 +61,8 @@ struct RegisteredBuffer {
   int sublayer = 0;         // number in the whole model
   float keep = 1, share = 0;
   bool per_sample = false;  // `share` is divided by the samples of the global batch
+  // Instead of its sum an element has 1 where it is below the mean of all sums, -1 where it is above, else 0.
+  bool towards_mean = false;
   BufferId values = kNone;  // kNone: another stage of a pipeline has them
   BufferId sum =
       kNone;  // this rank's, and behind it that of all ranks; kNone: the values stay as they are

@@ -62,7 +62,8 @@ std::string_view rotary_problem(const RotaryAttrs& a) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0; };
   const int64_t columns = a.rotated_columns();
   if (a.sections != 1 && a.sections != 3) return "rows of heads have 1 or 3 sections";
-  if (a.rotated < 0 || a.rotated > a.head_size) return "more columns are rotated than a head has";
+  if (a.rotated < 0 || a.first_column < 0 || columns > a.head_size - a.first_column)
+    return "more columns are rotated than a head has";
   if (columns <= 0 || columns % 2 != 0) return "an even number of a head's columns is rotated";
   if (columns > 2 * kMostRotaryPairs) return "at most 512 columns of a head are rotated";
   if (!positive(a.theta)) return "theta is not above 0";

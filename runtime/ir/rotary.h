@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al., 2021): what its angles follow from. With D rotated columns, the first ones of each
-// head, columns i and i + D/2 are the pair i (0 <= i < D/2), which is rotated by position * frequency i:
+// Rotary position embedding (Su et al., 2021): what its angles follow from. Of D rotated columns of each head, columns i and
+// i + D/2 are the pair i (0 <= i < D/2), or interleaved columns 2 i and 2 i + 1. It is rotated by position * frequency i:
 //   y[i] = x[i] cos - x[i + D/2] sin,  y[i + D/2] = x[i + D/2] cos + x[i] sin
 // Names and formulas are those of Hugging Face's rope_parameters.
 #pragma once
@@ -20,6 +20,8 @@ struct RotaryAttrs {
   int64_t head_size = 0;  // columns of a head
   int64_t rotated =
       0;  // D, the columns that are rotated: even, at most 2 * kMostRotaryPairs; 0: all of a head
+  int64_t first_column = 0;  // of those that are rotated
+  bool interleaved = false;  // the columns of a pair are neighbours
   // 1: all heads of a row are rotated; 3: a row has queries, keys and values, of which the last third stays as it is.
   int64_t sections = 1;
   int64_t seq_len = 0;  // T: rows of a sample; positions are below it

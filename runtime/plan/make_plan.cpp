@@ -143,6 +143,8 @@ WholeModel undivided_model(const Job& job, const Place& place, const PlanInputs&
     if (options.training) {  // a validation has the plain loss, of which the perplexity is one
       options.label_smoothing = static_cast<float>(job.loss.label_smoothing);
       options.z_loss = static_cast<float>(job.loss.z_loss);
+      options.bias_update = static_cast<float>(job.experts.bias_update);
+      options.router_z_loss = static_cast<float>(job.experts.z_loss);
     }
     Builder builder(program, options);
     build_model(builder, job.model);

@@ -93,7 +93,7 @@ TEST_CASE("load: options out of range name themselves") {
   a.request.model = "gpt3";
   CHECK(a.error() ==
         "--model gpt3: expected gptlite, benchmark, gpt2, llama, mistral, qwen2, qwen3, mixtral, "
-        "qwen2_moe, qwen3_moe, olmoe, gemma, "
+        "qwen2_moe, qwen3_moe, olmoe, deepseek_v3, gemma, "
         "gemma2, gemma3_text, gpt_neox, resnet, exported, the folder "
         "of "
         "a model with config.json, or a file that ends in .json or .pt2");

@@ -89,6 +89,10 @@ FAMILIES = {
         decoder_sparse_step=2),
     "olmoe": lambda: transformers.OlmoeConfig(
         **DECODER, num_key_value_heads=2, pad_token_id=None, num_experts=4, num_experts_per_tok=2, clip_qkv=0.9),
+    "deepseek_v3": lambda: transformers.DeepseekV3Config(
+        **{**DECODER, "num_attention_heads": 4}, num_key_value_heads=4, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3,
+        moe_intermediate_size=7, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=None, kv_lora_rank=9,
+        qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8),
     "gpt_neox": lambda: transformers.GPTNeoXConfig(
         **DECODER, layer_norm_eps=3e-4, rope_parameters={"rope_theta": 100.0, "partial_rotary_factor": 0.5}),
     "gpt_neox_serial": lambda: transformers.GPTNeoXConfig(**DECODER, use_parallel_residual=False, attention_bias=False),

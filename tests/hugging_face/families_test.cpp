@@ -51,7 +51,7 @@ TEST_CASE(
         "mistral_whole", "qwen2",         "qwen3",      "gemma",
         "gemma2",        "gemma3_text",   "gpt_neox",   "gpt_neox_serial",
         "mixtral",       "mixtral_one",   "qwen2_moe",  "qwen3_moe",
-        "olmoe"})
+        "olmoe",         "deepseek_v3"})
     check_script(python, "check_family.py", "--family " + family);
 }
 

@@ -86,31 +86,45 @@ TEST_CASE("mixtures: the number of experts has two names") {
   }
 }
 
+// The formulas of maps without views.
+std::vector<Formula> limits_of(const ModelConfig& model) {
+  std::vector<Formula> limits;
+  for (const MapAttrs& attrs : attrs_of<MapAttrs>(model, OpKind::map))
+    if (attrs.views.empty()) limits.push_back(attrs.formula);
+  return limits;
+}
+
 TEST_CASE("mixtures: OLMoE has norms of all heads together, and limits of what they get") {
   const ModelConfig plain = decoder_of("olmoe", R"("num_experts": 8, "clip_qkv": null)");
   CHECK(decoder_shapes(plain).at("model.layers.0.self_attn.q_norm.weight") == "(24)");
-  CHECK(attrs_of<MapAttrs>(plain, OpKind::map).empty());
+  CHECK(limits_of(plain).empty());
   const ModelConfig clips = decoder_of("olmoe", R"("num_experts": 8, "clip_qkv": 0.5)");
-  REQUIRE(attrs_of<MapAttrs>(clips, OpKind::map).size() == 9);
-  const Formula limit = attrs_of<MapAttrs>(clips, OpKind::map)[0].formula;
+  REQUIRE(limits_of(clips).size() == 9);
+  const Formula limit = limits_of(clips)[0];
   const std::vector<double> values{-0.75}, small{0.25};
   CHECK(limit.value(values) == -0.5);
   CHECK(limit.value(small) == 0.25);
 }
 
-TEST_CASE("mixtures: the loss that keeps choices balanced comes before the next token's") {
-  const auto losses = [](const std::string& members) {
+TEST_CASE("mixtures: losses of routers and the load of experts come before the next token's") {
+  const auto losses = [](const std::string& members, const ForwardOptions& options = {}) {
     std::vector<std::string> names;
-    for (const ProgramLoss& loss :
-         decoder_program(decoder_of("mixtral", kMixtral + members)).losses)
-      names.push_back(fmt::format("{} {:g}", loss.name, loss.weight));
+    Program program;
+    Builder builder(program, options);
+    build_model(builder, decoder_of("mixtral", kMixtral + members));
+    for (const ProgramLoss& loss : program.losses)
+      if (!loss.is_metric || !loss.metric.empty())
+        names.push_back(fmt::format("{} {:g}", loss.name, loss.weight));
     return names;
   };
-  CHECK(losses("") == std::vector<std::string>{"loss 1"});
-  CHECK(losses(R"(, "output_router_logits": true)") ==
-        std::vector<std::string>{"balance 0.001", "loss 1"});
-  CHECK(losses(R"(, "output_router_logits": true, "router_aux_loss_coef": 0.5)")[0] ==
-        "balance 0.5");
+  using Names = std::vector<std::string>;
+  const std::string load = "metric:expert_load 0", balances = R"(, "output_router_logits": true)";
+  CHECK(losses("") == Names{load, "loss 1"});
+  CHECK(losses(balances) == Names{load, "aux_loss 0.001", "loss 1"});
+  CHECK(losses(balances + R"(, "router_aux_loss_coef": 0.5)")[1] == "aux_loss 0.5");
+  CHECK(losses("", {.router_z_loss = 0.25f}) == Names{load, "router_z_loss 0.25", "loss 1"});
+  CHECK(losses(balances, {.training = false}) == Names{"aux_loss 0.001", "loss 1"});
+  CHECK(losses(balances, {.training = false, .with_loss = false}).empty());
 }
 
 TEST_CASE("mixtures: what is refused is named") {
@@ -122,6 +136,10 @@ TEST_CASE("mixtures: what is refused is named") {
              Contains("layers with a window: only false is available"));
   CHECK_THAT(decoder_error("qwen2_moe", kQwen + R"(, "qkv_bias": false)"),
              Contains("only true is available"));
+  CHECK_THAT(decoder_error("mixtral", kMixtral, {"dstrain.experts.bias_update=0.1"}),
+             Contains("the Mixtral has no biases by which tokens choose experts"));
+  CHECK_THAT(decoder_error("llama", "", {"dstrain.experts.z_loss=0.1"}),
+             Contains("the Llama has no experts"));
   TempDir dir;
   Ask divided = asked_decoder("qwen3_moe", kQwen, dir);
   divided.request.ranks = 2;

@@ -21,9 +21,10 @@ namespace dstrain::simd {
 namespace {
 
 struct Rotation {
-  int64_t rows, seq_len, first_row, heads, rotated_heads, size,
-      half;  // size: columns of a head; half: its pairs
-  bool back;
+  int64_t rows, seq_len, first_row, heads, rotated_heads;
+  int64_t size, first_column,
+      half;  // columns of a head, the first of its pairs, and how many pairs there are
+  bool interleaved, back;
   RotaryTurns turns;
 };
 
@@ -53,16 +54,39 @@ namespace dstrain::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Rotates pairs of which the first columns are in a and the second ones in b, into c and d, which may be a and b.
+template <class T>
+SIMD_FN void rotate_pairs(const T* a, const T* b, const Angles& angles, int64_t half, T* c, T* d) {
+  for_packs(0, half, [=, &angles](int64_t i, auto n) SIMD_INLINE {
+    const Pack x = load(a + i, n), y = load(b + i, n);
+    const Pack cosine = load(angles.cosine + i, n), sine = load(angles.sine + i, n);
+    store(fnma(y, sine, x * cosine), c + i, n);
+    store(fma(x, sine, y * cosine), d + i, n);
+  });
+}
+
 // y may be x.
 template <class T>
-SIMD_FN void rotate_head(const T* x, const Angles& angles, int64_t size, int64_t half, T* y) {
-  if (x != y) std::copy(x + 2 * half, x + size, y + 2 * half);
-  for_packs(0, half, [=, &angles](int64_t i, auto n) SIMD_INLINE {
-    const Pack a = load(x + i, n), b = load(x + half + i, n);
-    const Pack c = load(angles.cosine + i, n), s = load(angles.sine + i, n);
-    store(fnma(b, s, a * c), y + i, n);
-    store(fma(a, s, b * c), y + half + i, n);
-  });
+SIMD_FN void rotate_head(const T* x, const Angles& angles, const Rotation& rotation, T* y) {
+  const int64_t half = rotation.half, first = rotation.first_column;
+  if (x != y) {
+    std::copy(x, x + first, y);
+    std::copy(x + first + 2 * half, x + rotation.size, y + first + 2 * half);
+  }
+  const T* const from = x + first;
+  T* const to = y + first;
+  if (!rotation.interleaved) return rotate_pairs(from, from + half, angles, half, to, to + half);
+  alignas(64) T a[kMostRotaryPairs];
+  alignas(64) T b[kMostRotaryPairs];
+  for (int64_t i = 0; i < half; ++i) {
+    a[i] = from[2 * i];
+    b[i] = from[2 * i + 1];
+  }
+  rotate_pairs(a, b, angles, half, a, b);
+  for (int64_t i = 0; i < half; ++i) {
+    to[2 * i] = a[i];
+    to[2 * i + 1] = b[i];
+  }
 }
 
 // Rotates rows [begin, end), which are less than seq_len, and the rows that follow each at multiples of seq_len: these have
@@ -82,7 +106,7 @@ void rotate_rows(DType dtype, const Rotation& rotation, const int32_t* documents
         T* const to = static_cast<T*>(y) + row * rotation.heads * size;
         const int64_t rotated = rotation.rotated_heads * size, all = rotation.heads * size;
         for (int64_t head = 0; head < rotated; head += size)
-          rotate_head(from + head, *angles, size, rotation.half, to + head);
+          rotate_head(from + head, *angles, rotation, to + head);
         if (x != y) std::copy(from + rotated, from + all, to + rotated);
       }
     }
@@ -106,7 +130,9 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec) {
       .heads = columns(spec.in[0]) / attrs.head_size,
       .rotated_heads = attrs.rotated_heads(columns(spec.in[0]) / attrs.head_size),
       .size = attrs.head_size,
+      .first_column = attrs.first_column,
       .half = attrs.rotated_columns() / 2,
+      .interleaved = attrs.interleaved,
       .back = spec.op == OpKind::rotary_grad,
       .turns = rotary_turns(attrs)};
   const int64_t samples = (rotation.rows + attrs.seq_len - 1) / attrs.seq_len;

@@ -15,10 +15,51 @@ struct Rotation {
   int64_t rows, step, heads, rotated_heads;
   int64_t first;   // the row of the micro-batch that row 0 is
   int64_t length;  // rows of a sample
-  int size, half;  // columns of a head, and its pairs
-  bool back;
+  int size, first_column,
+      half;  // columns of a head, the first of its pairs, and how many pairs there are
+  bool interleaved, back;
   RotaryTurns turns;
 };
+
+// Loads the columns of kN pairs from pair `at` on: the first ones of the pairs to a, the second ones to b. x: a head's first pair.
+template <int kN, class T>
+__device__ __forceinline__ void load_pairs(const T* x, int at, const Rotation& rotation,
+                                           float (&a)[kN], float (&b)[kN]) {
+  const int half = rotation.half;
+  if (!rotation.interleaved) {
+    load(x, at, half, a);
+    load(x + half, at, half, b);
+    return;
+  }
+  float low[kN], high[kN];
+  load(x, 2 * at, 2 * half, low);
+  load(x, 2 * at + kN, 2 * half, high);
+#pragma unroll
+  for (int e = 0; e < kN; ++e) {
+    a[e] = 2 * e < kN ? low[(2 * e) % kN] : high[(2 * e) % kN];
+    b[e] = 2 * e < kN ? low[(2 * e + 1) % kN] : high[(2 * e + 1) % kN];
+  }
+}
+
+// Stores what load_pairs() has loaded.
+template <int kN, class T>
+__device__ __forceinline__ void store_pairs(const float (&a)[kN], const float (&b)[kN], T* y,
+                                            int at, const Rotation& rotation) {
+  const int half = rotation.half;
+  if (!rotation.interleaved) {
+    store(a, y, at, half);
+    store(b, y + half, at, half);
+    return;
+  }
+  float low[kN], high[kN];
+#pragma unroll
+  for (int e = 0; e < kN; ++e) {
+    low[e] = e % 2 == 0 ? a[e / 2] : b[e / 2];
+    high[e] = e % 2 == 0 ? a[(kN + e) / 2] : b[(kN + e) / 2];
+  }
+  store(low, y, 2 * at, 2 * half);
+  store(high, y, 2 * at + kN, 2 * half);
+}
 
 // y may be x.
 // SASS: threads 128, blocks 8
@@ -40,11 +81,12 @@ __global__ void __launch_bounds__(kRotaryThreads)
     sines[i] = static_cast<float>(sine * (rotation.back ? -scale : scale));
   }
   __syncthreads();
-  // Columns behind the pairs are copied, unless y is x.
-  const int rest = x == y ? 0 : rotation.size - 2 * half;
-  const auto pairs = static_cast<unsigned>((half + kN - 1) / kN),
-             packs = pairs + static_cast<unsigned>((rest + kN - 1) / kN),
-             heads = static_cast<unsigned>(rotation.heads);
+  // Columns before and behind the pairs are copied, unless y is x.
+  const int begin = rotation.first_column, end = begin + 2 * half;
+  const auto packs_of = [](int columns) { return static_cast<unsigned>((columns + kN - 1) / kN); };
+  const unsigned pairs = packs_of(half), before = x == y ? 0 : packs_of(begin),
+                 behind = x == y ? 0 : packs_of(rotation.size - end),
+                 packs = pairs + before + behind, heads = static_cast<unsigned>(rotation.heads);
   const auto samples = static_cast<unsigned>((rotation.rows - row - 1) / rotation.step + 1);
   const unsigned all = samples * heads * packs;
   for (unsigned k = blockIdx.y * kRotaryThreads + threadIdx.x; k < all;
@@ -54,14 +96,17 @@ __global__ void __launch_bounds__(kRotaryThreads)
     const int64_t first = ((sample * rotation.step + row) * rotation.heads + head) * rotation.size;
     float a[kN], b[kN];
     if (pack >= pairs) {
-      const int from = 2 * half + static_cast<int>(pack - pairs) * kN;
-      load(x + first, from, rotation.size, a);
-      store(a, y + first, from, rotation.size);
+      const unsigned rest = pack - pairs;
+      const bool is_before = rest < before;
+      const int from = is_before ? static_cast<int>(rest) * kN
+                                 : end + static_cast<int>(rest - before) * kN,
+                limit = is_before ? begin : rotation.size;
+      load(x + first, from, limit, a);
+      store(a, y + first, from, limit);
       continue;
     }
     const int at = static_cast<int>(pack) * kN;
-    load(x + first, at, half, a);
-    load(x + first + half, at, half, b);
+    load_pairs(x + first + begin, at, rotation, a, b);
     if (head < rotation.rotated_heads) {
 #pragma unroll
       for (int e = 0; e < kN; ++e) {
@@ -72,8 +117,7 @@ __global__ void __launch_bounds__(kRotaryThreads)
         a[e] = low;
       }
     }
-    store(a, y + first, at, half);
-    store(b, y + first + half, at, half);
+    store_pairs(a, b, y + first + begin, at, rotation);
   }
 }
 
@@ -92,7 +136,9 @@ std::unique_ptr<Kernel> make_rotary(const KernelSpec& spec, const LaunchContext&
       .first = attrs.part.first,
       .length = attrs.seq_len,
       .size = static_cast<int>(attrs.head_size),
+      .first_column = static_cast<int>(attrs.first_column),
       .half = static_cast<int>(attrs.rotated_columns() / 2),
+      .interleaved = attrs.interleaved,
       .back = spec.op == OpKind::rotary_grad,
       .turns = rotary_turns(attrs)};
   // Enough blocks that a thread has about four pairs of packs.

@@ -85,11 +85,16 @@ struct ModelFamily {
   // The name of the key of a layer's experts, which ranks may divide, and of how many of them a token chooses; empty: there
   // are none.
   std::string_view experts_key = {}, experts_per_token_key = {};
+  // Whether dstrain.experts.bias_update may change biases by which experts are chosen.
+  bool has_choice_bias = false;
   // The most tokens of a sample that training takes where dstrain.data.seq_len does not say it; 0: the whole context.
   int64_t usual_tokens = 0;
   // Returns whether samples may have more tokens than the context; null: they may not.
   bool (*exceeds_context)(const ModelConfig&) = nullptr;
   std::optional<KeyProblem> (*problem)(const ModelConfig&) = nullptr;  // null: there is none
+  // Brings sizes that the runtime gives no meaning to what a model with few layers, heads, experts and channels, which it
+  // is given, can have. Null: they are in proportion, as far as problem() allows it.
+  void (*shrink)(ModelConfig&) = nullptr;
   // Emits the forward pass for one micro-batch; build_model() (runtime/plan/build_model.h) calls it. It declares all
   // `inputs`, labels only if there is a loss, documents and positions only if samples hold several, a mask only if they may
   // have padding. The vocabulary must be known.

@@ -119,8 +119,16 @@ void check_axes(const Job& job, Diagnostics& diagnostics) {
 void check_experts(const Job& job, Diagnostics& diagnostics, std::optional<int64_t> data_ranks,
                    const std::string& ranks_origin) {
   const int64_t ranks = job.expert_ranks;
-  if (ranks == 1) return;
   const ModelFamily& family = job.model.family();
+  if (job.experts.bias_update > 0 && !family.has_choice_bias)
+    diagnostics.error(
+        "dstrain.experts.bias_update",
+        fmt::format("the {} has no biases by which tokens choose experts: set it to 0",
+                    family.title));
+  if (job.experts.z_loss > 0 && family.experts_key.empty())
+    diagnostics.error("dstrain.experts.z_loss",
+                      fmt::format("the {} has no experts: set it to 0", family.title));
+  if (ranks == 1) return;
   if (family.experts_key.empty())
     return diagnostics.error(
         kExpertKey,

@@ -195,6 +195,8 @@ void solve_training(Job& job, Values& values, Diagnostics& diagnostics, const Fa
   job.steps_per_print = values.integer("steps_per_print");
   job.loss = {.label_smoothing = values.real("dstrain.label_smoothing"),
               .z_loss = values.real("dstrain.z_loss")};
+  job.experts = {.bias_update = values.real("dstrain.experts.bias_update"),
+                 .z_loss = values.real("dstrain.experts.z_loss")};
   solve_zero(job, values, diagnostics);
   const bool at_boundary = usual_reduce(job.zero_stage) == ReduceMode::boundary;
   const std::string reduce = values.text("dstrain.reduce", at_boundary ? "boundary" : "micro_batch",

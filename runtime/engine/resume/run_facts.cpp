@@ -209,6 +209,10 @@ void add_optimizer(FactList& list, const Job& job) {
   list.add_unusual(FactChange::allowed, "dstrain.label_smoothing",
                    fmt::format("{}", job.loss.label_smoothing), "0");
   list.add_unusual(FactChange::allowed, "dstrain.z_loss", fmt::format("{}", job.loss.z_loss), "0");
+  list.add_unusual(FactChange::allowed, "dstrain.experts.bias_update",
+                   fmt::format("{}", job.experts.bias_update), "0");
+  list.add_unusual(FactChange::allowed, "dstrain.experts.z_loss",
+                   fmt::format("{}", job.experts.z_loss), "0");
   list.add_unusual(FactChange::forbidden, "dstrain.objective", objective_text(job.objective),
                    objective_text({}));
 }

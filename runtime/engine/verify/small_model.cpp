@@ -143,6 +143,7 @@ ModelConfig small_model(const ModelConfig& model, int64_t layers, const Dividing
             tried.set(key.name(),
                       multiple_of(key.name() == family.kv_heads_key ? ranks.tensor : 1,
                                   in_proportion(model.integer(key.name()), model, tried)));
+      if (family.shrink != nullptr) family.shrink(tried);
       if (is_legal(tried)) return tried;
     }
   return small;

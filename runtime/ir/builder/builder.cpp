@@ -151,6 +151,7 @@ void Builder::update_buffer(BufferId buffer, BufferId value, BufferUpdate update
   found->keep = update.keep;
   found->share = update.share;
   found->per_sample = update.per_sample;
+  found->towards_mean = update.towards_mean;
   found->sum = program_.add_buffer({.name = "buffer_sum:" + found->name,
                                     .shape = found->shape,
                                     .memory = MemoryClass::communication,

@@ -26,6 +26,8 @@ struct ForwardOptions {
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
   // What all losses of the model have (CrossEntropyAttrs).
   float label_smoothing = 0, z_loss = 0;
+  // Of models with experts: by how much a step changes the biases of choices, and the weight of the loss of routers.
+  float bias_update = 0, router_z_loss = 0;
   Objective objective{};  // a sample has as many rows of tokens as it says
   bool checked =
       true;  // false: for shapes alone, whose numbers of elements may not fit into 63 bits
@@ -104,6 +106,8 @@ class Builder {
     float keep = 1, share = 1;
     bool per_sample =
         false;  // of the sum over the samples of the global batch, divided by their number
+    bool towards_mean =
+        false;  // of 1 where an element's sum is below the mean of all, of -1 where it is above
   };
   // Lets every step change a registered buffer, at its end, by the sum of `value` over the step's micro-batches and
   // ranks. `value`: f32, computed by this sublayer, with as many elements. Does nothing unless the options are for

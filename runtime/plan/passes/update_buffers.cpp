@@ -1,12 +1,49 @@
 // The end of a step for registered buffers: their sums are added over data-parallel ranks in one message, and change
 // the buffers once it is known that the step is not skipped.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/ir/formula/formula.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
+namespace {
+
+// Emits on which side of their mean the sums of a buffer are. Returns f32 values: 1 below it, -1 above.
+BufferId signs_of(Program& program, const RegisteredBuffer& b, int32_t group,
+                  std::vector<Instruction>& list) {
+  const Shape space{b.shape.elements()};
+  const auto add = [&](std::string_view what, const Shape& shape) {
+    return program.add_buffer(
+        {.name = fmt::format("{}:{}", what, b.name), .shape = shape, .lifetime = Lifetime::step});
+  };
+  const auto emit = [&](OpKind op, OpAttrs attrs, std::vector<BufferId> reads, BufferId write) {
+    list.push_back({.op = op,
+                    .when = When::step_end,
+                    .attrs = std::move(attrs),
+                    .reads = std::move(reads),
+                    .writes = {write},
+                    .group = group});
+    return write;
+  };
+  const Formula value = Formula::input(0), mean = Formula::input(1) / static_cast<float>(space[0]);
+  const BufferId total = emit(
+      OpKind::reduce, ReduceAttrs{.formula = value, .space = space, .views = {dense_view(space)}},
+      {b.sum}, add("total", {1}));
+  return emit(OpKind::map,
+              MapAttrs{.formula = less(value, mean) - less(mean, value),
+                       .space = space,
+                       .views = {dense_view(space), View{}}},
+              {b.sum, total}, add("sides", b.shape));
+}
+
+}  // namespace
 
 void update_buffers(Program& program, const Job& job, Place place) {
   std::vector<RegisteredBuffer> updated;
@@ -43,11 +80,12 @@ void update_buffers(Program& program, const Job& job, Place place) {
   }
   std::vector<Instruction> updates;
   for (const RegisteredBuffer& b : updated) {
+    const BufferId change = b.towards_mean ? signs_of(program, b, group, updates) : b.sum;
     const auto samples = static_cast<float>(b.per_sample ? job.batch.train_batch : 1);
     updates.push_back({.op = OpKind::update_buffer,
                        .when = When::step_end,
                        .attrs = UpdateBufferAttrs{.keep = b.keep, .share = b.share / samples},
-                       .reads = {b.sum},
+                       .reads = {change},
                        .writes = {b.values},
                        .group = group});
   }

@@ -5,6 +5,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/ir/rule.h"
+#include "runtime/ir/views/view.h"
 #include "runtime/plan/passes/passes.h"
 
 namespace dstrain {
@@ -62,13 +63,31 @@ class RowByRow {
     });
     if (!reads_rows) return;
     if (!rule_of(op.op).in_slots)
-      check(axes_of(program, op).along(OperandAxis::row) == Along::mapped,
-            "{} of {} does not work on each row by itself", name_of(op.op), program.group_name(op));
+      check(
+          axes_of(program, op).along(OperandAxis::row) == Along::mapped || walks_rows(program, op),
+          "{} of {} does not work on each row by itself", name_of(op.op), program.group_name(op));
     for (const BufferId id : op.writes)
       if (id != kNone) mark(id);
   }
 
  private:
+  // Returns whether a map through views makes each row of its result of the same row of what has rows.
+  bool walks_rows(const Program& program, const Instruction& op) const {
+    const auto* const map = std::get_if<MapAttrs>(&op.attrs);
+    if (map == nullptr || map->views.empty()) return false;
+    const int64_t rows = map->space[0];
+    Shape row = map->space;
+    row.dims[0] = 1;
+    for (size_t i = 0; i < map->views.size(); ++i) {
+      const View& view = map->views[i];
+      const bool has_rows = of_rows_[static_cast<size_t>(op.reads[i])] != 0;
+      const int64_t columns = has_rows ? program.at(op.reads[i]).shape.elements() / rows : 0;
+      if (view.strides[0] != columns || view.bounds(0, rows)) return false;
+      const auto read = elements_read(view, row);
+      if (has_rows && read && (read->first < 0 || read->last >= columns)) return false;
+    }
+    return true;
+  }
   void mark(BufferId id) { of_rows_[static_cast<size_t>(id)] = 1; }
 
   std::vector<char> of_rows_;  // by buffer: whether it has values of rows

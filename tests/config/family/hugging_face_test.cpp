@@ -174,13 +174,13 @@ TEST_CASE("config.json: the type is model_type, and type is ours") {
   CHECK_THAT(error_of(R"({"n_layer": 2})"), Contains("there is no \"model_type\" in it"));
   CHECK_THAT(error_of(R"({"model_type": null, "n_layer": 2})"),
              Contains("there is no \"model_type\" in it") && !Contains("n_layer"));
-  CHECK_THAT(
-      error_of(R"({"model_type": "bert", "hidden_size": 4, "n_embd": 8})"),
-      Contains("dstrain.model.model_type: expected one of \"gpt2\", \"llama\", \"mistral\", "
-               "\"qwen2\", \"qwen3\", \"mixtral\", \"qwen2_moe\", "
-               "\"qwen3_moe\", \"olmoe\", \"gemma\", \"gemma2\", \"gemma3_text\", \"gpt_neox\", "
-               "found \"bert\"") &&
-          !Contains("hidden_size") && !Contains("--ignore"));
+  CHECK_THAT(error_of(R"({"model_type": "bert", "hidden_size": 4, "n_embd": 8})"),
+             Contains("dstrain.model.model_type: expected one of \"gpt2\", \"llama\", \"mistral\", "
+                      "\"qwen2\", \"qwen3\", \"mixtral\", \"qwen2_moe\", "
+                      "\"qwen3_moe\", \"olmoe\", \"deepseek_v3\", \"gemma\", \"gemma2\", "
+                      "\"gemma3_text\", \"gpt_neox\", "
+                      "found \"bert\"") &&
+                 !Contains("hidden_size") && !Contains("--ignore"));
   CHECK_THAT(error_of(R"({"model_type": "gpt2", "type": "gpt2"})"),
              Contains("is given together with dstrain.model.type"));
   const TempFile file(R"({"model_type": "gpt2", "n_layer": 3, "use_cache": true})", "m.json");
@@ -241,7 +241,8 @@ TEST_CASE("config.json: dstrain.model names a folder as --model does") {
   CHECK(loaded.job.model.integer("n_head") == 2);
   CHECK_THAT(ask(trains_with(R"("dstrain": {"model": "none"})")).error(),
              Contains("c.json:1:14: dstrain.model: none: expected gptlite, benchmark, gpt2, llama, "
-                      "mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gemma, gemma2, "
+                      "mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, deepseek_v3, "
+                      "gemma, gemma2, "
                       "gemma3_text, gpt_neox, resnet, exported, the "
                       "folder of a model"));
   CHECK(ask(trains_with(R"("dstrain": {"model": "benchmark"})"),

@@ -43,7 +43,7 @@ TEST_CASE("model: the registry's first family is the default") {
   const ModelRegistry& models = model_registry();
   CHECK(models.types(", ") ==
         "gptlite, benchmark, gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, "
-        "qwen3_moe, olmoe, gemma, gemma2, gemma3_text, gpt_neox, resnet, exported");
+        "qwen3_moe, olmoe, deepseek_v3, gemma, gemma2, gemma3_text, gpt_neox, resnet, exported");
   CHECK(models.find("gptlite") == models.families().front());
   CHECK(models.find("") == nullptr);
   CHECK(models.find("gpt") == nullptr);

@@ -137,7 +137,7 @@ TEST_CASE("run: a value that is illegal is the only error, whatever its default 
       {{"dstrain.model.type=bench", "dstrain.model.in_size=3"},
        "--set: dstrain.model.type: expected one of \"gptlite\", \"benchmark\", \"gpt2\", "
        "\"llama\", \"mistral\", \"qwen2\", \"qwen3\", \"mixtral\", \"qwen2_moe\", \"qwen3_moe\", "
-       "\"olmoe\", \"gemma\", \"gemma2\", \"gemma3_text\", "
+       "\"olmoe\", \"deepseek_v3\", \"gemma\", \"gemma2\", \"gemma3_text\", "
        "\"gpt_neox\", \"resnet\", \"exported\", found \"bench\""},
       {{"zero_optimization.stage=7", "dstrain.sharding=FULL_SHARD"},
        "--set: zero_optimization.stage: expected an integer from 0 to 3, found 7"},
@@ -182,7 +182,8 @@ TEST_CASE("run: what is said of values that cannot be used") {
       {model(R"("type": "gpt_lite")"), "dstrain.model.type",
        "error: expected one of \"gptlite\", \"benchmark\", \"gpt2\", \"llama\", \"mistral\", "
        "\"qwen2\", "
-       "\"qwen3\", \"mixtral\", \"qwen2_moe\", \"qwen3_moe\", \"olmoe\", \"gemma\", \"gemma2\", "
+       "\"qwen3\", \"mixtral\", \"qwen2_moe\", \"qwen3_moe\", \"olmoe\", \"deepseek_v3\", "
+       "\"gemma\", \"gemma2\", "
        "\"gemma3_text\", \"gpt_neox\", \"resnet\", \"exported\", "
        "found "
        "\"gpt_lite\" (did "

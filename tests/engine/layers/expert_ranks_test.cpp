@@ -30,6 +30,19 @@ std::vector<ModelConfig> models() {
                                 {"moe_intermediate_size", int64_t{9}},
                                 {"shared_expert_intermediate_size", int64_t{11}},
                                 {"dense_layers", std::string("1")}}),
+          // Its choices follow biases that each step changes by those of all ranks.
+          decoder("deepseek_v3", {{"n_routed_experts", int64_t{8}},
+                                  {"n_group", int64_t{2}},
+                                  {"topk_group", int64_t{1}},
+                                  {"num_experts_per_tok", int64_t{2}},
+                                  {"moe_intermediate_size", int64_t{5}},
+                                  {"first_k_dense_replace", int64_t{1}},
+                                  {"num_key_value_heads", int64_t{0}},
+                                  {"q_lora_rank", int64_t{0}},
+                                  {"kv_lora_rank", int64_t{6}},
+                                  {"qk_nope_head_dim", int64_t{4}},
+                                  {"qk_rope_head_dim", int64_t{2}},
+                                  {"v_head_dim", int64_t{5}}}),
           // Few of many experts have tokens.
           decoder("olmoe", {{"num_experts", int64_t{32}},
                             {"num_experts_per_tok", int64_t{1}},
@@ -47,6 +60,7 @@ Job experts_job(const ModelConfig& model, int ranks, int stages = 1) {
   job.optimizer.weight_decay = 0.1;
   job.weight_decay_exclude = {"*norm*"};
   job.gather = {.param_persistence = 0, .max_reuse_distance = 0};
+  if (model.family().has_choice_bias) job.experts = {.bias_update = 0.05, .z_loss = 0.01};
   return job;
 }
 

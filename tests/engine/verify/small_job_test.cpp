@@ -89,6 +89,21 @@ TEST_CASE("small job: a size that follows from others stays unset") {
   CHECK(small_model(given, 3).integer("n_inner") == 64);
 }
 
+TEST_CASE(
+    "small job: a model with latent attention keeps layers of both kinds and groups of experts") {
+  ModelConfig model(*model_registry().find("deepseek_v3"));
+  ModelConfig small = small_model(model, 3);
+  CHECK(small.integer("first_k_dense_replace") == 2);
+  CHECK((small.integer("n_routed_experts") == 4 && small.integer("n_group") == 2));
+  CHECK((small.integer("q_lora_rank") == 16 && small.integer("qk_rope_head_dim") == 8));
+  CHECK(small.integer("num_key_value_heads") == small.integer("num_attention_heads"));
+  CHECK_FALSE(model.family().problem(small));
+  model.set("q_lora_rank", int64_t{0});
+  small = small_model(model, 2);
+  CHECK(small.integer("first_k_dense_replace") == 1);
+  CHECK(small.integer("q_lora_rank") == 0);
+}
+
 TEST_CASE("small job: every axis has two ranks at most, and a pipeline layers for all its parts") {
   Job job = large_job();
   job.ranks = 32;

@@ -109,7 +109,7 @@ TEST_CASE("every gradient of a family's first step is transformers'") {
     const Weights before = read_weights(families_folder() / name / "model.safetensors");
     const Weights gradients = read_weights(families_folder() / name / "gradients.safetensors");
     const Weights after = read_weights(run.output / "model.safetensors");
-    REQUIRE(after.size() == gradients.size());
+    REQUIRE(after.size() == before.size());  // with state that has no gradient
     for (const auto& [tensor, expected] : gradients) {
       CAPTURE(name, tensor);
       REQUIRE(after.count(tensor) == 1);
@@ -121,8 +121,9 @@ TEST_CASE("every gradient of a family's first step is transformers'") {
         raise_to(worst, std::abs(gradient - static_cast<double>(expected[i])));
         raise_to(largest, std::abs(static_cast<double>(expected[i])));
       }
-      REQUIRE(largest > 0);
-      CHECK(worst / largest <= kTolerance);
+      // An expert that no token has chosen has no gradient.
+      REQUIRE((largest > 0 || tensor.find(".experts.") != std::string::npos));
+      CHECK(worst <= kTolerance * largest);
     }
   }
 }

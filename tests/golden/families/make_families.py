@@ -21,90 +21,14 @@ import transformers
 from safetensors.torch import save_file
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
+from family_models import IDS, LENGTH, MODELS, UNDIVIDED
+
 HERE = pathlib.Path(__file__).resolve().parent
-STEPS, BATCH, LENGTH, IDS = 8, 4, 12, 61
+STEPS, BATCH = 8, 4
 ADAMW = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
 CLIP = 1.5
 IGNORED = -100
 
-DECODER = {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 4, "num_key_value_heads": 2,
-           "max_position_embeddings": LENGTH, "vocab_size": IDS, "bos_token_id": 1, "eos_token_id": 2}
-# PyTorch leaves the gradient of a padding token's embedding out.
-GEMMA = {**DECODER, "head_dim": 6, "pad_token_id": None}
-LLAMA = {**DECODER, "rms_norm_eps": 3e-4, "head_dim": 10, "attention_bias": True, "mlp_bias": True}
-
-
-def llama(**rope):
-    return transformers.LlamaConfig(**LLAMA, rope_parameters={"rope_theta": 100.0, **rope})
-
-
-def shorter_llama():
-    """A model that was made for fewer positions than the samples have."""
-    return transformers.LlamaConfig(**{**LLAMA, "max_position_embeddings": LENGTH - 4},
-                                    rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0})
-
-
-def neox(**other):
-    return transformers.GPTNeoXConfig(
-        num_hidden_layers=2, hidden_size=24, intermediate_size=36, num_attention_heads=2, max_position_embeddings=LENGTH,
-        vocab_size=IDS, layer_norm_eps=3e-4, rope_parameters={"rope_theta": 100.0, "partial_rotary_factor": 0.5},
-        bos_token_id=1, eos_token_id=2, **other)
-
-
-def mixtral(**other):
-    return transformers.MixtralConfig(**{**DECODER, "intermediate_size": 18}, num_local_experts=4, **{"sliding_window": 7, **other})
-
-
-def qwen2_moe(**other):
-    return transformers.Qwen2MoeConfig(**DECODER, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=9,
-                                       shared_expert_intermediate_size=14, decoder_sparse_step=2, **other)
-
-
-def olmoe(**other):
-    return transformers.OlmoeConfig(**{**DECODER, "intermediate_size": 13, "pad_token_id": None}, num_experts=5, num_experts_per_tok=2, **other)
-
-
-# A case: the model whose weights it starts from, and its configuration.
-MODELS = {
-    "gpt2": ("gpt2", transformers.GPT2Config(
-        n_layer=2, n_embd=20, n_head=4, n_inner=28, n_positions=LENGTH, vocab_size=IDS, layer_norm_epsilon=3e-4,
-        tie_word_embeddings=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=1)),
-    "llama": ("llama", llama(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                             original_max_position_embeddings=8)),
-    "llama_plain": ("llama", llama(rope_type="default")),
-    "llama_linear": ("llama", llama(rope_type="linear", factor=2.0)),
-    "llama_dynamic": ("llama", shorter_llama()),
-    "llama_yarn": ("llama", llama(rope_type="yarn", factor=4.0, original_max_position_embeddings=6)),
-    "mistral": ("mistral", transformers.MistralConfig(**{**DECODER, "num_key_value_heads": 1}, sliding_window=5)),
-    "qwen2": ("qwen2", transformers.Qwen2Config(
-        **DECODER, use_sliding_window=True, sliding_window=4, max_window_layers=1, tie_word_embeddings=True)),
-    "qwen3": ("qwen3", transformers.Qwen3Config(**DECODER, head_dim=8, rms_norm_eps=1e-5)),
-    "gemma": ("gemma", transformers.GemmaConfig(**{**GEMMA, "num_key_value_heads": 1})),
-    # Limits so low that tanh bends scores and logits.
-    "gemma2": ("gemma2", transformers.Gemma2Config(
-        **GEMMA, sliding_window=5, query_pre_attn_scalar=10, attn_logit_softcapping=1.5,
-        final_logit_softcapping=2.5)),
-    "gemma3_text": ("gemma3_text", transformers.Gemma3TextConfig(
-        **GEMMA, rms_norm_eps=1e-3, final_logit_softcapping=4.0, sliding_window=5, query_pre_attn_scalar=10,
-        layer_types=["sliding_attention", "full_attention"],
-        rope_parameters={"full_attention": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0},
-                         "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}})),
-    "gpt_neox": ("gpt_neox", neox(use_parallel_residual=True)),
-    "gpt_neox_serial": ("gpt_neox", neox(use_parallel_residual=False)),
-    "mixtral": ("mixtral", mixtral(num_experts_per_tok=2)),
-    "mixtral_one": ("mixtral", mixtral(num_experts_per_tok=1)),
-    "mixtral_all": ("mixtral", mixtral(num_experts_per_tok=4, sliding_window=None)),
-    "mixtral_balance": ("mixtral", mixtral(num_experts_per_tok=2, output_router_logits=True, router_aux_loss_coef=0.3)),
-    "qwen2_moe": ("qwen2_moe", qwen2_moe()),
-    "qwen2_moe_balance": ("qwen2_moe", qwen2_moe(output_router_logits=True, norm_topk_prob=True)),
-    "qwen3_moe": ("qwen3_moe", transformers.Qwen3MoeConfig(
-        **DECODER, head_dim=8, num_experts=7, num_experts_per_tok=3, moe_intermediate_size=11, norm_topk_prob=True,
-        mlp_only_layers=[0])),
-    "olmoe": ("olmoe", olmoe(clip_qkv=0.9)),
-    "olmoe_plain": ("olmoe", olmoe()),
-}
-# Families whose layers ranks do not divide.
-UNDIVIDED = ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe")
 # An adapter: its model's case, PEFT's settings, and dstrain's.
 ADAPTERS = {
     "lora_gpt2": ("gpt2", {"target_modules": ["c_attn", "mlp.c_proj"], "lora_alpha": 12, "fan_in_fan_out": True},
@@ -147,6 +71,9 @@ def random_model(config, seed):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.randn_like(p) * 0.25 + (0.7 if p.dim() == 1 else 0.0))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.2)
     return model
 
 
@@ -252,16 +179,43 @@ def balance_loss(model, routers):
     return config.router_aux_loss_coef * sum(losses) / 2
 
 
-def train(model, samples):
+class Routers:
+    """What the section "experts" says of a step: the z-loss of routers, and the change of the biases by which experts are chosen."""
+
+    def __init__(self, model, bias_update=0.0, z_loss=0.0):
+        self.bias_update, self.z_loss, self.seen = bias_update, z_loss, []
+        self.routers = [m for m in model.modules() if hasattr(m, "e_score_correction_bias")] if bias_update or z_loss else []
+        for router in self.routers:
+            router.register_forward_hook(lambda module, _, result: self.seen.append((module, result[0], result[2])))
+
+    def loss(self):
+        """The mean over two micro-batches of the sum over layers of the mean over rows."""
+        half, total = len(self.seen) // 2, 0.0
+        for part in (self.seen[:half], self.seen[half:]):
+            for router in self.routers:
+                logits = torch.cat([logits for module, logits, _ in part if module is router]).double()
+                total = total + torch.logsumexp(logits, -1).square().mean() / 2
+        return self.z_loss * total
+
+    def end_step(self):
+        for router in self.routers:
+            chosen = torch.cat([indices.flatten() for module, _, indices in self.seen if module is router])
+            counts = torch.bincount(chosen, minlength=len(router.e_score_correction_bias)).double()
+            router.e_score_correction_bias += self.bias_update * torch.sign(counts.mean() - counts)
+        self.seen.clear()
+
+
+def train(model, samples, experts=None):
     """Returns the steps and the gradients of the first one."""
     model = copy.deepcopy(model).double().train()
+    routers = Routers(model, **(experts or {}))
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     optimizer = torch.optim.AdamW(trained.values(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
                                   weight_decay=ADAMW["weight_decay"])
     steps, gradients = [], None
     for step in range(STEPS):
         optimizer.zero_grad()
-        loss = batch_loss(model, [samples[(step * BATCH + i) % len(samples)] for i in range(BATCH)])
+        loss = batch_loss(model, [samples[(step * BATCH + i) % len(samples)] for i in range(BATCH)]) + routers.loss()
         loss.backward()
         norm = math.sqrt(sum(float((p.grad ** 2).sum()) for p in trained.values()))
         if gradients is None:
@@ -269,6 +223,7 @@ def train(model, samples):
         for p in trained.values():
             p.grad *= min(1.0, CLIP / (norm + 1e-6))
         optimizer.step()
+        routers.end_step()
         steps.append({"loss": loss.item(), "grad_norm": norm})
     return steps, gradients
 
@@ -342,12 +297,13 @@ def main():
             (HERE / name).mkdir(exist_ok=True)
             tied = model.config.tie_word_embeddings
             tensors = {n: p.detach().clone() for n, p in model.named_parameters() if not (tied and n == "lm_head.weight")}
+            tensors.update({n: b.clone() for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")})
             save_file(in_files(name, tensors), HERE / name / "model.safetensors", metadata={"format": "pt"})
             save_file(in_files(name, gradients), HERE / name / "gradients.safetensors")
     configs = {case["name"]: case["config"] for case in cases}
 
     def add_case(name, model, weights, file, section):
-        steps, _ = train(model, data[file])
+        steps, _ = train(model, data[file], section.get("experts"))
         cases.append({"name": name, "weights": weights, "config": configs[weights], "data": file, "dstrain": section, "steps": steps})
 
     for name, (weights, _, section) in ADAPTERS.items():
@@ -359,6 +315,8 @@ def main():
         model = adapter(rounded(models[weights], base), "lora_llama")
         add_case(f"lora_llama_{base}", model, weights, "tokens.bin",
                  {"lora": {"r": 3, **section, "init": "lora_llama", "base": base}})
+    add_case("deepseek_v3_biases", models["deepseek_v3"], "deepseek_v3", "tokens.bin",
+             {"experts": {"bias_update": 0.05, "z_loss": 0.01}})
     for weights in ("gpt2", "mistral", "gpt_neox"):
         add_case(f"{weights}_masked", models[weights], weights, "masked.bin", {})
         add_case(f"{weights}_packed", models[weights], weights, "packed.bin", {"data": {"packing": "pack"}})

@@ -52,7 +52,7 @@ TEST_CASE("a model's name that is a type's and a folder's is the type's, with a 
 TEST_CASE("models lists the models with their keys and inputs") {
   const RunFolder folder;
   const json models = json::parse(said(folder, "models --json"));
-  REQUIRE(models.size() == 17);
+  REQUIRE(models.size() == 18);
   CHECK(models[0]["type"] == "gptlite");
   CHECK(models[0]["keys"] == json{"n_layer", "n_embd", "n_head", "block_size", "dropout",
                                   "activation", "qkv_bias", "tied_head", "vocab_size"});
@@ -73,22 +73,23 @@ TEST_CASE("models lists the models with their keys and inputs") {
                                                                                {8, "qwen2_moe"},
                                                                                {9, "qwen3_moe"},
                                                                                {10, "olmoe"},
-                                                                               {11, "gemma"},
-                                                                               {12, "gemma2"},
-                                                                               {13, "gemma3_text"},
-                                                                               {14, "gpt_neox"}}) {
+                                                                               {11, "deepseek_v3"},
+                                                                               {12, "gemma"},
+                                                                               {13, "gemma2"},
+                                                                               {14, "gemma3_text"},
+                                                                               {15, "gpt_neox"}}) {
     CHECK(models[index]["type"] == type);
     CHECK(models[index]["inputs"][0]["shape"] == json{"max_position_embeddings"});
   }
-  CHECK(models[15]["type"] == "resnet");
-  CHECK(models[15]["inputs"] ==
+  CHECK(models[16]["type"] == "resnet");
+  CHECK(models[16]["inputs"] ==
         json{{{"name", "images"},
               {"dtype", "f32"},
               {"shape", {"channels", "image_size", "image_size"}}},
              {{"name", "labels"}, {"dtype", "i32"}, {"shape", json::array()}}});
-  CHECK(models[16]["type"] == "exported");
-  CHECK(models[16]["keys"] == json{"file", "inputs", "loss_weight", "blocks", "strip_prefix"});
-  CHECK(models[16]["inputs"].empty());
+  CHECK(models[17]["type"] == "exported");
+  CHECK(models[17]["keys"] == json{"file", "inputs", "loss_weight", "blocks", "strip_prefix"});
+  CHECK(models[17]["inputs"].empty());
   const std::string text = said(folder, "models");
   CHECK(has(text, "gptlite: GPT-lite, the default\n  n_layer      12 "));
   CHECK(has(text, "  input samples: features, f32 (in_size)\n"));

@@ -21,6 +21,22 @@ std::vector<KeySpec> loss() {
                "exp(logits) too, which keeps logits small: 1e-4; validations are without it",
        .min = 0,
        .max = 1},
+      {.key = "dstrain.experts", .type = Type::section},
+      {.key = "dstrain.experts.bias_update",
+       .type = Type::real,
+       .fallback = "0",
+       .note = "by this a step changes the bias of each expert by which tokens choose it: up where "
+               "fewer than the mean chose it, down where more did: 1e-3",
+       .min = 0,
+       .max = 1},
+      {.key = "dstrain.experts.z_loss",
+       .type = Type::real,
+       .fallback = "0",
+       .note =
+           "each layer with experts adds this times the mean over its rows of the square of the "
+           "logarithm of the sum of exp(logits) of its router: 1e-3; validations are without it",
+       .min = 0,
+       .max = 1},
       {.key = "dstrain.objective", .type = Type::section},
       {.key = "dstrain.objective.type",
        .type = Type::choice,

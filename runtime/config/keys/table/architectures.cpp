@@ -10,7 +10,7 @@ namespace {
 // transformers' model types whose names are near to those of the families here, or that are asked for often.
 constexpr std::string_view kOtherArchitectures =
     "albert|apertus|arcee|bamba|bart|bert|biogpt|bloom|chatglm|codegen|codellama|cohere|cohere2|"
-    "command-r|dbrx|deberta|deberta-v2|deepseek|deepseek_v2|deepseek_v3|distilbert|dots1|electra|"
+    "command-r|dbrx|deberta|deberta-v2|deepseek|deepseek_v2|distilbert|dots1|electra|"
     "ernie4_5|exaone|exaone4|falcon|falcon_h1|falcon_mamba|gemma3n|"
     "glm|glm4|glm4_moe|gpt_bigcode|gpt_j|gpt_neo|gpt_oss|gptj|gptneo|gptneox|granite|"
     "granitemoe|helium|internlm|internlm2|internlm3|jamba|jetmoe|kimi_k2|lfm2|llama4|llama4_text|"

@@ -67,6 +67,18 @@ std::vector<ModelConfig> decoders() {
       decoder(
           "olmoe",
           {{"num_experts", int64_t{3}}, {"num_experts_per_tok", int64_t{1}}, {"clip_qkv", 0.8}}),
+      decoder("deepseek_v3", {{"n_routed_experts", int64_t{8}},
+                              {"n_group", int64_t{4}},
+                              {"topk_group", int64_t{2}},
+                              {"num_experts_per_tok", int64_t{3}},
+                              {"moe_intermediate_size", int64_t{5}},
+                              {"first_k_dense_replace", int64_t{1}},
+                              {"num_key_value_heads", int64_t{0}},
+                              {"q_lora_rank", int64_t{7}},
+                              {"kv_lora_rank", int64_t{9}},
+                              {"qk_nope_head_dim", int64_t{3}},
+                              {"qk_rope_head_dim", int64_t{4}},
+                              {"v_head_dim", int64_t{5}}}),
       decoder("gpt_neox",
               {{"rope_parameters.partial_rotary_factor", 0.67}, {"hidden_dropout", 0.1}}),
   };
@@ -88,6 +100,8 @@ Job decoder_job(const ModelConfig& model, DType dtype, int data_ranks, int stage
   job.dtype = job.wire_dtype = dtype;
   job.optimizer.weight_decay = 0.1;
   job.weight_decay_exclude = {"*norm*", "*.bias"};
+  if (!model.family().experts_key.empty()) job.experts.z_loss = 0.01;
+  if (model.family().has_choice_bias) job.experts.bias_update = 0.02;
   if (dtype == DType::f16) {  // too large a scale: the first steps are skipped
     job.skip_on_overflow = true;
     job.loss_scale = {.dynamic = true, .initial = 0x1p24, .hysteresis = 1};

@@ -45,9 +45,13 @@ const RotaryShape kRotaryShapes[] = {
     {1, 1, {.head_size = 512, .seq_len = 3}},
     {2, 3, {.head_size = 22, .rotated = 6, .seq_len = 5}},
     {1, 6, {.head_size = 64, .rotated = 16, .sections = 3, .seq_len = 7, .theta = 500}},
-    {2, 3, {.head_size = 20, .sections = 3, .seq_len = 4}}};
+    {2, 3, {.head_size = 20, .sections = 3, .seq_len = 4}},
+    {2, 3, {.head_size = 6, .interleaved = true, .seq_len = 5}},
+    {1, 2, {.head_size = 22, .rotated = 14, .first_column = 5, .interleaved = true, .seq_len = 9}},
+    {2, 2, {.head_size = 48, .rotated = 16, .first_column = 32, .interleaved = true, .seq_len = 5}},
+    {1, 2, {.head_size = 26, .rotated = 12, .first_column = 8, .seq_len = 6}}};
 
-// The pairs (i, i + D/2) of every rotated head, rotated by position * frequency, or back; in doubles. documents: of each row, the
+// The pairs of every rotated head, rotated by position * frequency, or back; in doubles. documents: of each row, the
 // row of its sample at which its document begins, or none.
 Values rotation_of(const Values& x, const RotaryShape& s, bool back = false,
                    const Values& documents = {}) {
@@ -58,8 +62,11 @@ Values rotation_of(const Values& x, const RotaryShape& s, bool back = false,
   for (int64_t row = 0; row < s.rows(); ++row)
     for (int64_t head = 0; head < s.attrs.rotated_heads(s.heads); ++head)
       for (int64_t i = 0; i < half; ++i) {
-        const auto a = static_cast<size_t>(row * s.columns() + head * s.attrs.head_size + i),
-                   b = a + static_cast<size_t>(half);
+        const int64_t begin_of_head =
+            row * s.columns() + head * s.attrs.head_size + s.attrs.first_column;
+        const bool neighbours = s.attrs.interleaved;
+        const auto a = static_cast<size_t>(begin_of_head + (neighbours ? 2 * i : i)),
+                   b = a + static_cast<size_t>(neighbours ? 1 : half);
         const double begin = documents.empty() ? 0 : documents[static_cast<size_t>(row)];
         const double angle = (static_cast<double>(row % s.attrs.seq_len) - begin) *
                              frequencies[static_cast<size_t>(i)] * (back ? -1 : 1);
