@@ -25,6 +25,44 @@ KeySpec refused(std::string_view key, std::string_view note) {
   return {.key = key, .type = Type::any, .note = note, .rule = &kRefused};
 }
 
+// Returns the class of transformers' that widens weights of a method; empty: none does, or nobody asks for it.
+std::string_view widening_class(std::string_view method) {
+  if (method == "mxfp4") return "Mxfp4Config";
+  return method == "fp8" ? "FineGrainedFP8Config" : "";
+}
+
+// Returns whether files have weights in 8 bits as they are read here (runtime/storage/weights/fp8_blocks.h).
+bool reads_quantized(const Node& value) {
+  const auto is = [&value](std::string_view name, std::string_view only) {
+    const Member* const m = value.member(name);
+    return !m || json_text(m->value) == only;
+  };
+  const Member* const method = value.member("quant_method");
+  return method && method->value.text == "fp8" && is("fmt", "\"e4m3\"") &&
+         is("weight_block_size", "[128,128]") && is("scale_fmt", "\"float\"") &&
+         is("expert_dtype", "\"fp8\"");
+}
+
+constexpr Rule kQuantized{
+    [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
+      if (value.is(Node::Kind::null)) return {State::no_effect, "unset"};
+      if (reads_quantized(value))
+        return {State::honoured,
+                "weights are widened when they are read, and a run writes them so"};
+      const Member* const method = value.member("quant_method");
+      const std::string_view widens = widening_class(method ? method->value.text : "");
+      if (widens.empty())
+        return {State::refused,
+                "its weights are quantized: take the model's unquantized ones, or let transformers "
+                "dequantize and save them"};
+      return {State::refused,
+              fmt::format("its weights are quantized: let transformers widen and save them: m = "
+                          "AutoModelForCausalLM.from_pretrained(DIR, "
+                          "quantization_config={}(dequantize=True)), m.save_pretrained(OTHER)",
+                          widens)};
+    },
+    "null: no_effect; fp8 in blocks of 128 x 128: honoured; else refused"};
+
 constexpr Rule kDtype{
     [](const Facts&, const KeySpec&, const Node& value) -> Judgement {
       if (value.text.ends_with("float64"))
@@ -129,9 +167,7 @@ std::vector<KeySpec> fields_with(const std::vector<KeySpec>& own) {
       harmless("dstrain.model.is_decoder", "attention is causal"),
       harmless("dstrain.model.cross_attention_hidden_size", "there is no attention to an encoder"),
       fixed("dstrain.model.pruned_heads", Type::opaque, "{}", "heads that are left out"),
-      refused("dstrain.model.quantization_config",
-              "its weights are quantized: take the model's unquantized ones, or let transformers "
-              "dequantize and save them"),
+      {.key = kQuantization, .type = Type::any, .rule = &kQuantized},
       refused("dstrain.model.auto_map",
               "the model is code in its own directory, which dstrain does not run"),
   };

@@ -9,8 +9,8 @@
 
 namespace dstrain {
 
-// Fills every slice of `want` from the tensors of a file, or of the files of an index, that have it, which are F32, F16 or
-// BF16: that of its name, or its parts (mapped()). The slice may be one of a part of its tensor (StateEntry::part), whose
+// Fills every slice of `want` from the tensors of a file, or of the files of an index, that have it, which are F32, F16,
+// BF16 or 8-bit floats with scales (weights/fp8_blocks.h): that of its name, or its parts (mapped()). The slice may be one of a part of its tensor (StateEntry::part), whose
 // padding becomes zeros. Slots are ignored. `names`: what the files may have otherwise. Throws one UserError that lists all
 // missing and superfluous tensors and all wrong shapes.
 void load_weights(const std::string& path, const StateRegister& want,

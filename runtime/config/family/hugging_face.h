@@ -21,6 +21,9 @@ inline constexpr std::string_view kDtypeOfFiles = "dstrain.model.dtype",
 // The key of tokens that a run adds to those of the model's folder.
 inline constexpr std::string_view kAddedTokens = "dstrain.model.added_tokens";
 
+// The key that says how the weights of files are quantized. Those that a run writes are not.
+inline constexpr std::string_view kQuantization = "dstrain.model.quantization_config";
+
 // The tensor of the head. A model whose head is its token embedding ignores it where it has both.
 inline constexpr std::string_view kHeadTensor = "lm_head.weight";
 

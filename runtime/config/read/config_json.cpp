@@ -158,8 +158,10 @@ std::string config_json(const Merged& merged, const Job& job) {
     return text_of(json);
   }
   Node section = model->value;
-  std::erase_if(section.members,
-                [](const Member& m) { return kAddedTokens.substr(kModelSection.size()) == m.key; });
+  std::erase_if(section.members, [](const Member& m) {
+    return kAddedTokens.substr(kModelSection.size()) == m.key ||
+           kQuantization.substr(kModelSection.size()) == m.key;
+  });
   if (family.hugging_face->restore) family.hugging_face->restore(section);
   const bool same_dtype = !job.save.dtype && is_plain_dtype(section);
   const bool changed =

@@ -16,6 +16,7 @@
 #include "runtime/data/tokenizer/tokenizer_directory.h"
 #include "runtime/data/vocabulary.h"
 #include "runtime/engine/files/end_weights.h"
+#include "runtime/storage/weights/fp8_blocks.h"
 #include "runtime/storage/weights/weight_files.h"
 
 namespace dstrain {
@@ -74,6 +75,7 @@ std::map<std::string, DType> dtypes_in_directory(const std::string& directory,
   const WeightFiles files(directory_weights(directory, "--model " + directory),
                           foreign_names_of(model));
   files.for_each([&dtypes](const SafetensorsTensor& tensor, const std::string& name) {
+    if (is_fp8(tensor)) return;  // it is saved as other weights are
     const std::string_view type = tensor.type.name;
     const DType dtype = type == "BF16" ? DType::bf16 : type == "F16" ? DType::f16 : DType::f32;
     dtypes[name] = dtypes[tensor.name] = dtype;

@@ -12,6 +12,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/input_file.h"
 #include "runtime/storage/mismatches.h"
+#include "runtime/storage/weights/fp8_blocks.h"
 
 namespace dstrain {
 namespace {
@@ -30,8 +31,12 @@ int64_t elements_in(const SafetensorsTensor& tensor) {
   return elements;
 }
 
-bool loadable(std::string_view type) {
-  return type == "F32" || type == "F16" || type == "BF16";
+// Returns what keeps a tensor of the files from being read as f32; empty: nothing does.
+std::string type_problem(const WeightFiles& files, const std::string& name,
+                         const SafetensorsTensor& t) {
+  if (is_fp8(t)) return fp8_problem(name, t, files.find(name_of_scales(name)));
+  if (t.type.name == "F32" || t.type.name == "F16" || t.type.name == "BF16") return "";
+  return fmt::format("{} is {}, expected F32, F16 or BF16", name, t.type.name);
 }
 
 // Returns whether a file may have a tensor with fewer rows than are wanted, and with this shape.
@@ -48,7 +53,7 @@ void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want
                    const ForeignNames& names) {
   const ForeignNames::GrownTables& grown = names.grown;
   std::vector<std::string> mismatches;
-  std::unordered_set<std::string_view> known;
+  std::unordered_set<std::string> known;
   for (const FileTensor& wanted : want) {
     known.insert(wanted.name);
     const std::optional<WeightFiles::Found> found = files.find(wanted.name);
@@ -59,9 +64,9 @@ void check_tensors(const WeightFiles& files, const std::vector<FileTensor>& want
              t.shape != dims_of(wanted.shape) && !is_grown(wanted, t.shape, grown))
       mismatches.push_back(fmt::format("{} has shape ({}), expected {}", wanted.name,
                                        fmt::join(t.shape, ", "), to_string(wanted.shape)));
-    else if (!loadable(t.type.name))
-      mismatches.push_back(
-          fmt::format("{} is {}, expected F32, F16 or BF16", wanted.name, t.type.name));
+    else if (std::string problem = type_problem(files, wanted.name, t); !problem.empty())
+      mismatches.push_back(std::move(problem));
+    if (found && is_fp8(*found->tensor)) known.insert(name_of_scales(wanted.name));
   }
   files.for_each([&](const SafetensorsTensor& t, const std::string& name) {
     if (!known.contains(t.name) && !known.contains(name))
@@ -111,8 +116,12 @@ WeightsReader::WeightsReader(const std::string& path, const StateRegister& weigh
                              const ForeignNames& names)
     : files_(path, names), layout_(weights) {
   check_tensors(files_, layout_.tensors(), names);
-  for (const FileTensor& tensor : layout_.tensors())
+  for (const FileTensor& tensor : layout_.tensors()) {
     tensors_.push_back(files_.find(tensor.name).value_or(WeightFiles::Found{}));
+    const SafetensorsTensor* const t = tensors_.back().tensor;
+    scales_.push_back(t && is_fp8(*t) ? files_.find(name_of_scales(tensor.name)).value()
+                                      : WeightFiles::Found{});
+  }
   mean_rows_.resize(tensors_.size());
 }
 
@@ -225,6 +234,8 @@ const std::vector<float>& WeightsReader::mean_row(size_t tensor) const {
 void WeightsReader::read_stored(size_t tensor, int64_t first, int64_t count, float* to,
                                 Buffers& buffers) const {
   const auto& [file, t] = tensors_[tensor];
+  if (scales_[tensor].tensor)
+    return read_fp8(tensors_[tensor], scales_[tensor], first, count, to, buffers.bytes);
   const int64_t at = t->begin + first * t->type.bytes;
   if (t->type.bytes == 4)
     file->read_at(to, 4 * count, at);

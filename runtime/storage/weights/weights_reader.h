@@ -30,6 +30,7 @@ class WeightsReader {
   // What a thread reads through.
   struct Buffers {
     std::vector<uint16_t> narrow;
+    std::vector<uint8_t> bytes;
     std::vector<float> together;  // elements that are apart in the weight
   };
   // Reads elements [begin, begin + count) of a weight to `to` as f32; `weight`: its index in the register. Of a part of the
@@ -56,6 +57,7 @@ class WeightsReader {
   WeightFiles files_;
   WeightLayout layout_;
   std::vector<WeightFiles::Found> tensors_;  // as layout_.tensors()
+  std::vector<WeightFiles::Found> scales_;   // as layout_.tensors(): of weights of 8-bit floats
   mutable std::mutex making_mean_;
   mutable std::vector<std::vector<float>> mean_rows_;  // as layout_.tensors(); empty: not asked for
 };
