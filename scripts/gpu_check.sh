@@ -4,9 +4,9 @@
 # small sizes, or say why not. Needs python3 and CUDA's toolkit, to build also CMake 3.25 and a C++20 compiler, but no
 # network and no MPI. If python3 has PyTorch, that is measured too, for comparison; where the system lacks cuBLASLt or
 # NCCL, those of pip's packages are used.
-#   scripts/gpu_check.sh [--part PART] [--deps FOLDER] [--build FOLDER] [--output FOLDER] [--only RE] [--seconds N] [--jobs N] [--no-mpi]
+#   scripts/gpu_check.sh [--part PART] [--deps FOLDER] [--build FOLDER] [--output FOLDER] [--only RE] [--seconds N] [--jobs N] [--gpus N] [--dry-run] [--no-mpi]
 #     --part     checks (is it right?), figures (how fast is it?), all, which is both, one after the other (the default),
-#                or gpus (for a machine with eight)
+#                or gpus (for a machine with 2 to 8: runs on 2, 4 or 8 of them)
 #     --deps     the folder of programs, headers and libraries that scripts/pack_gpu_deps.sh has made (default: the
 #                system's)
 #     --build    the build folder (default: build/gpu). Whoever keeps it between two calls builds once.
@@ -14,9 +14,13 @@
 #                after every step (default: benchmarks/results/gpu_NAME with the GPU's name; without a GPU none)
 #     --only     runs only the steps whose names match this regular expression
 #     --seconds  the seconds that the call may take: what is not done by then is ended or not begun (default: 570). Of
-#                `all` the checks have half of them, and the figures what is left
+#                `all` the checks have half of them, and the figures what is left. The build of `gpus` does not count
 #     --jobs     how many checks run at once, but for the first, whose times are of interest (default: a quarter of the
 #                cores, at least one). Figures are taken one after the other
+#     --gpus     how many GPUs the part `gpus` may use (default: those that are here; without any 8 ranks of the emulated
+#                device)
+#     --dry-run  prints the steps that the part would run, with their commands; of the part `gpus` those on 2, 4 and 8 GPUs,
+#                or on as many as --gpus says. Needs no GPU and no toolkit
 #     --no-mpi   builds without Open MPI, even if it is installed
 # scripts/gpu_check_steps.sh has the table of steps. Each is noted as it ends; after one that fails, the others still run.
 # The exit status is 0 if no step failed, else 1.
@@ -27,11 +31,12 @@ usage() {
   sed -n 's/^#   \(scripts.*\)/gpu_check.sh: usage: \1/p' "$0" >&2
   exit 1
 }
-words=("$@") part=all deps='' build=build/gpu output='' only='' seconds=570 mpi=yes jobs=$((($(nproc) + 3) / 4))
+words=("$@") part=all deps='' build=build/gpu output='' only='' seconds=570 mpi=yes jobs=$((($(nproc) + 3) / 4)) may_use='' dry=no
 while (($# > 0)); do
   case "$1" in
     --no-mpi) mpi=no && shift && continue ;;
-    --part | --deps | --build | --output | --only | --seconds | --jobs) ;;
+    --dry-run) dry=yes && shift && continue ;;
+    --part | --deps | --build | --output | --only | --seconds | --jobs | --gpus) ;;
     *) usage ;;
   esac
   value=${2:?"gpu_check.sh: $1 needs a value"}
@@ -43,6 +48,7 @@ while (($# > 0)); do
     --only) only=$value ;;
     --seconds) seconds=$value ;;
     --jobs) jobs=$value ;;
+    --gpus) may_use=$value ;;
   esac
   shift 2
 done
@@ -56,6 +62,36 @@ case $part in
     ;;
   *) usage ;;
 esac
+if [[ -n $may_use && ! $may_use =~ ^[2-8]$ ]]; then
+  echo "gpu_check.sh: --gpus: expected 2 to 8, found $may_use" >&2
+  exit 1
+fi
+# Prints the largest of 8, 4 and 2 that is not larger than the argument, else 2: layouts divide ranks by two.
+ranks_of() {
+  local n
+  for n in 8 4; do
+    if (($1 >= n)); then echo $n && return; fi
+  done
+  echo 2
+}
+if [[ $dry == yes ]]; then
+  row() { # as below
+    if [[ $1 != "$part" ]] || [[ $2 =~ ^[0-9]+$ && $ranks -lt $2 ]] || [[ ! $4 =~ $only ]]; then return 0; fi
+    if [[ $part == gpus ]]; then printf '%s GPUs: ' "$ranks"; fi
+    printf '%s: %s\n' "$4" "${*:5}"
+  }
+  settle_until_fewer_than() { :; }
+  left() { echo "$seconds"; }
+  sized() { echo "$1"; }
+  source scripts/gpu_check_steps.sh
+  counts=(8)
+  if [[ $part == gpus ]]; then counts=(${may_use:-2 4 8}); fi
+  for count in "${counts[@]}"; do
+    ranks=$(ranks_of "$count")
+    table
+  done
+  exit 0
+fi
 
 PATH=$PATH:/usr/local/nvidia/bin:/usr/local/cuda/bin
 gpu='' driver='' gpus=0
@@ -79,6 +115,8 @@ if [[ -z $output && -n $gpu ]]; then
 fi
 device=emulated
 if [[ -n $gpu ]]; then device=cuda; fi
+if [[ -n $gpu && -n $may_use && $may_use -lt $gpus ]]; then gpus=$may_use; fi
+ranks=$(ranks_of $((gpus > 0 ? gpus : ${may_use:-8})))
 
 work=$(mktemp -d)
 steps=$work/steps.jsonl
@@ -226,12 +264,16 @@ source scripts/gpu_check_runs.sh
 source scripts/gpu_check_steps.sh
 
 prepare
+# A machine with several GPUs is worth them, not its compiler: the time of part `gpus` begins behind the build.
+build_seconds=$seconds
+if [[ $part == gpus ]]; then build_seconds=3600; fi
 # Runs a step that the others need, whatever --only says.
 first() {
   start "$@"
   settle "$1"
 }
-if first 'packed programs' 60 unpack || { first configure 300 configure && first build "$seconds" build_all; }; then
+if first 'packed programs' 60 unpack || { first configure 300 configure && first build "$build_seconds" build_all; }; then
+  if [[ $part == gpus ]]; then SECONDS=0; fi
   table
 fi
 if [[ -z $gpu ]]; then rm -f "$work/figures.json"; fi # of a device that has no speed

@@ -98,15 +98,20 @@ print(f"skipped steps: {sum(runs[0])} of {len(runs[0])} on the CPU, {sum(runs[1]
 sys.exit(0 if runs[0] == runs[1] and 0 < sum(runs[0]) < len(runs[0]) else 1)
 PY
 }
+# Prints how graphs are asked for: several ranks of the emulated device communicate through the host, and have none.
+graphs_on() { # ranks
+  if [[ -z $gpu ]] && (($1 > 1)); then echo auto; else echo on; fi
+}
 # A graph for a step of one micro-batch, and several for one of eight, with dropout, which counts the samples.
 graphs() { # ranks
-  local mode micros
+  local on mode micros
+  on=$(graphs_on "$1")
   for micros in 1 8; do
-    for mode in on off; do
+    for mode in "$on" off; do
       train "graph_${mode}_$micros" "$device" "$(sized 20 3)" --num_gpus "$1" "dstrain.cuda_graph=$mode" \
         "train_batch_size=$((8 * $1))" "gradient_accumulation_steps=$micros" dstrain.model.dropout=0.1 bf16.enabled=true
     done
-    same_bits "graph_on_$micros" "graph_off_$micros"
+    same_bits "graph_${on}_$micros" "graph_off_$micros"
   done
 }
 # Small decoders of every family from fresh weights, with what their kernels differ in: heads of keys for several heads of
@@ -204,6 +209,7 @@ machine_code() {
 
 source scripts/gpu_check_gpt2.sh
 source scripts/gpu_check_seeing.sh
+source scripts/gpu_check_several.sh
 
 sanitized() { # tool family
   DSTRAIN_PARITY_BUDGET=20000 DSTRAIN_SOURCES=$PWD sanitize "$1" "$build/bin/test_$2_cuda" "${cases[$2]}"
@@ -226,40 +232,4 @@ sanitized_training() { # tool
     --set train_batch_size=4 --set dstrain.model.n_layer=1 \
     --set dstrain.model.n_embd=64 --set dstrain.model.n_head=1 --set dstrain.model.block_size=32 \
     --set dstrain.model.activation=gelu --set dstrain.model.dropout=0.1 --set bf16.enabled=true
-}
-
-# --- several GPUs ---
-
-# A learning rate without bounds, in fp32, where no step is skipped: every rank must end, and say why, although its graphs
-# hold the communicators.
-not_finite() { # ranks
-  local status=0
-  train not_finite "$device" 200 --num_gpus "$1" "train_batch_size=$((8 * $1))" --ignore scheduler \
-    optimizer.params.lr=1e30 >"$work/texts/not_finite" 2>&1 || status=$?
-  cat "$work/texts/not_finite"
-  [[ $status == 2 ]]
-  grep -q 'non-finite' "$work/texts/not_finite"
-}
-killed_rank() { # ranks
-  local status=0 run rank
-  train killed "$device" 100000 --num_gpus "$1" "train_batch_size=$((8 * $1))" bf16.enabled=true \
-    >"$work/texts/killed_rank" 2>&1 &
-  run=$!
-  until grep -qs '"step":3,' "$work/killed/metrics.jsonl" || ! kill -0 $run 2>/dev/null; do sleep 0.1; done
-  rank=$(pgrep -n -f -- "--output $work/killed ") # the last process that was started
-  kill -KILL "$rank"
-  wait $run || status=$?
-  cat "$work/texts/killed_rank"
-  [[ $status == 2 ]]
-  grep -qE "rank [0-9]+.*(signal 9|killed)" "$work/texts/killed_rank"
-}
-# Parameters that every group of ranks holds once more have the bits of those that are divided among all.
-secondary_shards() { # ranks, ranks of a group
-  local size
-  for size in 1 "$2"; do
-    train "shards_$size" "$device" "$(sized 20 3)" --num_gpus "$1" "train_batch_size=$((8 * $1))" bf16.enabled=true \
-      zero_optimization.stage=3 "zero_optimization.zero_hpz_partition_size=$size" \
-      zero_optimization.stage3_param_persistence_threshold=0 dstrain.deterministic_collectives=true
-  done
-  same_bits shards_1 "shards_$2"
 }

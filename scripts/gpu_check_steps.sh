@@ -59,10 +59,24 @@ table() {
   row figures gpu 300 'steps of GPT-2 350M to 1.5B' step_figures $(($(left) * 6 / 10)) '350M|774M|1.5B'
   row figures gpu 300 'the other kernels' kernel_figures $(($(left) * 7 / 10)) '^(?!attention|linear|cross_entropy|adam|AdamW)'
 
-  row gpus 8 120 'a gradient that is not finite ends 8 ranks' not_finite 8
-  row gpus 8 120 'a rank that is killed ends 8 ranks' killed_rank 8
-  row gpus 8 120 'graph on and off, 8 ranks' graphs 8
-  row gpus 4 120 '1F1B over 4 ranks' pipeline 4
-  row gpus 8 120 'hpZ: parameters divided among 4 of 8 ranks' secondary_shards 8 4
-  row gpus 8 240 'speed of 1 and 8 ranks, sums in rank order and by NCCL' scaling 8
+  local n=$ranks tensor=tensor_parallel.autotp_size=2 sequence=(--sequence_parallel_size 2) stages=(--pipeline_num_stages 2)
+  row gpus 2 120 "ZeRO stages 0 to 3 have the same bits, $n ranks" all_stages "$n"
+  row gpus 2 120 "a gradient that is not finite ends $n ranks" not_finite "$n"
+  row gpus 2 120 "a rank that is killed ends $n ranks" killed_rank "$n"
+  row gpus 2 120 "graph on and off, $n ranks" graphs "$n"
+  row gpus 2 120 "tensor groups of 2 of $n ranks" layout "$n" tensor "$tensor"
+  row gpus 2 120 "sequence groups of 2 of $n ranks" layout "$n" sequence "${sequence[@]}"
+  row gpus 2 120 "1F1B over $n ranks" pipeline "$n"
+  row gpus 4 120 "tensor groups in a pipeline, $n ranks" layout "$n" tensor_pipeline "$tensor" "${stages[@]}" \
+    gradient_accumulation_steps=4
+  row gpus 4 120 "sequence groups in a pipeline, $n ranks" layout "$n" sequence_pipeline "${sequence[@]}" "${stages[@]}" \
+    gradient_accumulation_steps=4
+  row gpus 4 120 "hpZ: parameters divided among $((n / 2)) of $n ranks" secondary_shards "$n" $((n / 2))
+  row gpus 2 120 "qwZ: parameters travel in int8, $n ranks" quantized "$n" zero_quantized_weights
+  row gpus 2 120 "qgZ: gradients travel in int4, $n ranks" quantized "$n" zero_quantized_gradients
+  row gpus 2 120 "optimizer and parameters in the host memory, $n ranks" offload_on "$n"
+  row gpus 2 120 "saved by $n ranks, resumed by $((n / 2))" resume_on_half "$n"
+  row gpus 2 120 "validation, $n ranks" validation_on "$n"
+  row gpus 2 120 "packed Llama, $n ranks" packed_llama "$n"
+  row gpus 2 240 "speed of 1 and $n ranks, sums in rank order and by NCCL" scaling "$n"
 }
