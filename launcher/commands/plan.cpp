@@ -11,6 +11,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/files/atomic_file.h"
 #include "runtime/core/log/log.h"
+#include "runtime/plan/cost/nccl_memory.h"
 #include "runtime/plan/estimates/offload_cost.h"
 #include "runtime/plan/estimates/step_time.h"
 #include "runtime/plan/pipeline/timeline.h"
@@ -127,6 +128,8 @@ int run_plan(const PlanArguments& arguments) {
       if (place.ranks_in(axis) > 1)
         title += fmt::format(", {} {} of {}", what, place.rank_in(axis), place.ranks_in(axis));
     std::string text = first_line_of(assumed) + plan_to_text(plan, title) + "\n" + machine + "\n";
+    if (const std::string line = nccl_memory_text(loaded.job, place); !line.empty())
+      text += line + "\n";
     if (const std::string line = codec_line(loaded.job, plan.train, hosts, inputs); !line.empty())
       text += line + "\n\n";
     if (const std::string line = gather_line(loaded.job, rank, inputs); !line.empty())

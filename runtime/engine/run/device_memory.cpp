@@ -8,6 +8,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/log/log.h"
 #include "runtime/core/text.h"
+#include "runtime/plan/cost/nccl_memory.h"
 #include "runtime/plan/settings/fit.h"
 #include "runtime/plan/settings/open_settings.h"
 
@@ -17,26 +18,12 @@ namespace {
 // Memory that CUDA and its libraries need on a GPU besides the plan, with a margin: the context, and the kernels of
 // cuBLASLt, which are loaded when they are first used.
 constexpr int64_t kCudaReserveBytes = int64_t{512} << 20;
-// The buffers of one of NCCL's communicators, which are made at its first collective: 9.4 MiB for each of two neighbours
-// in each of the 16 blocks that most_blocks() of runtime/comm/devices/nccl_comm.cpp allows (NCCL's default sizes: 4 MiB
-// for the simple protocol, 4.7 for LL128, 0.5 for LL). Messages between two ranks have made theirs before.
-constexpr int64_t kNcclGroupBytes = int64_t{304} << 20;
-
-// Returns how many communicators carry collectives of a rank, if GPUs communicate by NCCL: that of the world, and those of
-// smaller groups.
-int64_t groups_of(const Job& job, const Place& place) {
-  if (job.ranks == 1) return 0;
-  const std::vector<Channel> channels = channels_of(place, job.pipeline.schedule);
-  return 1 + std::ranges::count_if(channels, [&](const Channel& channel) {
-           const int ranks = ranks_of(place, channel);
-           return channel.is_group() && ranks > 1 && ranks < job.ranks;
-         });
-}
 
 int64_t reserve_of(const Job& job, const Device& device, int sharing, int rank) {
   if (device.kind() != DeviceKind::cuda) return 0;
-  const int64_t groups = sharing > 1 ? 0 : groups_of(job, place_of(job, rank));
-  return kCudaReserveBytes + groups * kNcclGroupBytes;
+  // Communicators exist, and what they connect at their first collective is to come.
+  const int64_t nccl = sharing > 1 ? 0 : nccl_bytes_to_come(job, place_of(job, rank));
+  return kCudaReserveBytes + nccl;
 }
 
 // What this rank's device lacks, and which ranks' devices lack memory at all.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 
@@ -44,7 +45,7 @@ std::vector<RankPlan> plans_for_memory(const Job& job, const PlanInputs& inputs,
 class Planner {
  public:
   Planner(const Job& job, const PlanInputs& inputs)
-      : job_(job), inputs_(inputs), seconds_(plan(job).seconds) {}
+      : job_(job), inputs_(inputs), before_(plan(job)) {}
 
   Variant variant(const std::vector<const Change*>& changes) const {
     Job job = job_;
@@ -54,7 +55,8 @@ class Planner {
       settings.push_back(change->settings);
     }
     const Planned planned = plan(job);
-    return {fmt::format("{}", fmt::join(settings, " ")), planned.bytes, planned.seconds / seconds_};
+    return {fmt::format("{}", fmt::join(settings, " ")), planned.bytes,
+            planned.seconds / before_.seconds, before_.bytes - planned.bytes};
   }
 
  private:
@@ -73,7 +75,7 @@ class Planner {
 
   const Job& job_;
   const PlanInputs& inputs_;
-  double seconds_;
+  Planned before_;
 };
 
 // All choices of exactly `count` axes, with one change of each.
@@ -126,6 +128,27 @@ std::string shared_samples(const Job& job, int64_t offered, const PlanInputs& in
             bytes_text(static_cast<double>(bytes)));
     }
   return {};
+}
+
+// Returns "1.2 GB, saves 300 MB" of a variant.
+std::string variant_bytes(const Variant& v) {
+  const std::string bytes = bytes_text(static_cast<double>(v.bytes));
+  if (v.saved <= 0) return bytes;
+  return fmt::format("{}, saves {}", bytes, bytes_text(static_cast<double>(v.saved)));
+}
+
+// Returns the changes that round more and save memory, those that fit first; empty where there are none.
+std::string more_rounding(const Job& job, int64_t offered, const PlanInputs& inputs) {
+  std::vector<std::string> fitting, others;
+  for (const RoundingVariant& v : rounding_changes(job, inputs)) {
+    if (v.saved <= 0) continue;
+    const bool fits = v.bytes <= offered;
+    (fits ? fitting : others)
+        .push_back(fmt::format("{} ({}{}; {})", v.settings, variant_bytes(v),
+                               fits ? "" : ", not enough alone", v.cost));
+  }
+  std::ranges::move(others, std::back_inserter(fitting));
+  return fmt::format("{}", fmt::join(fitting, ", or "));
 }
 
 void cheapest_first(std::vector<Variant>& variants) {
@@ -221,15 +244,11 @@ std::vector<RoundingVariant> rounding_changes(const Job& job, const PlanInputs& 
 }
 
 std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs) {
-  std::string rounded;
-  for (const RoundingVariant& v : rounding_changes(job, inputs))
-    if (v.bytes <= offered && rounded.empty())
-      rounded =
-          fmt::format("{} ({}; {})", v.settings, bytes_text(static_cast<double>(v.bytes)), v.cost);
+  const std::string rounded = more_rounding(job, offered, inputs);
   std::vector<std::string> ways;
   const size_t most = limits_device(job) ? 4 : 3;  // with offload
   for (const Variant& v : ways_to_fit(job, offered, inputs, most))
-    ways.push_back(fmt::format("{} ({})", v.settings, bytes_text(static_cast<double>(v.bytes))));
+    ways.push_back(fmt::format("{} ({})", v.settings, variant_bytes(v)));
   const std::string_view context = job.model.family().context_key();
   if (ways.empty())
     return fmt::format(
@@ -260,8 +279,11 @@ std::string lack_of_device_memory(const Job& job, const PlannedMemory& planned,
 std::string changes_text(const Job& job, const PlanInputs& inputs) {
   std::string text;
   const auto add = [&text](const Variant& v, std::string_view cost) {
-    text += fmt::format("  {:>10}  {:.2f} x the time  {}{}\n",
-                        bytes_text(static_cast<double>(v.bytes)), v.slowdown, v.settings, cost);
+    const auto less = static_cast<double>(v.saved);
+    text += fmt::format(
+        "  {:>10}  {:>16}  {:.2f} x the time  {}{}\n", bytes_text(static_cast<double>(v.bytes)),
+        fmt::format("{} {}", less < 0 ? "adds" : "saves", bytes_text(std::abs(less))), v.slowdown,
+        v.settings, cost);
   };
   const std::vector<Variant> variants = single_changes(job, inputs);
   if (!variants.empty()) text = "with other settings, cheapest in estimated time first\n";

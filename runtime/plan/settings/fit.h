@@ -43,6 +43,7 @@ struct Variant {
   std::string settings;  // command-line options: "--set dstrain.recompute=1"
   int64_t bytes = 0;    // of a rank: of its device, if that limits the run, else of device and host
   double slowdown = 1;  // step time relative to the job's, estimated from operations and traffic
+  int64_t saved = 0;    // bytes less than the job's; negative: it takes more
 };
 
 // Returns the job with one setting changed, for each change that could reduce memory; fastest first.
@@ -62,8 +63,8 @@ std::vector<RoundingVariant> rounding_changes(const Job& job, const PlanInputs& 
 std::vector<Variant> ways_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs,
                                  size_t most = 3);
 
-// Returns ways_to_fit() as text: "to fit, add --set ... (1.2 GB), or ..."; other advice if there are none; and behind it the
-// first of rounding_changes() that fits.
+// Returns ways_to_fit() as text: "to fit, add --set ... (1.2 GB, saves 300 MB), or ..."; other advice if there are none; and
+// behind it rounding_changes() that save memory, first those that fit.
 std::string advice_to_fit(const Job& job, int64_t offered, const PlanInputs& inputs);
 
 // Returns what is wrong, with advice, if the plan of one rank needs more of its device than job.device_memory; else "".

@@ -1,9 +1,12 @@
 #include "runtime/plan/settings/fit.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "launcher/implementations.h"
+#include "runtime/core/text.h"
 #include "tests/support/models.h"
 
 using namespace dstrain;
@@ -67,7 +70,15 @@ TEST_CASE("gradients, masters and moments in 16 bits are ways to fit that are to
              Catch::Contains("with more rounding, which changes the numbers\n") &&
                  Catch::Contains("(sums of micro-batches round)"));
   CHECK_THAT(advice_to_fit(job, all[1].bytes, inputs),
-             Catch::Contains("round more: --set bf16.bf16_master_weights_and_grads=true ("));
+             Catch::Contains("round more: --set bf16.bf16_master_weights_and_grads=true (") &&
+                 Catch::Contains("or --set data_types.grad_accum_dtype=bf16 (") &&
+                 Catch::Contains(", not enough alone; sums of micro-batches round)"));
+  const int64_t planned = planned_bytes(job, inputs);
+  for (const RoundingVariant& v : all) CHECK(v.saved == planned - v.bytes);
+  for (const std::string& text : {changes_text(job, inputs), advice_to_fit(job, 1, inputs)})
+    for (const RoundingVariant& v : all)
+      CHECK_THAT(
+          text, Catch::Contains(fmt::format("saves {}", bytes_text(static_cast<double>(v.saved)))));
   // What a job has already, or cannot have, is not offered.
   job.grad_dtype = job.master_dtype = DType::bf16;
   CHECK(rounding_changes(job, inputs).size() == 1);
