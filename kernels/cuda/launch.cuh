@@ -34,7 +34,8 @@ class ProductState;
 struct LaunchContext {
   cudaStream_t stream = nullptr;
   std::shared_ptr<ProductState> products = nullptr;
-  bool tf32 = false;  // f32 products may round their operands to TF32
+  bool hopper = false;  // kernels for Hopper run where the device has its instructions
+  bool tf32 = false;    // f32 products may round their operands to TF32
 };
 
 }  // namespace dstrain::DSTRAIN_BACKEND

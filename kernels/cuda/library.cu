@@ -106,8 +106,8 @@ class Library final : public KernelLibrary {
 
 }  // namespace
 
-std::unique_ptr<KernelLibrary> make_library(cudaStream_t stream) {
-  return std::make_unique<Library>(LaunchContext{stream, make_product_state()});
+std::unique_ptr<KernelLibrary> make_library(cudaStream_t stream, bool hopper) {
+  return std::make_unique<Library>(LaunchContext{stream, make_product_state(), hopper});
 }
 
 }  // namespace dstrain::DSTRAIN_BACKEND

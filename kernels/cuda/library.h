@@ -13,10 +13,10 @@ namespace dstrain {
 class EmulatedStream;
 
 namespace cuda {
-std::unique_ptr<KernelLibrary> make_library(CUstream_st* stream);
+std::unique_ptr<KernelLibrary> make_library(CUstream_st* stream, bool hopper = true);
 }
 namespace emulated {
-std::unique_ptr<KernelLibrary> make_library(EmulatedStream* stream);
+std::unique_ptr<KernelLibrary> make_library(EmulatedStream* stream, bool hopper = false);
 }
 
 // Returns a library whose kernels are enqueued on `stream`, in order. The stream must outlive the library and its
@@ -27,9 +27,10 @@ inline std::unique_ptr<KernelLibrary> make_cuda_library(CUstream_st* stream) {
 }
 
 // Returns the library of the emulated device, whose kernels run on the CPU. If a kernel throws, the stream's next
-// synchronize() throws the same.
-inline std::unique_ptr<KernelLibrary> make_emulated_library(EmulatedStream& stream) {
-  return emulated::make_library(&stream);
+// synchronize() throws the same. hopper: with the kernels that use instructions of Hopper GPUs.
+inline std::unique_ptr<KernelLibrary> make_emulated_library(EmulatedStream& stream,
+                                                            bool hopper = false) {
+  return emulated::make_library(&stream, hopper);
 }
 
 }  // namespace dstrain

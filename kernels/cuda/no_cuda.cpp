@@ -4,7 +4,7 @@
 
 namespace dstrain::cuda {
 
-std::unique_ptr<KernelLibrary> make_library(CUstream_st*) {
+std::unique_ptr<KernelLibrary> make_library(CUstream_st*, bool) {
   fail_user(
       "this build of dstrain has no CUDA kernels: configure it with the preset `cuda` on a machine "
       "with the CUDA toolkit, or use --device cpu");

@@ -7,36 +7,18 @@
 // nothing, as on a GPU.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 
-#include "kernels/cuda/emulation/types.h"
+#include "kernels/cuda/emulation/threads.h"
 
 namespace dstrain::emulated {
 
-inline constexpr int kWarp = 32;
-inline constexpr unsigned kMostBlockThreads = 1024;
-inline constexpr int kBarriers = 16;                    // of a block
-inline constexpr size_t kMostBlockShared = 227 * 1024;  // bytes
-
-// A grid to be run: the name of its kernel, its blocks, the threads of a block, and their shared memory.
-struct GridShape {
-  const char* kernel;  // its name, for messages
-  dim3 blocks, threads;
-  size_t shared = 0;  // bytes of dynamic shared memory
-};
+// Seeds a fault into the grids that streams run whose host thread is the calling one, until it is called again.
+void seed_fault(Fault fault);
 
 // Calls `body` once for each thread of the grid, with threadIdx and blockIdx set. Throws InternalError with the
 // kernel's name if threads of a block wait at a barrier that the others never reach. Throws what `body` throws.
 void run_grid(const GridShape& shape, const std::function<void()>& body);
-
-// A place in a kernel's source, for messages.
-struct SourceLine {
-  const char* call;
-  const char* file;
-  int line;
-};
 
 // The functions below must be called by a CUDA thread, that is within run_grid.
 
@@ -49,15 +31,10 @@ void group_barrier(int id, int threads, const SourceLine& place);
 // A barrier of a warp: returns when all lanes of `mask` that the block has have called it from this place. One of
 // them then calls combine(lanes, payloads); payloads[k] is lane k's payload, null for lanes outside `mask`. With
 // `orders`, memory accesses before the call are ordered before those after it.
-using Combine = void (*)(unsigned lanes, void* const* payloads);
 void warp_collective(unsigned mask, void* payload, Combine combine, bool orders,
                      const SourceLine& place);
 
 // Returns this block's dynamic shared memory, which is filled with 0xff when the block starts.
 void* dynamic_shared_memory();
-
-// NOLINTBEGIN(readability-identifier-naming): CUDA's names, set before a thread runs
-extern thread_local constinit dim3 threadIdx, blockIdx, blockDim, gridDim;
-// NOLINTEND(readability-identifier-naming)
 
 }  // namespace dstrain::emulated

@@ -19,6 +19,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __restrict__ __restrict
 // A host thread runs one block at a time, and a block runs on one host thread.
 #define __shared__ static thread_local

@@ -7,10 +7,10 @@
 #include "kernels/cuda/attention/hopper/bulk_copy.cuh"
 #include "kernels/cuda/attention/kernels.cuh"
 
-namespace dstrain::cuda {
+namespace dstrain::DSTRAIN_BACKEND {
 
 // Returns whether the kernels take an attention with bf16 operands.
-bool hopper_takes(const AttentionArguments& a, int64_t samples);
+bool hopper_takes(const AttentionArguments& a, int64_t samples, const LaunchContext& context);
 
 // Maps of the operands that a kernel reads; the others are not used. Those of rows have the coordinates element, row, head
 // and sample and panels as boxes; those of statistics are vectors of B H T floats.
@@ -95,4 +95,4 @@ __device__ __forceinline__ void store_group(const float (&sums)[kWidth / 8][4], 
   store_fragments<kWidth, true>(sums, low, high, tile, row, to, first + row);
 }
 
-}  // namespace dstrain::cuda
+}  // namespace dstrain::DSTRAIN_BACKEND

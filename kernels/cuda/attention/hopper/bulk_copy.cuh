@@ -1,85 +1,38 @@
 // Tensor memory copies into shared memory, the barriers that they complete on, and the ring of stages that tiles pass.
 #pragma once
 
-#include <cuda.h>
-
 #include "kernels/cuda/attention/hopper/wgmma.cuh"
 
-namespace dstrain::cuda {
+namespace dstrain::DSTRAIN_BACKEND {
 
 // A barrier in shared memory. Its phases have numbers from 0; a phase ends when `arrivals` threads have arrived and the
 // bytes that they announced are there.
 struct Barrier {
   uint64_t word;
 
-  __device__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(this)),
-                 "r"(arrivals)
-                 : "memory");
-  }
-  __device__ __forceinline__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(this))
-                 : "memory");
-  }
+  __device__ void init(int arrivals) { barrier_init(&word, arrivals); }
+  __device__ __forceinline__ void arrive() { barrier_arrive(&word); }
   // Arrives, and announces bytes that copies will write.
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(this)),
-        "r"(bytes)
-        : "memory");
+    barrier_arrive_expecting(&word, bytes);
   }
   // Returns when the phase has ended. No later one may end before all threads have returned.
-  __device__ __forceinline__ void wait(int phase) {
-    uint32_t done;
-    do {
-      asm volatile(
-          "{\n.reg .pred p;\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, p;\n}\n"
-          : "=r"(done)
-          : "r"(shared_address(this)), "r"(phase & 1)
-          : "memory");
-    } while (done == 0);
-  }
+  __device__ __forceinline__ void wait(int phase) { barrier_wait(&word, phase & 1); }
 };
 
-// Makes initialised barriers visible to copies. The block's threads must meet after it.
-__device__ __forceinline__ void publish_barriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
-}
-
-// Copies the panel with this first column and row of a head to shared memory; rows past T are zeros.
-__device__ __forceinline__ void copy_panel(bf16* to, const CUtensorMap& from, int column, int row,
-                                           int head, int sample, Barrier& barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4, %5}], [%6];\n" ::"r"(shared_address(to)),
-      "l"(reinterpret_cast<uint64_t>(&from)), "r"(column), "r"(row), "r"(head), "r"(sample),
-      "r"(shared_address(&barrier))
-      : "memory");
-}
-template <int kPanels>
-__device__ __forceinline__ void copy_panels(bf16* to, const CUtensorMap& from, int row, int head,
+// Copies panels with this first row of a head to shared memory; rows past T are zeros.
+template <int kPanels, class T>
+__device__ __forceinline__ void copy_panels(T* to, const CUtensorMap& from, int row, int head,
                                             int sample, Barrier& barrier) {
 #pragma unroll
   for (int p = 0; p < kPanels; ++p)
-    copy_panel(to + p * kPanelSize, from, 64 * p, row, head, sample, barrier);
+    copy_box(to + p * kPanelSize, from, {64 * p, row, head, sample}, &barrier.word);
 }
 
 // Copies 64 floats from element `first` on, a multiple of 4; those past the end are zeros.
 __device__ __forceinline__ void copy_floats(float* to, const CUtensorMap& from, int first,
                                             Barrier& barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2}], [%3];\n" ::"r"(shared_address(to)),
-      "l"(reinterpret_cast<uint64_t>(&from)), "r"(first), "r"(shared_address(&barrier))
-      : "memory");
-}
-
-// The dynamic shared memory of a block, at a multiple of 1024 bytes as panels need it.
-__device__ __forceinline__ bf16* panel_memory() {
-  extern __shared__ __align__(1024) unsigned char dst_panel_memory[];
-  return reinterpret_cast<bf16*>(dst_panel_memory);
+  copy_box(to, from, {first}, &barrier.word);
 }
 
 // Tiles with numbers from 0 pass kStages stages of shared memory in turn. The block's first thread fills a stage again
@@ -125,4 +78,4 @@ struct Ring {
   }
 };
 
-}  // namespace dstrain::cuda
+}  // namespace dstrain::DSTRAIN_BACKEND

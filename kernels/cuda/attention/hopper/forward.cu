@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/hopper/hopper.cuh"
 #include "kernels/cuda/attention/softmax.cuh"
 
-namespace dstrain::cuda {
+namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
 template <int kWidth, int kGroups, int kStages>
@@ -115,7 +115,7 @@ void launch_blocks(const AttentionArguments& a, int64_t samples, const LaunchCon
 
 bool launch_hopper_forward(const AttentionArguments& a, int64_t samples,
                            const LaunchContext& context) {
-  if (!hopper_takes(a, samples)) return false;
+  if (!hopper_takes(a, samples, context)) return false;
   const bool dropout = a.drop_threshold != 0;
   if (a.head_size == 64 && !dropout)
     launch_blocks<64, 2, 4, false>(a, samples, context);
@@ -128,4 +128,4 @@ bool launch_hopper_forward(const AttentionArguments& a, int64_t samples,
   return true;
 }
 
-}  // namespace dstrain::cuda
+}  // namespace dstrain::DSTRAIN_BACKEND

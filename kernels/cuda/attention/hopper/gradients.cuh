@@ -3,11 +3,11 @@
 
 #include "kernels/cuda/attention/hopper/blocks.cuh"
 
-namespace dstrain::cuda {
+namespace dstrain::DSTRAIN_BACKEND {
 
 void launch_hopper_query_gradient(const AttentionArguments& a, int64_t samples,
                                   const TensorMaps& maps, const LaunchContext& context);
 void launch_hopper_key_gradients(const AttentionArguments& a, int64_t samples,
                                  const TensorMaps& maps, const LaunchContext& context);
 
-}  // namespace dstrain::cuda
+}  // namespace dstrain::DSTRAIN_BACKEND

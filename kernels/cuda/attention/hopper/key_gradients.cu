@@ -7,7 +7,7 @@
 #include "kernels/cuda/attention/hopper/gradients.cuh"
 #include "kernels/cuda/attention/hopper/hopper.cuh"
 
-namespace dstrain::cuda {
+namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
 template <int kWidth, int kGroups, int kStages>
@@ -175,7 +175,7 @@ void launch_hopper_key_gradients(const AttentionArguments& a, int64_t samples,
 
 bool launch_hopper_gradients(const AttentionArguments& a, int64_t samples,
                              const LaunchContext& context) {
-  if (a.group > 1 || !hopper_takes(a, samples)) return false;
+  if (a.group > 1 || !hopper_takes(a, samples, context)) return false;
   // Statistics are copied from the rows of a tile on, at multiples of 16 bytes.
   const auto aligned = [](const float* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
   if (a.seq % 4 != 0 || !aligned(a.lse) || !aligned(a.delta)) return false;
@@ -185,4 +185,4 @@ bool launch_hopper_gradients(const AttentionArguments& a, int64_t samples,
   return true;
 }
 
-}  // namespace dstrain::cuda
+}  // namespace dstrain::DSTRAIN_BACKEND

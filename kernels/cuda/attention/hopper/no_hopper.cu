@@ -1,4 +1,4 @@
-// The emulated device, and builds without code for compute capability 9.0, have none of these kernels.
+// GPU builds without code for compute capability 9.0 have none of these kernels.
 #include "kernels/cuda/attention/hopper/hopper.cuh"
 
 namespace dstrain::DSTRAIN_BACKEND {

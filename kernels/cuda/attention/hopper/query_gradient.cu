@@ -5,7 +5,7 @@
 #include "kernels/cuda/attention/hopper/blocks.cuh"
 #include "kernels/cuda/attention/hopper/gradients.cuh"
 
-namespace dstrain::cuda {
+namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
 template <int kWidth, int kGroups, int kStages>
@@ -135,4 +135,4 @@ void launch_hopper_query_gradient(const AttentionArguments& a, int64_t samples,
     launch_blocks<128, 2, 4, true>(a, samples, maps, context);
 }
 
-}  // namespace dstrain::cuda
+}  // namespace dstrain::DSTRAIN_BACKEND

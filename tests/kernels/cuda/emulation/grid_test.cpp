@@ -3,17 +3,10 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cuda/launch.cuh"
+#include "tests/kernels/cuda/emulation/run_grid.h"
 
 namespace dstrain::emulated {
 namespace {
-
-template <class... P, class... A>
-void run(const char* name, const Grid& grid, void (*kernel)(P...), A... a) {
-  EmulatedStream stream;
-  launch(&stream, name, grid, kernel, a...);
-  stream.synchronize();
-}
 
 using Catch::Matchers::Contains;
 

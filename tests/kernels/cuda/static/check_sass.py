@@ -14,8 +14,8 @@ shared   bytes of dynamic shared memory of a block (default 0)
 loads    16-byte loads from global memory that a thread issues before it uses the first of them
 stack    bytes of local memory that a thread may have, for arrays whose places it computes (default 0)
 
-Of every kernel without the latter it requires that registers do not spill, and of loops with tensor-core products that they contain no
-WARPSYNC. Exit status: 0, 1 if something does not hold, 77 if nvdisasm or cuobjdump is missing (CUDA's toolkit has
+Of every kernel without the latter it requires that registers do not spill, of loops with tensor-core products that they contain no
+WARPSYNC, and of kernels hopper_* that they have products of warpgroups (HGMMA) and tensor memory copies (UTMALDG). Exit status: 0, 1 if something does not hold, 77 if nvdisasm or cuobjdump is missing (CUDA's toolkit has
 them; so has PyPI's package triton).
 """
 import argparse
@@ -232,6 +232,9 @@ def faults_of(kernel, claims):
         syncs = sum(i.opcode.startswith("WARPSYNC") for i in loop)
         if syncs:
             faults.append(f"{syncs} WARPSYNC in the product loop at {loop[0].address}: none is allowed")
+    if re.search(r"\bhopper_", kernel.name):
+        faults += [f"no {opcode} in a kernel for Hopper" for opcode in ("HGMMA", "UTMALDG")
+                   if not any(i.opcode.startswith(opcode) for i in kernel.instructions)]
     for claim in claims:
         if not is_for(claim, kernel):
             continue

@@ -80,6 +80,13 @@ class Faults(unittest.TestCase):
         other.name = "void add_rows<float, 4, true>(int)"
         self.assertEqual(faults_of(other, claims), [])
 
+    def test_kernels_for_hopper_have_its_instructions(self):
+        kernel = kernel_of("HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], R24", "UTMALDG.4D [UR8], [UR4]")
+        kernel.name = "void hopper_forward_kernel<64>(int)"
+        self.assertEqual(faults_of(kernel, []), [])
+        kernel.instructions.pop()
+        self.assertEqual(faults_of(kernel, []), ["no UTMALDG in a kernel for Hopper"])
+
     def test_blocks_that_fit(self):
         def fit(registers, threads, shared, arch):
             kernel = Kernel("k", arch)

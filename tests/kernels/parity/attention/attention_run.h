@@ -129,14 +129,14 @@ struct AttentionRun {
     s.first_sample = static_cast<int64_t>(c.first_sample) - 3;
     return s;
   }
-  void run_forward(int threads = 2) {
+  void run_forward(int threads = 2, const parity::TestDevice& on = parity::test_device()) {
     const StepState s = state();
     std::vector<const Guarded*> in;
     for (const Guarded& part : qkv.parts()) in.push_back(&part);
     if (documents) in.push_back(&*documents);
-    parity::run_kernel(parity::test_device(), call(OpKind::attention, threads, s), in, {&y, &lse});
+    parity::run_kernel(on, call(OpKind::attention, threads, s), in, {&y, &lse});
   }
-  void run_backward(int threads = 2) {
+  void run_backward(int threads = 2, const parity::TestDevice& on = parity::test_device()) {
     const StepState s = state();
     std::vector<const Guarded*> in{&d_y};
     std::vector<Guarded*> out;
@@ -144,7 +144,7 @@ struct AttentionRun {
     in.insert(in.end(), {&y, &lse});
     if (documents) in.push_back(&*documents);
     for (Guarded& part : d_qkv.parts()) out.push_back(&part);
-    parity::run_kernel(parity::test_device(), call(OpKind::attention_grad, threads, s), in, out);
+    parity::run_kernel(on, call(OpKind::attention_grad, threads, s), in, out);
   }
 };
 
