@@ -91,11 +91,12 @@ class Attention final : public AttentionKernel {
     a.y = call.out[0].data;
     a.lse = call.out[1].as<float>();
     a.vector = rows_are_vectors(shape_, {a.q, a.k, a.v, a.y});
-    if constexpr (std::is_same_v<T, bf16>) {
-      if (on_tensor_cores(shape_) && launch_hopper_forward(a, shape_.batch, context_)) return;
-    }
     if constexpr (!std::is_same_v<T, float>) {
-      if (on_tensor_cores(shape_)) return launch_forward<T>(a, shape_.batch, context_);
+      if (on_tensor_cores(shape_)) {
+        if (!launch_hopper_forward<T>(a, shape_.batch, context_))
+          launch_forward<T>(a, shape_.batch, context_);
+        return;
+      }
     }
     launch_plain_forward<T>(a, shape_.batch, context_);
   }
@@ -122,15 +123,13 @@ class AttentionGrad final : public AttentionKernel {
     a.delta = workspace<float>(call, workspace_words(shape_));
     a.vector = rows_are_vectors(shape_, {a.d_y, a.q, a.k, a.v, a.y, a.d_q, a.d_k, a.d_v});
     launch_delta<T>(a, shape_.batch, context_);
-    if constexpr (std::is_same_v<T, bf16>) {
-      if (on_tensor_cores(shape_) && launch_hopper_gradients(a, shape_.batch, context_)) return;
-    }
     if (a.documents) {
       a.end_queries = reinterpret_cast<int32_t*>(a.delta + delta_words(shape_));
       launch_end_queries(a, shape_.batch, context_);
     }
     if constexpr (!std::is_same_v<T, float>) {
       if (on_tensor_cores(shape_)) {
+        if (launch_hopper_gradients<T>(a, shape_.batch, context_)) return;
         launch_query_gradient<T>(a, shape_.batch, context_);
         launch_key_gradients<T>(a, shape_.batch, context_);
         return;

@@ -1,7 +1,7 @@
 // Multi-head self-attention on GPUs, causal or not, forward and backward (Dao et al., "FlashAttention", 2022; work is
 // divided as in "FlashAttention-2", 2023): no T x T matrix is in memory, and only blocks with a key that a query sees are
 // computed. bf16 and f16 with heads of up to 128 elements use tensor cores with f32 sums, everything else ordinary multiply-adds.
-// On Hopper GPUs causal bf16 heads of 64 and 128 elements have kernels of their own (hopper/hopper.cuh).
+// On Hopper GPUs causal heads of 64 and 128 elements of 16 bits have kernels of their own (hopper/hopper.cuh).
 // Dropout masks are those of runtime/core/philox.h and are computed again in the backward pass. No sum is shared
 // between blocks, so every run gives the same bits.
 #pragma once

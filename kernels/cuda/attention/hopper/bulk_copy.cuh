@@ -29,7 +29,11 @@ __device__ __forceinline__ void copy_panels(T* to, const CUtensorMap& from, int 
     copy_box(to + p * kPanelSize, from, {64 * p, row, head, sample}, &barrier.word);
 }
 
-// Copies 64 floats from element `first` on, a multiple of 4; those past the end are zeros.
+// The statistics of 64 rows: copies begin at a multiple of 4, up to 3 before the first, and at multiples of 128 bytes in
+// shared memory.
+inline constexpr int kStatisticsBox = kPanelRows + 4, kStatisticsStep = 96;
+
+// Copies kStatisticsBox floats from element `first` on, a multiple of 4; those past the end are zeros.
 __device__ __forceinline__ void copy_floats(float* to, const CUtensorMap& from, int first,
                                             Barrier& barrier) {
   copy_box(to, from, {first}, &barrier.word);
@@ -58,6 +62,16 @@ struct Ring {
   __device__ __forceinline__ void mark_read(int tile) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) read[stage(tile)].arrive();
+  }
+
+  // Marks tiles [begin, end) as read without a look at them. None may be marked before it is there: the readers of the tile
+  // before in its stage may not have marked that one.
+  __device__ __forceinline__ void skip(int begin, int end) {
+#pragma unroll 1
+    for (int tile = begin; tile < end; ++tile) {
+      wait_filled(tile);
+      mark_read(tile);
+    }
   }
 
   // fill(tile) copies a tile, completing on its filled barrier. The first thread calls start() once, and the warps of

@@ -11,22 +11,24 @@
 namespace dstrain::DSTRAIN_BACKEND {
 namespace {
 
-template <int kWidth, int kGroups, int kStages>
+template <class T, int kWidth, int kGroups, int kStages>
 struct ForwardMemory {
   static constexpr int kTile = kPanelRows * kWidth;
-  bf16 queries[kGroups][kTile];
-  bf16 keys[kStages][kTile], values[kStages][kTile];
+  T queries[kGroups][kTile];
+  T keys[kStages][kTile], values[kStages][kTile];
   Ring<kStages> ring;
 };
 
-// SASS <64, *>: threads 256, blocks 2, shared 81984
-// SASS <128, 2, *>: threads 256, blocks 2, shared 98336
-// SASS <128, 3, *>: threads 384, blocks 1, shared 180288
-template <int kWidth, int kGroups, int kStages, bool kDropout>
+// kGeneral: with a window or documents.
+// SASS <*, 64, 2, *>: threads 256, blocks 2, shared 81984
+// SASS <*, 64, 3, *>: threads 384, blocks 1, shared 90176
+// SASS <*, 128, 2, *>: threads 256, blocks 2, shared 98336
+// SASS <*, 128, 3, *>: threads 384, blocks 1, shared 180288
+template <class T, int kWidth, int kGroups, int kStages, bool kDropout, bool kGeneral>
 __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
     hopper_forward_kernel(const __grid_constant__ AttentionArguments a,
                           const __grid_constant__ TensorMaps maps, const BlockOrder order) {
-  using Memory = ForwardMemory<kWidth, kGroups, kStages>;
+  using Memory = ForwardMemory<T, kWidth, kGroups, kStages>;
   constexpr int kPanels = kWidth / 64;
   Memory& memory = *reinterpret_cast<Memory*>(panel_memory());
   Ring<kStages>& ring = memory.ring;
@@ -34,7 +36,10 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
   const BlockRows rows = order.rows<kGroups, true>(static_cast<int>(blockIdx.x));
   const Head head = head_of(a, rows);
   const int group = warpgroup(), own_tile = rows.first_tile + group;
-  const int tiles = rows.first_tile + rows.groups;  // of keys
+  // The first tiles of keys that the block's rows and the group's rows see, and the number of those that the block sees.
+  const int begin = kGeneral ? first_key_tile(head, rows.first_tile) : 0;
+  const int own_begin = kGeneral ? first_key_tile(head, own_tile) : 0;
+  const int tiles = rows.first_tile + rows.groups - begin;
   const auto fill = [&](int tile) {
     const int stage = ring.stage(tile);
     Barrier& filled = ring.filled[stage];
@@ -46,10 +51,9 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
       copy_panels<kPanels>(memory.queries[g], maps.q, (rows.first_tile + g) * kPanelRows, rows.head,
                            rows.sample, filled);
     const auto kv_head = static_cast<int>(head.kv_head);
-    copy_panels<kPanels>(memory.keys[stage], maps.k, tile * kPanelRows, kv_head, rows.sample,
-                         filled);
-    copy_panels<kPanels>(memory.values[stage], maps.v, tile * kPanelRows, kv_head, rows.sample,
-                         filled);
+    const int key = (begin + tile) * kPanelRows;
+    copy_panels<kPanels>(memory.keys[stage], maps.k, key, kv_head, rows.sample, filled);
+    copy_panels<kPanels>(memory.values[stage], maps.v, key, kv_head, rows.sample, filled);
   };
   if (threadIdx.x == 0) {
     ring.init(rows.groups * kWarps);
@@ -66,22 +70,27 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
   const int row = own_tile * kPanelRows + warp * kWarpRows;  // the warp's first
   RunningSoftmax softmax;
   float sums[kWidth / 8][4] = {};
+  int first_keys[1][2];  // that the lane's rows see, beside the causal mask
+  if constexpr (kGeneral) find_first_keys<1>(first_keys, head, row, lane);
+  // The first group skips none: it has the block's first rows.
+  if constexpr (kGeneral) ring.skip(0, own_begin - begin);
 
 #pragma unroll 1
-  for (int tile = 0; tile <= own_tile; ++tile) {
+  for (int tile = own_begin - begin; tile < own_tile + 1 - begin; ++tile) {
     if (group == 0) ring.advance(tile, tiles, fill);
-    const int stage = ring.stage(tile), column = tile * kPanelRows;
+    const int stage = ring.stage(tile), column = (begin + tile) * kPanelRows;
     const auto kept = kept_of<KeptKeys<kPanelRows>, kDropout>(dropout, row, column, lane);
     float scores[8][4];
     ring.wait_filled(tile);
     issue_scores<kPanels>(scores, memory.queries[group], memory.keys[stage]);
     wait_products<0>();
     finished(scores);
-    if (tile == own_tile) hide_future_keys(scores, row, column, lane);
-    softmax.step<false>(scores, sums, a.exponent_scale);
+    if (begin + tile == own_tile) hide_future_keys(scores, row, column, lane);
+    if constexpr (kGeneral) hide_keys_before(scores, first_keys[0], column, lane);
+    softmax.step<kGeneral>(scores, sums, a.exponent_scale);
     if constexpr (kDropout) clear_dropped(scores, kept, lane);
     uint32_t weights[4][4];
-    pack_weights<bf16>(weights, scores);
+    pack_weights<T>(weights, scores);
     issue_product<kPanels>(sums, weights, memory.values[stage]);
     wait_products<0>();
     finished(sums);
@@ -98,34 +107,42 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, kGroups == 2 ? 2 : 1)
       a.lse[head.statistics() + at] = (softmax.max[half] + log2f(total)) * kLn2;
   }
   store_group<kWidth>(sums, factor[0], factor[1], memory.queries[group], group,
-                      head.rows(static_cast<bf16*>(a.y)), own_tile * kPanelRows);
+                      head.rows(static_cast<T*>(a.y)), own_tile * kPanelRows);
 }
 
-template <int kWidth, int kGroups, int kStages, bool kDropout>
+template <class T, int kWidth, int kGroups, int kStages, bool kDropout, bool kGeneral>
 void launch_blocks(const AttentionArguments& a, int64_t samples, const LaunchContext& context) {
-  const auto kernel = hopper_forward_kernel<kWidth, kGroups, kStages, kDropout>;
-  constexpr size_t kShared = sizeof(ForwardMemory<kWidth, kGroups, kStages>);
+  const auto kernel = hopper_forward_kernel<T, kWidth, kGroups, kStages, kDropout, kGeneral>;
+  constexpr size_t kShared = sizeof(ForwardMemory<T, kWidth, kGroups, kStages>);
   allow_shared("attention", kernel, kShared);
-  const BlockOrder order = order_of<kGroups>(a, samples);
+  const BlockOrder order = order_of<kGroups>(a, samples, a.heads);
   launch(context.stream, "attention", grid_of<kGroups>(order, kShared), kernel, a,
-         forward_maps(a, samples), order);
+         forward_maps<T>(a, samples), order);
 }
 
 }  // namespace
 
+template <class T>
 bool launch_hopper_forward(const AttentionArguments& a, int64_t samples,
                            const LaunchContext& context) {
   if (!hopper_takes(a, samples, context)) return false;
-  const bool dropout = a.drop_threshold != 0;
-  if (a.head_size == 64 && !dropout)
-    launch_blocks<64, 2, 4, false>(a, samples, context);
-  else if (a.head_size == 64)
-    launch_blocks<64, 2, 4, true>(a, samples, context);
-  else if (!dropout)
-    launch_blocks<128, 2, 2, false>(a, samples, context);
-  else  // masks take registers
-    launch_blocks<128, 3, 4, true>(a, samples, context);
+  const bool dropout = a.drop_threshold != 0, wide = a.head_size == 128;
+  // Masks take registers, and so does what is seen of a window or a document.
+  if (has_first_keys(a)) {
+    with_flags(wide, dropout, [&](auto is_wide, auto drops) {
+      launch_blocks<T, is_wide ? 128 : 64, 3, 4, drops, true>(a, samples, context);
+    });
+  } else if (!wide) {
+    with_flag(dropout,
+              [&](auto drops) { launch_blocks<T, 64, 2, 4, drops, false>(a, samples, context); });
+  } else if (!dropout) {
+    launch_blocks<T, 128, 2, 2, false, false>(a, samples, context);
+  } else {
+    launch_blocks<T, 128, 3, 4, true, false>(a, samples, context);
+  }
   return true;
 }
+template bool launch_hopper_forward<bf16>(const AttentionArguments&, int64_t, const LaunchContext&);
+template bool launch_hopper_forward<f16>(const AttentionArguments&, int64_t, const LaunchContext&);
 
 }  // namespace dstrain::DSTRAIN_BACKEND
