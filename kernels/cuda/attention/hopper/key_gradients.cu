@@ -1,5 +1,6 @@
 // d_k and d_v of attention on wgmma: a warpgroup has 64 keys of one head and loops over the queries that see them, 64 at a
-// time; the warpgroups of a block share the copied queries, d_y and statistics. Formulas as in attention/query_gradient.cu.
+// time; the warpgroups of a block share the copied queries, d_y and statistics. The heads of queries that a head of keys serves
+// follow each other in the ring, and add to the same sums. Formulas as in attention/query_gradient.cu.
 // A warpgroup's sums and scores take three quarters of its registers, so one block has a multiprocessor.
 //
 // Lower bounds are those of attention/key_gradients.cu.
