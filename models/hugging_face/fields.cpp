@@ -39,7 +39,7 @@ bool reads_quantized(const Node& value) {
   };
   const Member* const method = value.member("quant_method");
   return method && method->value.text == "fp8" && is("fmt", "\"e4m3\"") &&
-         is("weight_block_size", "[128,128]") && is("scale_fmt", "\"float\"") &&
+         is("weight_block_size", "[128, 128]") && is("scale_fmt", "\"float\"") &&
          is("expert_dtype", "\"fp8\"");
 }
 

@@ -103,6 +103,29 @@ TEST_CASE("DeepSeek-V3: layers that predict further tokens are left out of files
   CHECK(ignored(R"(, "num_mtp_layers": 2)").back() == "layers.4.*");
 }
 
+TEST_CASE("DeepSeek-V3: files of 8-bit floats are read, and a run's are not quantized") {
+  const auto member = [](const std::string& quantization) {
+    return kDeepSeek + R"(, "quantization_config": )" + quantization;
+  };
+  const auto said = [&](const std::string& quantization) {
+    TempDir dir;
+    return verdict(asked_decoder("deepseek_v3", member(quantization), dir).check(),
+                   "dstrain.model.quantization_config");
+  };
+  const std::string fp8 = R"({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                              "weight_block_size": [128, 128]})";
+  CHECK_THAT(said(fp8), Contains("honoured: weights are widened"));
+  CHECK(said("null") == "no_effect: unset");
+  CHECK_THAT(said(R"({"quant_method": "fp8", "weight_block_size": [64, 128]})"),
+             Contains("refused: ") && Contains("FineGrainedFP8Config(dequantize=True)"));
+  CHECK_THAT(said(R"({"quant_method": "mxfp4"})"),
+             Contains("Mxfp4Config(dequantize=True)), m.save_pretrained(OTHER)"));
+  TempDir dir;
+  const LoadedConfig loaded = asked_decoder("deepseek_v3", member(fp8), dir).load();
+  CHECK(loaded.config_json.find("quantization_config") == std::string::npos);
+  CHECK(loaded.config_json.find("kv_lora_rank") != std::string::npos);
+}
+
 TEST_CASE("DeepSeek-V3: what is refused is named") {
   // Members that come behind others are `sets`, which may change those.
   const auto error = [](const std::string& members, const std::vector<std::string>& sets = {}) {

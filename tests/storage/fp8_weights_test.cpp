@@ -19,7 +19,7 @@ struct Fp8Matrix {
   std::string bytes{};
   std::vector<float> scales{};
 
-  Fp8Matrix(int64_t rows_, int64_t columns_) : rows(rows_), columns(columns_) {
+  Fp8Matrix(int64_t height, int64_t width) : rows(height), columns(width) {
     for (int64_t i = 0; i < rows * columns; ++i) {
       const auto bits = static_cast<uint8_t>(i * 37 + i / 251);
       bytes += static_cast<char>((bits & 127) == 127 ? 0 : bits);  // 127 is no number

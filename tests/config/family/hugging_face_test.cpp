@@ -123,15 +123,6 @@ TEST_CASE("config.json: every field is honoured, harmless or an error by name") 
   CHECK_THAT(verdict_with(R"("scale_attn_by_inverse_layer_idx": true)"), Contains("not_yet: "));
   CHECK_THAT(verdict_with(R"("add_cross_attention": true)"), Contains("not_yet: "));
   CHECK_THAT(verdict_with(R"("quantization_config": {"bits": 4})"), Contains("refused: "));
-  CHECK(verdict_with(R"("quantization_config": null)") == "no_effect: unset");
-  CHECK_THAT(verdict_with(R"("quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
-                              "activation_scheme": "dynamic", "weight_block_size": [128, 128]})"),
-             Contains("honoured: weights are widened"));
-  CHECK_THAT(verdict_with(R"("quantization_config": {"quant_method": "fp8",
-                              "weight_block_size": [64, 128]})"),
-             Contains("refused: ") && Contains("FineGrainedFP8Config(dequantize=True)"));
-  CHECK_THAT(verdict_with(R"("quantization_config": {"quant_method": "mxfp4"})"),
-             Contains("Mxfp4Config(dequantize=True)), m.save_pretrained(OTHER)"));
   CHECK_THAT(verdict_with(R"("auto_map": {"AutoModel": "m.M"})"), Contains("refused: "));
   CHECK_THAT(verdict_with(R"("n_experts": 8)"), Contains("unknown"));
   CHECK_THAT(verdict_with(R"("activation_function": "gelu")"), Contains("error: expected one of"));

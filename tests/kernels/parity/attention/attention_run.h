@@ -83,8 +83,8 @@ struct AttentionRun {
   Guarded y, lse, d_y;
   std::optional<Guarded> documents{};
 
-  explicit AttentionRun(const Case& c_, double query_std = 1, int64_t offset = 0)
-      : c(c_),
+  explicit AttentionRun(const Case& of, double query_std = 1, int64_t offset = 0)
+      : c(of),
         qkv(c, offset),
         d_qkv(c, offset),
         y({c.rows(), c.channels()}, c.dtype, offset),
