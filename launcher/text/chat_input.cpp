@@ -1,5 +1,6 @@
 #include "launcher/text/chat_input.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -29,6 +30,10 @@ ChatInput::ChatInput() : terminal_(::isatty(STDIN_FILENO) == 1) {
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
   signals_ = Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (signals_.get() < 0) fail_run("cannot receive signals: {}", std::strerror(errno));
+  if (!terminal_) return;
+  // Programs that share the standard input do not share this file's flags.
+  opened_ = Descriptor(::open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (opened_.get() >= 0) input_ = opened_.get();
 }
 
 ChatInput::~ChatInput() {
@@ -59,12 +64,12 @@ ChatInput::Read ChatInput::read(std::string& line) {
     }
     if (take_line(line, ended_)) return Read::line;
     if (ended_) return Read::end;
-    std::array<pollfd, 2> waits{{{STDIN_FILENO, POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> waits{{{input_, POLLIN, 0}, {signals_.get(), POLLIN, 0}}};
     if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR)
       fail_run("cannot wait for the standard input: {}", std::strerror(errno));
     if ((waits[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
     std::array<char, 4096> bytes;
-    const ssize_t count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+    const ssize_t count = ::read(input_, bytes.data(), bytes.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) ended_ = true;  // a terminal that was closed is an error
     if (count > 0) text_.append(bytes.data(), static_cast<size_t>(count));

@@ -1,6 +1,8 @@
 // ChatInput: the lines that a user types, and ^C (SIGINT), which ends an answer and not the program.
 #pragma once
 
+#include <unistd.h>
+
 #include <csignal>
 #include <string>
 
@@ -30,6 +32,10 @@ class ChatInput {
 
   sigset_t before_{};
   Descriptor signals_;
+  // The standard input, opened once more where it is a terminal: ^C throws away what poll() has announced, and a read would
+  // wait for the next line.
+  Descriptor opened_;
+  int input_ = STDIN_FILENO;
   bool terminal_, ended_ = false;
   std::string text_;  // that has been read and not taken
 };
