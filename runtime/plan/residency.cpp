@@ -1,6 +1,5 @@
 #include "runtime/plan/residency.h"
 
-#include "runtime/config/held_gradients.h"
 #include "runtime/core/error.h"
 #include "runtime/optim/optimizer_rules.h"
 
@@ -21,16 +20,10 @@ Residency residency_of(const Job& job, const Place& place) {
               .gradients_live = gradients_live(job),
               .reduce = job.reduce,
               .wire_dtype = job.wire_dtype};
-  const bool as_sent = holds_gradients_as_sent(job);
-  if (as_sent) {
-    r.grad_dtype = job.wire_dtype;
-    r.reduce = ReduceMode::micro_batch;
-  }
   if (place.ranks() > 1) {
     const auto sliced = [](bool yes) { return yes ? Held::slice : Held::whole; };
     r.optimizer = sliced(job.zero_stage >= 1);
-    r.gradients = sliced(as_sent ? job.zero_stage >= 1
-                                 : job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch);
+    r.gradients = sliced(job.zero_stage >= 2 && job.reduce == ReduceMode::micro_batch);
     r.parameters = sliced(job.zero_stage >= 3);
     // Quantized shards are made of the slices at the beginning of a step (PackedShards).
     const bool shards = place.replicas_hold() && place.replicas() > 1 && !job.quantize.weights;

@@ -52,9 +52,7 @@ struct Residency {
 
 // Returns the row of the job's stage, where what is sent travels as it is. A single rank owns everything, so nothing is sharded. Gradients
 // that ranks add once per step (dstrain.reduce: boundary) are whole until then, at every stage. Those of a step with one
-// micro-batch live for the step, unless the run keeps own weights in them (ModelState::use_average()). Where they are held as
-// they have been sent (holds_gradients_as_sent()), ranks add those of a unit after its last write, and a slice is held from
-// stage 1 on.
+// micro-batch live for the step, unless the run keeps own weights in them (ModelState::use_average()).
 Residency residency_of(const Job& job, const Place& place);
 // Returns the same with the codecs that the job asks for in steps of a kind, and when and where ranks add gradients then.
 Residency step_residency(const Job& job, const Place& place, StepKind kind = StepKind::regular);

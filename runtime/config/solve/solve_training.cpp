@@ -164,8 +164,7 @@ void judge_wire(const Job& job, Values& v, Diagnostics& diagnostics) {
 }
 
 // Reports whether the bucket size has an effect. Gradients that ranks add once per step, in the type in which
-// they are held, are added in place without a buffer, so that there is nothing to limit. Those in 16 bits of a step with one
-// micro-batch are sent in a buffer (held_gradients.h).
+// they are held, are added in place without a buffer, so that there is nothing to limit.
 void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
   constexpr std::string_view key = "zero_optimization.reduce_bucket_size";
   if (!v.given(key) && !v.is_auto(key)) return;
@@ -174,8 +173,7 @@ void judge_bucket(const Job& job, Values& v, Diagnostics& diagnostics) {
   else if (job.quantize.gradients && job.reduce == ReduceMode::boundary &&
            job.grad_dtype == job.wire_dtype)
     diagnostics.no_effect(key, "packed gradients travel once a step, two layers at a time");
-  else if (job.reduce == ReduceMode::boundary && job.grad_dtype == job.wire_dtype &&
-           !(is_16bit(job.wire_dtype) && job.batch.accumulation == 1))
+  else if (job.reduce == ReduceMode::boundary && job.grad_dtype == job.wire_dtype)
     diagnostics.no_effect(
         key, fmt::format("gradients are {} and travel as {}, once a step: they are "
                          "added in place, and there is no bucket",

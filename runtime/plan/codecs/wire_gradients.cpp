@@ -39,8 +39,7 @@ void WireGradients::send(const Instruction& like, std::vector<Instruction>& list
   const DType held = program().at(sent_.id).dtype, wire = plan().residency.wire_dtype;
   BufferId mine = added(sent_.id);
   if (alone() && held == DType::f32) {
-    const bool rounds = narrow() && program().at(unit().buffers.gradients.id).dtype != wire;
-    if (rounds)
+    if (narrow())
       add(list,
           {.op = OpKind::round_wire, .attrs = WireAttrs{wire}, .reads = {mine}, .writes = {mine}});
     return;

@@ -30,7 +30,7 @@ SpaceBytes bytes_of_element(const Job& job, double value, double slots, bool fro
   const double gradients_left = gradients_leave ? leaves : 0;
   // With one micro-batch gradients follow the state to disk.
   const OffloadTo gradients_to = job.batch.accumulation > 1 ? OffloadTo::cpu : offload.optimizer;
-  const auto gradient = static_cast<double>(size_of(held.grad_dtype));
+  const auto gradient = static_cast<double>(size_of(job.grad_dtype));
   bytes.device += (1 - gradients_left) * gradient / divisor(held.gradients, place, axes);
   bytes_in(bytes, gradients_to) += gradients_left * gradient / divisor(held.gradients, place, axes);
   const bool master_is_value = job.master_dtype == job.dtype;

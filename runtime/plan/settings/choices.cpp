@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "runtime/config/family/family.h"
-#include "runtime/config/held_gradients.h"
 #include "runtime/config/solve/solve_axes.h"
 #include "runtime/optim/optimizer_rules.h"
 #include "runtime/plan/mesh.h"
@@ -125,7 +124,7 @@ std::vector<Rounding> roundings_of(const Job& job) {
   if (!is_16bit(job.dtype) || job.hook.kind != HookKind::none) return list;
   const bool bf16 = job.dtype == DType::bf16;
   const std::string_view section = bf16 ? "bf16" : "fp16";
-  if (!is_16bit(job.grad_dtype) && !holds_gradients_as_sent(job))
+  if (!is_16bit(job.grad_dtype))
     list.push_back({{fmt::format("--set data_types.grad_accum_dtype={}", section),
                      [](Job& j) { j.grad_dtype = j.dtype; }},
                     "sums of micro-batches round"});

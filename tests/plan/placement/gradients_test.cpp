@@ -123,54 +123,6 @@ TEST_CASE("what lies between the gradients of one micro-batch is written before 
     }
 }
 
-TEST_CASE(
-    "a 16-bit run of one micro-batch holds its gradients in 16 bits, from stage 1 on a slice") {
-  for (const DType dtype : {DType::bf16, DType::f16})
-    for (const int stage : {0, 1, 2, 3})
-      for (const ReduceMode reduce : {ReduceMode::boundary, ReduceMode::micro_batch})
-        for (const int ranks : {1, 4}) {
-          CAPTURE(stage, ranks, reduce == ReduceMode::boundary);
-          Job job = one_micro_job(stage, ranks, dtype);
-          job.reduce = reduce;
-          const Plan plan = plan_of(job, 0).train;
-          for (const Unit& unit : plan.program.trained_units()) {
-            const Buffer& held = gradients_of(plan, unit);
-            CHECK(held.dtype == dtype);
-            CHECK(held.shape.elements() == unit.elements / (stage == 0 ? 1 : ranks));
-            CHECK(plan.program.at(unit.buffers.micro_gradients.id).lifetime == Lifetime::micro);
-          }
-        }
-}
-
-TEST_CASE("gradients in 16 bits take half of the memory of those that micro-batches add in f32") {
-  for (const int stage : {0, 1, 2, 3})
-    for (const int ranks : {2, 4}) {
-      CAPTURE(stage, ranks);
-      const Job job = one_micro_job(stage, ranks, DType::bf16);
-      const RankPlan one = plan_of(job, 0), several = plan_of(with_micros(job, 2), 0);
-      const int64_t held = padded(one) * 2 / (stage == 0 ? 1 : ranks);
-      CHECK(bytes_of(one, MemoryClass::gradients) <= held);
-      CHECK(one.memory.total() <= several.memory.total() - held);
-    }
-}
-
-TEST_CASE("gradients that are sums in f32 stay so with one micro-batch") {
-  const auto dtype_of = [](const Job& job) {
-    const Plan plan = plan_of(job, 0).train;
-    return gradients_of(plan, plan.program.trained_units()[0]).dtype;
-  };
-  Job wide = one_micro_job(1, 2, DType::bf16);
-  wide.wire_dtype = DType::f32;
-  CHECK(dtype_of(wide) == DType::f32);
-  Job packed = one_micro_job(3, 2, DType::bf16);
-  packed.quantize.gradients = true;
-  CHECK(dtype_of(packed) == DType::f32);
-  Job factors = one_micro_job(0, 2, DType::bf16);
-  factors.hook = {.kind = HookKind::power_sgd};
-  CHECK(dtype_of(factors) == DType::f32);
-  CHECK(dtype_of(with_micros(one_micro_job(0, 2, DType::bf16), 2)) == DType::f32);
-}
-
 TEST_CASE("PowerSGD finds zeros between gradients too") {
   Job job = one_micro_job(0, 2);
   job.hook = {.kind = HookKind::power_sgd};
