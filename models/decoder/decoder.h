@@ -102,8 +102,8 @@ struct MixturePart {
   bool always_normalised = false;
   std::string_view normalised = "false";
   RouterScores scores = RouterScores::softmax;
-  // Of n_group and topk_group: of the groups of experts the best ones count; of routed_scaling_factor, by which weights are
-  // multiplied. Empty: no such keys.
+  // The defaults of n_group and topk_group, by which the best groups of experts count, and of routed_scaling_factor, by which
+  // weights are multiplied. Empty: there are no such keys.
   std::string_view groups = {}, kept_groups = {}, scaling = {};
   bool choice_bias =
       false;  // choices, but not weights, are by scores and a registered buffer together

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/comm/devices/nccl_blocks.h"
 #include "runtime/comm/devices/stream_comm.h"
 #include "runtime/core/error.h"
 
@@ -65,13 +66,6 @@ struct Connection {
   ncclComm_t comm = nullptr;
 };
 
-// The most blocks of a GPU that a communicator of so many ranks occupies. Those of a pipeline's messages run at the same
-// time as sums: with NCCL's own limit (up to 64 each) their kernels fill the GPU and wait for each other.
-// NCCL_MAX_CTAS has precedence.
-int most_blocks(int ranks) {
-  return ranks == 2 ? 8 : 16;
-}
-
 class NcclTransport final : public StreamTransport {
  public:
   NcclTransport(Communicator& host, Device& device, const std::atomic<double>& deadline_seconds)
@@ -85,7 +79,7 @@ class NcclTransport final : public StreamTransport {
         .wait();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;  // a blocking call would never return if a peer is lost
-    config.maxCTAs = most_blocks(host.size());
+    config.maxCTAs = most_nccl_blocks(host.size());
     device.attach_thread();
     try {
       call(

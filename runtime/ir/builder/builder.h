@@ -26,7 +26,7 @@ struct ForwardOptions {
   int64_t row_multiple = 1;  // rows of a vocabulary's weights are padded to a multiple of this
   // What all losses of the model have (CrossEntropyAttrs).
   float label_smoothing = 0, z_loss = 0;
-  // Of models with experts: by how much a step changes the biases of choices, and the weight of the loss of routers.
+  // Models with experts have by these: how much a step changes the biases of choices, and the weight of the loss of routers.
   float bias_update = 0, router_z_loss = 0;
   Objective objective{};  // a sample has as many rows of tokens as it says
   bool checked =

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads, 1)
   const Head first_head = head_of_member(0);
   const int group = warpgroup(), own_tile = rows.first_tile + group;
   const auto seq = static_cast<int>(a.seq);
-  // Of a head's queries from first_tile on, the tiles that see keys of the block, and the end of those that see the group's.
+  // The tiles of a head's queries, from first_tile on, that see keys of the block, and the end of those that see the group's.
   const int tiles =
       kGeneral ? end_query_tile(first_head, rows.first_tile + rows.groups - 1) - rows.first_tile
                : order.row_tiles - rows.first_tile;
